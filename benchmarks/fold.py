@@ -51,7 +51,7 @@ from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.stream.fold import ItemReader, fold_updates
-from tests.durable_agent_host.stream.streams import FOLDER, parsed_whole, recorded, updates_of
+from tests.durable_agent_host.stream.streams import FOLDER, parse_response, read_recordings, updates_of
 
 BASE = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": []}
 TIME = "2026-01-01T00:00:00+00:00"
@@ -294,11 +294,11 @@ def weigh_streams() -> None:
     print(f"\n{'recorded stream':<56} {'streamed':>9} {'updates':>9} {'stored':>8} {'final':>8} {'stored/final':>12}")
     ratios: list[float] = []
     totals = [0, 0, 0, 0]
-    for stream in recorded():
+    for stream in read_recordings():
         if stream.final is None or not stream.name.endswith(".jsonl") or not stream.final.get("output"):
             continue
         updates: list[AgentResponseUpdate] = stream.updates
-        final = plain([content.to_dict() for message in parsed_whole(stream.final) for content in message.contents])
+        final = plain([content.to_dict() for message in parse_response(stream.final) for content in message.contents])
         row = [
             size(stream.events),
             sum(size([encode_content(content) for content in update.contents]) for update in updates),

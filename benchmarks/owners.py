@@ -23,7 +23,7 @@ import requests
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.kit import AgentHost, hosted  # noqa: E402
+from tests.kit import AgentHost, running_host  # noqa: E402
 
 APP = ROOT / "tests/durable_agent_host/apps/gate"
 OWN = 20
@@ -147,18 +147,18 @@ def main() -> None:
         data = Path(folder)
         env = {"LEDGER": str(data / "asked.txt")}
         if wants("reads"):
-            with hosted(data / "data", None, app=APP, **env) as host:
+            with running_host(data / "data", None, app=APP, **env) as host:
                 measure_reads(host, asked.rounds)
-            with hosted(data / "open", None, app=APP, **env, NOBODY_IS_KNOWN="1") as host:
+            with running_host(data / "open", None, app=APP, **env, NOBODY_IS_KNOWN="1") as host:
                 assert host.run("Echo", "words " * 4000, session_id="there").ok
                 http, url = requests.Session(), f"{host.url}/api/agents/Echo/sessions/there"
                 asks: dict[str, Callable[[int], Ask]] = {"": lambda _: lambda: http.get(url)}
                 show("nobody is known, GET session", in_turns(asked.rounds, asks, 200))
         if wants("names"):
-            with hosted(data / "names", None, app=APP, **env, DURABLE_AGENT_HOST_SESSION_NAMES="own") as host:
+            with running_host(data / "names", None, app=APP, **env, DURABLE_AGENT_HOST_SESSION_NAMES="own") as host:
                 measure_names(host, asked.rounds)
         if wants("lists"):
-            with hosted(data / "lists", None, app=APP, **env) as host:
+            with running_host(data / "lists", None, app=APP, **env) as host:
                 measure_lists(host, asked.rounds, asked.strangers)
 
 

@@ -27,11 +27,11 @@ class Page:
         """Give the value of an expression; a page that another one replaces meanwhile is asked again."""
         parameters = {"expression": expression, "awaitPromise": True, "returnByValue": True}
         async with asyncio.timeout(60):
-            while (answer := await self.tell("Runtime.evaluate", **parameters)) is None:
+            while (answer := await self.send_command("Runtime.evaluate", **parameters)) is None:
                 await asyncio.sleep(0.05)
         return answer["result"].get("value")
 
-    async def tell(self, method: str, **parameters: Any) -> dict[str, Any] | None:
+    async def send_command(self, method: str, **parameters: Any) -> dict[str, Any] | None:
         """Call a method of the DevTools protocol; gives its result, or None when the page has gone meanwhile."""
         number = next(self._numbers)
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
@@ -43,11 +43,11 @@ class Page:
         """Give the text of an element; nothing before the page is there."""
         return await self.evaluate(f"document.getElementById({json.dumps(name)})?.textContent ?? ''")
 
-    async def until(self, name: str, wanted: Any) -> list[str]:
+    async def until(self, name: str, is_expected: Any) -> list[str]:
         """Look at an element until its text is wanted; gives the texts seen, each once."""
         seen = [await self.text(name)]
         async with asyncio.timeout(60):
-            while not wanted(seen[-1]):
+            while not is_expected(seen[-1]):
                 await asyncio.sleep(0.02)
                 if (now := await self.text(name)) != seen[-1]:
                     seen.append(now)
@@ -55,7 +55,7 @@ class Page:
 
 
 @contextlib.asynccontextmanager
-async def opened(url: str, folder: Path, *more: str) -> AsyncIterator[Page]:
+async def open_browser(url: str, folder: Path, *more: str) -> AsyncIterator[Page]:
     """A browser that shows a page; ``more`` are options of its command line."""
     assert CHROMIUM is not None
     options = [
@@ -67,11 +67,11 @@ async def opened(url: str, folder: Path, *more: str) -> AsyncIterator[Page]:
     ]
     with Process(CHROMIUM, *options, *more, f"--user-data-dir={folder}", url):
         async with asyncio.timeout(180), aiohttp.ClientSession() as http:  # of all the page is asked
-            said = folder / "DevToolsActivePort"
-            while not (port := said.read_text().partition("\n")[0] if said.exists() else ""):
+            port_file = folder / "DevToolsActivePort"
+            while not (port := port_file.read_text().partition("\n")[0] if port_file.exists() else ""):
                 await asyncio.sleep(0.05)
             async with http.get(f"http://127.0.0.1:{port}/json") as answer:
-                (page,) = [one for one in await answer.json() if one["type"] == "page"]
+                (page,) = [target for target in await answer.json() if target["type"] == "page"]
             socket = await http.ws_connect(page["webSocketDebuggerUrl"])
             async with socket:
                 yield Page(socket)

@@ -76,7 +76,7 @@ class Forked:
     ) -> None:
         self.args = list(arguments)
         self.returncode: int | None = None
-        self._ended = threading.Lock()
+        self._exit_lock = threading.Lock()
         self._read = b""
         environment = os.environ if env is None else env
         self._connection = _Server.of(preload).fork(self.args, environment, cwd, stdout, stderr)
@@ -91,7 +91,7 @@ class Forked:
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the end, at most so many seconds; gives the exit status."""
-        with self._ended:
+        with self._exit_lock:
             if self.returncode is None:
                 line = self._read_line(timeout)
                 self.returncode = int(line) if line else -signal.SIGKILL
@@ -141,12 +141,12 @@ class _Server:
             door.listen()
             command = [sys.executable, "-m", "tests.forks", str(door.fileno()), *preload]
             subprocess.run(command, cwd=ROOT, env=_ENVIRONMENT, pass_fds=[door.fileno()], check=True)
-        ours = socket.socket(socket.AF_UNIX)
+        connection = socket.socket(socket.AF_UNIX)
         with contextlib.suppress(ConnectionError):
-            ours.connect(name)
-            if ours.recv(1):
-                return ours
-        ours.close()
+            connection.connect(name)
+            if connection.recv(1):
+                return connection
+        connection.close()
         return None
 
     @classmethod
@@ -157,12 +157,12 @@ class _Server:
 
     def fork(self, arguments: list[str], env: Mapping[str, str], cwd: Path, stdout: int, stderr: int) -> socket.socket:
         """Start a process; what comes through the socket are two lines: its id, and later its exit status."""
-        ours, theirs = socket.socketpair()
-        wanted = json.dumps({"arguments": arguments, "env": dict(env), "cwd": str(cwd)}).encode()
-        with theirs, self._sending:
-            socket.send_fds(self._socket, [len(wanted).to_bytes(4)], [theirs.fileno(), stdout, stderr])
-            self._socket.sendall(wanted)
-        return ours
+        connection, remote = socket.socketpair()
+        request = json.dumps({"arguments": arguments, "env": dict(env), "cwd": str(cwd)}).encode()
+        with remote, self._sending:
+            socket.send_fds(self._socket, [len(request).to_bytes(4)], [remote.fileno(), stdout, stderr])
+            self._socket.sendall(request)
+        return connection
 
 
 def serve(door: socket.socket) -> None:
@@ -178,7 +178,7 @@ def serve(door: socket.socket) -> None:
                     selector.register(worker, selectors.EVENT_READ)
                     workers += 1
                 elif isinstance(key.fileobj, int):
-                    _tell_end(selector, key)
+                    _report_exit(selector, key)
                 elif not _answer(key.fileobj, selector):
                     selector.unregister(key.fileobj)
                     key.fileobj.close()
@@ -194,9 +194,9 @@ def _answer(worker: socket.socket, selector: selectors.BaseSelector) -> bool:
     except ConnectionError:
         return False
     if head:
-        wanted = json.loads(_read_exactly(worker, int.from_bytes(head)))
+        request = json.loads(_read_exactly(worker, int.from_bytes(head)))
         with socket.socket(fileno=files[0]) as reply:
-            _fork(wanted, files, selector, reply)
+            _fork(request, files, selector, reply)
     return bool(head)
 
 
@@ -207,19 +207,19 @@ def _read_exactly(control: socket.socket, size: int) -> bytes:
     return read
 
 
-def _fork(wanted: dict, files: list[int], selector: selectors.BaseSelector, reply: socket.socket) -> None:
+def _fork(request: dict, files: list[int], selector: selectors.BaseSelector, reply: socket.socket) -> None:
     pid = os.fork()
     if pid == 0:
         selector.close()
         reply.close()
-        _become(wanted, *files[1:])
+        _become(request, *files[1:])
     for file in files[1:]:
         os.close(file)
     reply.sendall(f"{pid}\n".encode())
     selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, reply.dup()))
 
 
-def _tell_end(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+def _report_exit(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
     pid, reply = key.data
     selector.unregister(key.fileobj)
     os.close(key.fd)
@@ -228,7 +228,7 @@ def _tell_end(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> N
         reply.sendall(f"{status}\n".encode())
 
 
-def _become(wanted: dict, stdout: int, stderr: int) -> None:
+def _become(request: dict, stdout: int, stderr: int) -> None:
     """Be the process that was asked for, to its end."""
     status = 1
     try:
@@ -239,13 +239,13 @@ def _become(wanted: dict, stdout: int, stderr: int) -> None:
         os.closerange(3, 65536)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.clear()
-        os.environ.update(wanted["env"])
-        os.chdir(wanted["cwd"])
-        flag, module, *arguments = wanted["arguments"]
+        os.environ.update(request["env"])
+        os.chdir(request["cwd"])
+        flag, module, *arguments = request["arguments"]
         assert flag == "-m", flag
         sys.argv = [module, *arguments]
-        named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        sys.path[:1] = [wanted["cwd"], *(place for place in named if place and place not in sys.path)]
+        python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        sys.path[:1] = [request["cwd"], *(folder for folder in python_path if folder and folder not in sys.path)]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         status = 0
     except SystemExit as end:

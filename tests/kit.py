@@ -21,9 +21,9 @@ RECORDINGS = Path(os.environ.get("RECORDINGS_DIR", ROOT.parent / "shared" / "rec
 def clean_environment() -> dict[str, str]:
     """The environment without settings that choose a model; ``TEST_ENCRYPTION_KEYS`` lets every host encrypt."""
     names = ("OPENAI_", "AZURE_OPENAI_", "DURABLE_AGENT_HOST_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(names)}
-    keys = kept.pop("TEST_ENCRYPTION_KEYS", "")
-    return kept | ({"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": keys} if keys else {})
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(names)}
+    keys = environment.pop("TEST_ENCRYPTION_KEYS", "")
+    return environment | ({"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": keys} if keys else {})
 
 
 def model_environment(model: Server, **more: str) -> dict[str, str]:
@@ -42,17 +42,17 @@ class PracticeModel(Server):
     def plan(self, *steps: dict[str, Any], times: int | None = 1, by_round: bool = False, **when: str) -> None:
         """Script the next model calls; what is large comes in larger pieces than six characters, unless a step says."""
         pieces = [{"chunk_characters": size} if (size := len(json.dumps(step)) // 400) > 6 else {} for step in steps]
-        said = [size | step for size, step in zip(pieces, steps, strict=True)]
-        plan = {"when": when, "times": times, "by_round": by_round, "steps": said}
+        sized_steps = [size | step for size, step in zip(pieces, steps, strict=True)]
+        plan = {"when": when, "times": times, "by_round": by_round, "steps": sized_steps}
         answer = requests.post(f"{self.control}/plans", json=plan)
         assert answer.ok, answer.text
 
     def requests(self) -> list[dict[str, Any]]:
         """What it received, oldest first."""
-        received = requests.get(f"{self.control}/requests").json()
-        return received["requests"] if isinstance(received, dict) else received
+        body = requests.get(f"{self.control}/requests").json()
+        return body["requests"] if isinstance(body, dict) else body
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Forget what it received and what was scripted."""
         requests.delete(f"{self.control}/requests")
         requests.delete(f"{self.control}/plans")
@@ -92,8 +92,8 @@ class AgentHost(Server):
 
     def post(self, path: str, body: bytes, **headers: str) -> requests.Response:
         """Post bytes to a path after ``/api``; ``_`` in header names stands for ``-``."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return requests.post(f"{self.url}/api{path}", data=body, headers=named, timeout=120)
+        header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        return requests.post(f"{self.url}/api{path}", data=body, headers=header_fields, timeout=120)
 
     def turn(self, answer: requests.Response) -> dict[str, Any]:
         """Read the turn that an answer of `run` belongs to, by its headers."""
@@ -104,11 +104,11 @@ class AgentHost(Server):
     def end_of_turn(self, url: str) -> dict[str, Any]:
         """Ask for a turn until it has ended."""
 
-        def ended() -> dict[str, Any] | None:
+        def read_completed_turn() -> dict[str, Any] | None:
             answer = requests.get(url, timeout=60)
             return answer.json() if answer.ok and answer.json()["status"] != "running" else None
 
-        return wait_until(ended)
+        return wait_until(read_completed_turn)
 
     @property
     def management(self) -> str:
@@ -120,7 +120,7 @@ class AgentHost(Server):
         url = f"{self.management}/entities/dafx-{agent}/{session_id}"
         assert requests.post(url, params={"op": operation}, json=json.dumps(body), timeout=60).ok
 
-    def marked(self, place: MarkPurpose, value: dict[str, Any]) -> dict[str, Any]:
+    def mark(self, purpose: MarkPurpose, value: dict[str, Any]) -> dict[str, Any]:
         """Mark what the host would start or signal itself: with the secret in its store."""
         store = SqliteBlobStore(self.data / "segments.sqlite")
         secret = AppSecret(lambda: store)
@@ -130,7 +130,7 @@ class AgentHost(Server):
             await store.close()
 
         asyncio.run(read())
-        return secret.mark(place, value)
+        return secret.mark(purpose, value)
 
     def state(self, agent: str, session_id: str) -> dict[str, Any] | None:
         """Read the state of a session's entity as it is stored."""
@@ -144,12 +144,12 @@ class AgentHost(Server):
 
     def orchestrate(self, name: str, value: Any) -> dict[str, Any]:
         """Run an orchestration to its end; gives its status."""
-        started = requests.post(f"{self.management}/orchestrators/{name}", json=value, timeout=60).json()
-        ended = {"Completed", "Failed", "Terminated"}
+        instance = requests.post(f"{self.management}/orchestrators/{name}", json=value, timeout=60).json()
+        terminal_statuses = {"Completed", "Failed", "Terminated"}
 
         def status() -> dict[str, Any] | None:
-            now = requests.get(f"{self.management}/instances/{started['id']}", timeout=60).json()
-            return now if now["runtimeStatus"] in ended else None
+            now = requests.get(f"{self.management}/instances/{instance['id']}", timeout=60).json()
+            return now if now["runtimeStatus"] in terminal_statuses else None
 
         return wait_until(status)
 
@@ -176,7 +176,7 @@ def start_host(
 
 
 @contextlib.contextmanager
-def hosted(data: Path, model: Server | None, *, app: Path = ROOT, **env: str) -> Iterator[AgentHost]:
+def running_host(data: Path, model: Server | None, *, app: Path = ROOT, **env: str) -> Iterator[AgentHost]:
     """The embedded host for as long as the context lasts."""
     host = start_host(data, model, app=app, **env)
     try:

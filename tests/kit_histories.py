@@ -72,7 +72,9 @@ class Gist(Notebook):
 
     async def save_messages(self, session_id: str | None, messages: Sequence[Message], **kwargs: Any) -> None:
         """Append the words."""
-        await super().save_messages(session_id, [Message(one.role, [one.text]) for one in messages if one.text])
+        await super().save_messages(
+            session_id, [Message(message.role, [message.text]) for message in messages if message.text]
+        )
 
 
 class RedisLists(HistoryProvider):
@@ -95,7 +97,7 @@ class RedisLists(HistoryProvider):
 
     async def save_messages(self, session_id: str | None, messages: Sequence[Message], **kwargs: Any) -> None:
         """Append them."""
-        await self.client.rpush(self.key(session_id), *(json.dumps(one.to_dict()) for one in messages))
+        await self.client.rpush(self.key(session_id), *(json.dumps(message.to_dict()) for message in messages))
 
     async def clear(self, session_id: str | None) -> None:
         """Forget them."""

@@ -22,9 +22,9 @@ ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1
 """Azurite's published key."""
 
 
-def unavailable(what: str, how: str) -> None:
+def unavailable(name: str, instruction: str) -> None:
     """Skip the test with what to install; where everything has to run, fail."""
-    reason = f"{what} is not here: {how}"
+    reason = f"{name} is not here: {instruction}"
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
@@ -48,11 +48,11 @@ def refusing_port() -> Iterator[int]:
 def running(arguments: list[str], port: int, cwd: Path) -> Iterator[Process]:
     """Run a server until the block ends; it is ready when its port answers."""
     with Process(*arguments, cwd=cwd) as process:
-        process.await_ready(lambda: _answers(port))
+        process.await_ready(lambda: _accepts_connections(port))
         yield process
 
 
-def _answers(port: int) -> bool:
+def _accepts_connections(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False
@@ -214,13 +214,13 @@ class CuttingProxy(_InThread):
                     end.transport.abort()
 
 
-type Fault = str | int | None
+type Failure = str | int | None
 """A status to answer instead of asking the server, ``lost`` for an answer that is dropped after the server has done
 what it was asked, ``cut`` for one that breaks off in its body, or None for no fault."""
 
 
 @dataclass
-class Asked:
+class ProxyRequest:
     """A request that came to the proxy."""
 
     method: str
@@ -233,9 +233,9 @@ class Asked:
 class FaultyHttp(_InThread):
     """An HTTP proxy that answers in the server's place, or drops its answers, as ``decide`` says."""
 
-    def __init__(self, target: int, decide: Callable[[Asked], Fault]) -> None:
+    def __init__(self, target: int, decide: Callable[[ProxyRequest], Failure]) -> None:
         super().__init__()
-        self.faults = 0
+        self.failure_count = 0
         self._count = 0
         self._target = target
         self._decide = decide
@@ -256,17 +256,17 @@ class FaultyHttp(_InThread):
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self._count += 1
-        asked = Asked(request.method, request.path, request.query_string, count=self._count)
-        fault = self._decide(asked)
-        self.faults += fault is not None
-        if isinstance(fault, int):
+        proxy_request = ProxyRequest(request.method, request.path, request.query_string, count=self._count)
+        failure = self._decide(proxy_request)
+        self.failure_count += failure is not None
+        if isinstance(failure, int):
             await request.read()
-            code = asked.code or ("ServerBusy" if fault == 503 else "InternalError")
-            return web.Response(status=fault, headers={"x-ms-error-code": code}, body=b"")
+            code = proxy_request.code or ("ServerBusy" if failure == 503 else "InternalError")
+            return web.Response(status=failure, headers={"x-ms-error-code": code}, body=b"")
         answer = await self._forward(request)
-        if fault == "cut" and isinstance(answer.body, bytes) and answer.body and request.method != "HEAD":
+        if failure == "cut" and isinstance(answer.body, bytes) and answer.body and request.method != "HEAD":
             return await self._cut(request, answer)
-        if fault == "lost":
+        if failure == "lost":
             assert request.transport is not None
             request.transport.abort()
         return answer
@@ -274,16 +274,16 @@ class FaultyHttp(_InThread):
     async def _cut(self, request: web.Request, answer: web.Response) -> web.StreamResponse:
         """Send the head and half of the body, chunked or with its length, and break off."""
         assert isinstance(answer.body, bytes)
-        begun = web.StreamResponse(status=answer.status, headers=answer.headers)
+        partial_response = web.StreamResponse(status=answer.status, headers=answer.headers)
         if self._count % 2:
-            begun.enable_chunked_encoding()
+            partial_response.enable_chunked_encoding()
         else:
-            begun.content_length = len(answer.body)
-        await begun.prepare(request)
-        await begun.write(answer.body[: len(answer.body) // 2])
+            partial_response.content_length = len(answer.body)
+        await partial_response.prepare(request)
+        await partial_response.write(answer.body[: len(answer.body) // 2])
         assert request.transport is not None
         request.transport.abort()
-        return begun
+        return partial_response
 
     async def _forward(self, request: web.Request) -> web.Response:
         url = f"http://127.0.0.1:{self._target}{request.raw_path}"
@@ -293,15 +293,15 @@ class FaultyHttp(_InThread):
         )
         answer = await sent
         async with answer:
-            kept = {
+            headers = {
                 name: value
                 for name, value in answer.headers.items()
                 if name.lower() not in {"transfer-encoding", "content-length", "connection", "keep-alive"}
             }
             data = await answer.read()
             if request.method == "HEAD":
-                kept["content-length"] = answer.headers.get("content-length", "0")
-            return web.Response(status=answer.status, headers=kept, body=data)
+                headers["content-length"] = answer.headers.get("content-length", "0")
+            return web.Response(status=answer.status, headers=headers, body=data)
 
 
 def _url(text: str):

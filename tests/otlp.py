@@ -27,11 +27,11 @@ class SentSpan:
     trace: str
     id: str
     parent: str
-    began: int
-    ended: int
+    start_nanoseconds: int
+    end_nanoseconds: int
     attributes: dict[str, Any] = field(hash=False)
     links: tuple[str, ...] = ()
-    said: str = ""
+    details: str = ""
     """Events and status, as they are written."""
 
 
@@ -63,7 +63,7 @@ class Receiver:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 if self.headers.get("content-encoding") == "gzip":
                     body = gzip.decompress(body)
-                answer = receiver.take(self.path, body)
+                answer = receiver.receive(self.path, body)
                 self.send_response(200)
                 self.send_header("content-type", "application/x-protobuf")
                 self.send_header("content-length", str(len(answer)))
@@ -88,7 +88,7 @@ class Receiver:
             "OTEL_METRIC_EXPORT_INTERVAL": "200",
         } | more
 
-    def take(self, path: str, body: bytes) -> bytes:
+    def receive(self, path: str, body: bytes) -> bytes:
         """Keep what an exporter has sent."""
         if path.endswith("/traces"):
             self._spans += _spans_of(ExportTraceServiceRequest.FromString(body))
@@ -107,14 +107,18 @@ class Receiver:
 
     def spans(self, turn_id: str) -> list[SentSpan]:
         """The spans of the trace that a turn belongs to, in the order of their begin; each once."""
-        found = list({(one.trace, one.id): one for one in self._spans}.values())
-        traces = {one.trace for one in found if one.attributes.get("durable_agent_host.turn.id") == turn_id}
-        return sorted((one for one in found if one.trace in traces), key=lambda one: one.began)
+        found = list({(span.trace, span.id): span for span in self._spans}.values())
+        traces = {span.trace for span in found if span.attributes.get("durable_agent_host.turn.id") == turn_id}
+        return sorted((span for span in found if span.trace in traces), key=lambda span: span.start_nanoseconds)
 
     def total(self, name: str, **attributes: Any) -> float:
         """Add up a metric over all processes, for the points that have these attributes; ``__`` stands for a dot."""
-        wanted = {(key.replace("__", "."), value) for key, value in attributes.items()}
-        return sum(value for (one, given, _), value in self.metrics.items() if one == name and wanted <= given)
+        required = {(key.replace("__", "."), value) for key, value in attributes.items()}
+        return sum(
+            value
+            for (metric_name, point_attributes, _), value in self.metrics.items()
+            if metric_name == name and required <= point_attributes
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -129,9 +133,9 @@ class Receiver:
 def _lines_of(request: ExportLogsServiceRequest) -> Iterator[SentLine]:
     for resource in request.resource_logs:
         for scope in resource.scope_logs:
-            for one in scope.log_records:
-                text = one.body.string_value or str(one.body)
-                yield SentLine(text, one.trace_id.hex(), one.span_id.hex())
+            for record in scope.log_records:
+                text = record.body.string_value or str(record.body)
+                yield SentLine(text, record.trace_id.hex(), record.span_id.hex())
 
 
 def _spans_of(request: ExportTraceServiceRequest) -> Iterator[SentSpan]:
@@ -146,7 +150,7 @@ def _spans_of(request: ExportTraceServiceRequest) -> Iterator[SentSpan]:
                     span.parent_span_id.hex(),
                     span.start_time_unix_nano,
                     span.end_time_unix_nano,
-                    {one.key: _value(one.value) for one in span.attributes},
+                    {attribute.key: _value(attribute.value) for attribute in span.attributes},
                     tuple(link.span_id.hex() for link in span.links),
                     f"{span.events} {span.status}" if span.events or span.status.message else "",
                 )
@@ -156,19 +160,23 @@ def _points_of(
     request: ExportMetricsServiceRequest,
 ) -> Iterator[tuple[tuple[str, frozenset[tuple[str, Any]], int], float]]:
     for resource in request.resource_metrics:
-        named = {_value(one.value) for one in resource.resource.attributes if one.key == "service.name"}
+        service_names = {
+            _value(attribute.value) for attribute in resource.resource.attributes if attribute.key == "service.name"
+        }
         for scope in resource.scope_metrics:
             for metric in scope.metrics:
                 kind = metric.WhichOneof("data") or "gauge"
                 for point in getattr(metric, kind).data_points:
-                    given = frozenset((one.key, _value(one.value)) for one in point.attributes)
-                    given |= {("service", name) for name in named}
+                    point_attributes = frozenset(
+                        (attribute.key, _value(attribute.value)) for attribute in point.attributes
+                    )
+                    point_attributes |= {("service", name) for name in service_names}
                     value = point.sum if kind == "histogram" else point.as_int or point.as_double
-                    yield (metric.name, given, point.start_time_unix_nano), value
+                    yield (metric.name, point_attributes, point.start_time_unix_nano), value
 
 
 def _value(value: Any) -> Any:
     kind = value.WhichOneof("value")
     if kind == "array_value":
-        return tuple(_value(one) for one in value.array_value.values)
+        return tuple(_value(item) for item in value.array_value.values)
     return getattr(value, kind) if kind else None

@@ -25,10 +25,10 @@ class StartError(AssertionError):
     """A process ended, or its time was over, before it was ready; the message is what it wrote."""
 
 
-def wait_until[T](look: Callable[[], T], seconds: float = 60) -> T:
-    """Call ``look`` until it returns something true; returns that."""
+def wait_until[T](poll: Callable[[], T], seconds: float = 60) -> T:
+    """Call ``poll`` until it returns something true; returns that."""
     deadline = time.monotonic() + seconds
-    while not (seen := look()):
+    while not (seen := poll()):
         assert time.monotonic() < deadline, f"waited {seconds} s in vain; last seen: {seen!r}"
         time.sleep(0.01)
     return seen
@@ -57,8 +57,10 @@ class Process:
         weakref.finalize(self, os.close, self._output)
         errors = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666) if log else os.dup(self._output)
         try:
-            given: dict[str, Any] = {"env": env, "cwd": cwd, "stdout": self._output, "stderr": errors}
-            self.process = Forked(command, preload=preload, **given) if preload else subprocess.Popen(command, **given)
+            options: dict[str, Any] = {"env": env, "cwd": cwd, "stdout": self._output, "stderr": errors}
+            self.process = (
+                Forked(command, preload=preload, **options) if preload else subprocess.Popen(command, **options)
+            )
         finally:
             os.close(errors)
 
@@ -73,16 +75,16 @@ class Process:
         """The lines that it has written so far, with their ends."""
         return self.text.splitlines(keepends=True)
 
-    def await_ready[T](self, look: Callable[[], T | None]) -> T:
-        """Call ``look`` until it returns something true; returns that.
+    def await_ready[T](self, poll: Callable[[], T | None]) -> T:
+        """Call ``poll`` until it returns something true; returns that.
 
         Raises:
             StartError: the process ended before, or ``READY_SECONDS`` are over; it is killed then.
         """
         deadline = time.monotonic() + READY_SECONDS
-        while not (seen := look()):
+        while not (seen := poll()):
             if self.process.poll() is not None or time.monotonic() > deadline:
-                if seen := look():
+                if seen := poll():
                     break
                 self.kill()
                 raise StartError(self.text)
@@ -130,9 +132,9 @@ class InTerminal:
 
     def __init__(self, *command: str, env: Mapping[str, str]) -> None:
         self.terminal, other = pty.openpty()
-        given: dict[str, Any] = {"stdin": other, "stdout": other, "stderr": other, "cwd": ROOT, "env": env}
+        options: dict[str, Any] = {"stdin": other, "stdout": other, "stderr": other, "cwd": ROOT, "env": env}
         try:
-            self.process = subprocess.Popen(["setsid", "--ctty", *command], **given)
+            self.process = subprocess.Popen(["setsid", "--ctty", *command], **options)
         finally:
             os.close(other)
 

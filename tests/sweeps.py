@@ -10,9 +10,9 @@ import random
 
 SWITCHES = ("SWEEP", "SEED", "KILLS", "RUNS", "MUTATIONS", "EXAMPLES")
 """The environment variables that sweeps take."""
-_GIVEN = {name: os.environ[name] for name in SWITCHES if os.environ.get(name)}
-IS_LONG = _GIVEN.get("SWEEP") == "full"
-SEED = int(_GIVEN.get("SEED") or random.randrange(2**32))
+_SETTINGS = {name: os.environ[name] for name in SWITCHES if os.environ.get(name)}
+IS_LONG = _SETTINGS.get("SWEEP") == "full"
+SEED = int(_SETTINGS.get("SEED") or random.randrange(2**32))
 os.environ["SEED"] = str(SEED)  # workers of pytest-xdist start from this environment, and have to draw the same
 
 
@@ -25,14 +25,14 @@ def count(name: str, *, short: int, long: int) -> int:
         long: of ``./scripts/test --long``.
     """
     assert name in SWITCHES, name
-    return int(_GIVEN.get(name) or (long if IS_LONG else short))
+    return int(_SETTINGS.get(name) or (long if IS_LONG else short))
 
 
-def chooser(what: str) -> random.Random:
+def chooser(name: str) -> random.Random:
     """Make what a sweep draws with; the same for a seed and a sweep, whatever else runs."""
-    return random.Random(f"{SEED} {what}")
+    return random.Random(f"{SEED} {name}")
 
 
 def repetition() -> str:
     """Give the variables that repeat this run's draws."""
-    return " ".join(f"{name}={value}" for name, value in (_GIVEN | {"SEED": str(SEED)}).items())
+    return " ".join(f"{name}={value}" for name, value in (_SETTINGS | {"SEED": str(SEED)}).items())

@@ -39,8 +39,8 @@ def _advisories(answer: Callable[[str], dict[str, Any] | None]) -> Iterator[str]
 
     class Service(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            found = answer(asked["package"]["name"])
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            found = answer(body["package"]["name"])
             self.send_response(503 if found is None else 200)
             self.end_headers()
             self.wfile.write(json.dumps(found).encode())
@@ -68,44 +68,44 @@ def _audit(url: str, *options: str) -> tuple[int, str]:
 
 def test_a_finding_fails_the_audit():
     """It names package, version, advisory and the version that has the fix, once, and every package is asked about."""
-    asked: list[str] = []
+    package_names: list[str] = []
 
     def answer(name: str) -> dict[str, Any]:
-        asked.append(name)
+        package_names.append(name)
         return {"vulns": [ADVISORY]} if name == "urllib3" else {}
 
     with _advisories(answer) as url:
-        status, said = _audit(url, "--allow-unchecked")
-    [finding, summary] = said.splitlines()
+        status, output = _audit(url, "--allow-unchecked")
+    [finding, summary] = output.splitlines()
     assert status == 1
     assert finding.startswith("urllib3 ")
     assert finding.endswith(": CVE-1 OSV-1, fixed in 99.1")
-    assert summary == f"{len(asked)} packages checked, 1 with findings"
-    assert {"agent-framework-core", "redis", "pip-audit"} <= set(asked)  # deployed, of an extra, a tool
-    assert len(asked) == len(set(asked))
+    assert summary == f"{len(package_names)} packages checked, 1 with findings"
+    assert {"agent-framework-core", "redis", "pip-audit"} <= set(package_names)  # deployed, of an extra, a tool
+    assert len(package_names) == len(set(package_names))
 
 
 def test_nothing_known_passes():
     """An advisory that was looked at and set aside is no finding."""
     with _advisories(lambda name: {"vulns": [ADVISORY]} if name == "urllib3" else {}) as url:
-        status, said = _audit(url, "--ignore-vuln", "CVE-1")
+        status, output = _audit(url, "--ignore-vuln", "CVE-1")
     assert status == 0
-    assert "not checked" not in said
-    assert said.endswith(" packages checked, 0 with findings\n")
+    assert "not checked" not in output
+    assert output.endswith(" packages checked, 0 with findings\n")
 
 
 def test_a_service_that_fails_has_checked_nothing():
     """A failure in the middle is no clean result."""
     with _advisories(lambda name: None if name == "urllib3" else {}) as url:
-        status, said = _audit(url)
+        status, output = _audit(url)
     assert status == 2
-    assert said.startswith("not checked: ")
+    assert output.startswith("not checked: ")
 
 
 def test_no_service_has_checked_nothing():
     """Without a network the audit passes where that is allowed, and says what it has not checked."""
     with refusing_port() as port:
-        status, said = _audit(f"http://127.0.0.1:{port}/v1/query", "--allow-unchecked")
+        status, output = _audit(f"http://127.0.0.1:{port}/v1/query", "--allow-unchecked")
     assert status == 0
-    assert said.startswith("not checked: ")
-    assert said.endswith("\n0 packages checked, 0 with findings\n")
+    assert output.startswith("not checked: ")
+    assert output.endswith("\n0 packages checked, 0 with findings\n")

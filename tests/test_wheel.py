@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.house.installed import needed_by
+from tests.house.distributions import needed_by
 from tests.house.source import PACKAGES, ROOT, SHARED
 from tests.processes import Server
 
@@ -61,7 +61,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def served(*command: str | Path, cwd: Path, **env: str) -> Iterator[str]:
+def running_server(*command: str | Path, cwd: Path, **env: str) -> Iterator[str]:
     """Run a program that prints a line with its URL when it is ready; give the URL."""
     clean = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | env
     server = Server(*map(str, command), cwd=cwd, env=clean)
@@ -85,7 +85,7 @@ def test_an_app_of_ten_lines_serves_a_turn(environment, tmp_path):
     app.mkdir()
     model.mkdir()
     (app / "function_app.py").write_text(APP)
-    home = subprocess.run(
+    result = subprocess.run(
         [
             environment / "python",
             "-c",
@@ -96,10 +96,10 @@ def test_an_app_of_ten_lines_serves_a_turn(environment, tmp_path):
         capture_output=True,
         text=True,
     )
-    assert all(Path(name).is_relative_to(environment.parent) for name in home.stdout.split())
+    assert all(Path(name).is_relative_to(environment.parent) for name in result.stdout.split())
     with (
-        served(environment / "python", "-m", "practice_model", "--port", "0", cwd=model) as model_url,
-        served(
+        running_server(environment / "python", "-m", "practice_model", "--port", "0", cwd=model) as model_url,
+        running_server(
             environment / "durable-agent-host",
             *("start", "--port", "0"),
             cwd=app,
@@ -128,7 +128,7 @@ def test_a_deployed_app_needs_neither_host_nor_model(environment, tmp_path):
     assert "'dafx-Helper'" in done.stdout
 
 
-def test_without_its_extra_the_command_says_what_to_install(environment, tmp_path):
+def test_without_its_extra_the_command_prints_what_to_install(environment, tmp_path):
     """``durable-agent-host start`` names the extra, also where other packages have brought a part of it."""
     call = "import sys; sys.modules['httptools'] = None; from durable_agent_host.cli.main import main; main(['start'])"
     done = subprocess.run(

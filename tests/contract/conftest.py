@@ -21,7 +21,7 @@ from tests.contract.piece_stores import (
 from tests.contract.traces import text_in_blobs, text_in_files
 from tests.kit_services import azurite, azurite_connection, redis
 
-GIVE_UP_SECONDS = 500.0
+RETRY_SECONDS = 500.0
 """No test fails because a store on a busy machine took its time; one that hangs ends with its timeout."""
 
 
@@ -33,7 +33,7 @@ class Backend:
     """After a deletion, until its text is nowhere."""
 
     def __init__(self) -> None:
-        self.opened: list[Any] = []
+        self.stores: list[Any] = []
 
     @property
     def arguments(self) -> list[Any]:
@@ -42,9 +42,9 @@ class Backend:
 
     def log(self, **options: Any) -> TurnLog:
         """Open the store once more."""
-        made = self.make(**({"retry_seconds": GIVE_UP_SECONDS} | options))
-        self.opened.append(made)
-        return made
+        log = self.make(**({"retry_seconds": RETRY_SECONDS} | options))
+        self.stores.append(log)
+        return log
 
     def make(self, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
@@ -80,12 +80,12 @@ class Sqlite(Backend):
         return text_in_files(self.path.parent, text)
 
 
-def encrypted(backend: Backend, log: TurnLog, keys: PieceBackend) -> TurnLog:
+def encrypt_log(backend: Backend, log: TurnLog, keys: PieceBackend) -> TurnLog:
     """Encrypt a log, with the keys in a store of pieces, which is closed with the backend."""
     from durable_agent_host.encryption.encrypted_turn_log import EncryptedTurnLog
 
     store = keys.make()
-    backend.opened.append(store)
+    backend.stores.append(store)
     return EncryptedTurnLog(log, *encryption_of(store))
 
 
@@ -96,7 +96,7 @@ class EncryptedSqlite(Sqlite):
 
     def make(self, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
-        return encrypted(self, super().make(**options), SqlitePieces(self.path.parent / "keys.db"))
+        return encrypt_log(self, super().make(**options), SqlitePieces(self.path.parent / "keys.db"))
 
 
 class Blob(Backend):
@@ -132,7 +132,7 @@ class EncryptedBlob(Blob):
 
     def make(self, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
-        return encrypted(self, super().make(**options), BlobPieces(self.port, container=f"{self.container}-keys"))
+        return encrypt_log(self, super().make(**options), BlobPieces(self.port, container=f"{self.container}-keys"))
 
 
 class Redis(Backend):
@@ -187,7 +187,7 @@ class EncryptedRedis(Redis):
 
     def make(self, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
-        return encrypted(self, super().make(**options), SqlitePieces(self.keys))
+        return encrypt_log(self, super().make(**options), SqlitePieces(self.keys))
 
 
 class InMemory(Backend):
@@ -263,7 +263,7 @@ async def blob(request, tmp_path) -> AsyncIterator[Blob]:
 
 
 @pytest.fixture
-async def networked(request, tmp_path) -> AsyncIterator[Backend]:
+async def networked_backend(request, tmp_path) -> AsyncIterator[Backend]:
     """A store behind a network, chosen by the test's parameter."""
     test_backend = _make(request.param, request, tmp_path)
     async with _closing(test_backend):
@@ -292,5 +292,5 @@ async def _closing(test_backend: Backend | PieceBackend) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for store in test_backend.opened:
+        for store in test_backend.stores:
             await store.close()

@@ -13,12 +13,12 @@ class HoldingProxy:
 
     Attributes:
         port: where it listens.
-        held: is set when a message is held.
+        has_message: is set when a message is held.
     """
 
     def __init__(self, target: int) -> None:
         self.port = 0
-        self.held = asyncio.Event()
+        self.has_message = asyncio.Event()
         self._target = target
         self._word: bytes | None = None
         self._hangs_up = False
@@ -56,7 +56,7 @@ class HoldingProxy:
             while data := await reader.read(65536):
                 if self._word is not None and self._word in data:
                     self._word = None
-                    self.held.set()
+                    self.has_message.set()
                     if self._hangs_up:
                         writer.transport.abort()
                     await self._release.wait()

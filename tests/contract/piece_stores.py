@@ -11,7 +11,7 @@ from durable_agent_host.segments.protocol import BlobStore
 from tests.contract.traces import text_in_blobs, text_in_files
 from tests.kit_services import azurite_connection
 
-GIVE_UP_SECONDS = 500.0
+RETRY_SECONDS = 500.0
 
 
 class PieceBackend:
@@ -22,7 +22,7 @@ class PieceBackend:
     """After a deletion, until its bytes are nowhere."""
 
     def __init__(self) -> None:
-        self.opened: list[BlobStore] = []
+        self.stores: list[BlobStore] = []
 
     @property
     def arguments(self) -> list[Any]:
@@ -31,9 +31,9 @@ class PieceBackend:
 
     def store(self, **options: Any) -> BlobStore:
         """Open the store once more."""
-        made = self.make(**({"retry_seconds": GIVE_UP_SECONDS} | options))
-        self.opened.append(made)
-        return made
+        store = self.make(**({"retry_seconds": RETRY_SECONDS} | options))
+        self.stores.append(store)
+        return store
 
     def make(self, **options: Any) -> BlobStore:
         """Make an object of the store's class."""
@@ -99,9 +99,9 @@ def encryption_of(store: BlobStore) -> tuple[Any, Any]:
 async def stored_name(store: BlobStore, namespace: str, name: str) -> str:
     """Tell under which name an encrypted piece is stored; closes the store."""
     cipher, _ = encryption_of(store)
-    (stored,) = await asyncio.to_thread(cipher.stored_names, namespace, name)
+    (blob_name,) = await asyncio.to_thread(cipher.stored_names, namespace, name)
     await store.close()
-    return stored
+    return blob_name
 
 
 class EncryptedSqlitePieces(SqlitePieces):

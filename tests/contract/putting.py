@@ -34,5 +34,5 @@ async def put(backend: piece_stores.PieceBackend, namespace: str, seed: int) -> 
 
 
 if __name__ == "__main__":
-    name, arguments, home, seed = sys.argv[1:]
-    asyncio.run(put(getattr(piece_stores, name)(*json.loads(arguments)), home, int(seed)))
+    name, arguments, namespace, seed = sys.argv[1:]
+    asyncio.run(put(getattr(piece_stores, name)(*json.loads(arguments)), namespace, int(seed)))

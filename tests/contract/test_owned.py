@@ -9,25 +9,25 @@ from durable_agent_host.segments.garbage_collection import GarbageCollector, Swe
 from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
 
 ADA, EVE = Owner("ada", "contoso"), Owner("ada", "fabrikam")
-LONGEST = "0123456789abcdef~" + "\U0001f512" * 128
+LONG_SESSION_ID = "0123456789abcdef~" + "\U0001f512" * 128
 
 
 async def test_each_owner_has_a_list_by_agent(pieces):
     """Other processes read what one has noted; agents are found in any case, and the app itself has no list."""
     index, other_index = (SessionOwnerIndex(pieces.store) for _ in range(2))
-    for session_id, owner in (("a@b", ADA), (LONGEST, ADA), ("c", EVE), ("d", THE_APP)):
+    for session_id, owner in (("a@b", ADA), (LONG_SESSION_ID, ADA), ("c", EVE), ("d", THE_APP)):
         await index.add("Echo", session_id, owner)
     await index.add("Other", "e", ADA)
-    assert sorted(await other_index.of("echo", ADA)) == sorted(["a@b", LONGEST])
+    assert sorted(await other_index.of("echo", ADA)) == sorted(["a@b", LONG_SESSION_ID])
     assert await other_index.of("ECHO", EVE) == ["c"]
     assert await other_index.of("Echo", THE_APP) == []
     assert await other_index.of("Other", ADA) == ["e"]
-    await other_index.remove("echo", LONGEST, ADA, is_erased=True)
+    await other_index.remove("echo", LONG_SESSION_ID, ADA, is_erased=True)
     await other_index.remove("echo", "a@b", ADA, is_erased=False)
     assert await index.of("Echo", ADA) == ["a@b"]
 
 
-async def test_a_turn_notes_what_this_process_has_not_noted(pieces):
+async def test_a_turn_adds_an_owner_that_this_process_has_not_added(pieces):
     """The first turn of a session does in any case, because another process may have erased one of the name."""
     index, other_index = (SessionOwnerIndex(pieces.store) for _ in range(2))
     new_session, later_session = Session(owner=ADA), Session(owner=ADA, receipts=(Receipt("t", "completed"),))
@@ -41,14 +41,14 @@ async def test_a_turn_notes_what_this_process_has_not_noted(pieces):
     assert sorted(await index.of("A", ADA)) == ["s", "t"]
 
 
-async def test_no_sweep_looks_into_notes(pieces):
+async def test_no_sweep_reads_owner_blobs(pieces):
     """A sweep that reads holders as the host does leaves all of them, however old, and asks no client for it."""
-    owned, store = SessionOwnerIndex(pieces.store), pieces.store()
-    await owned.add("A", "s", ADA)
-    await owned.add("A", "t", EVE)
+    index, store = SessionOwnerIndex(pieces.store), pieces.store()
+    await index.add("A", "s", ADA)
+    await index.add("A", "t", EVE)
     sweeper = GarbageCollector(store, BlobReferrers(cast("Any", None)).read, grace_seconds=0.0, unheld_seconds=0.0)
     namespaces = [namespace async for namespace in store.list_namespaces()]
     assert len(namespaces) == 2
     for namespace in namespaces:
         assert await sweeper.sweep(namespace) == SweepResult()
-    assert (await owned.of("A", ADA), await owned.of("A", EVE)) == (["s"], ["t"])
+    assert (await index.of("A", ADA), await index.of("A", EVE)) == (["s"], ["t"])

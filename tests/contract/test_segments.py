@@ -12,7 +12,7 @@ from durable_agent_host.segments.protocol import BlobStore
 from tests.contract.piece_stores import BlobPieces, EncryptedBlobPieces, EncryptedSqlitePieces, PieceBackend
 from tests.contract.traces import loses
 
-HOME, OTHER = "a" * 32, "b" * 32
+NAMESPACE, OTHER_NAMESPACE = "a" * 32, "b" * 32
 NAME = "ab" * 8
 """Promises no bytes."""
 OLD_SECONDS = 2.0
@@ -30,7 +30,7 @@ def some(count: int, *, size: int = 200, seed: int = 1) -> dict[str, bytes]:
     return by_name(*(chance.randbytes(size) for _ in range(count)))
 
 
-async def list_blobs(store: BlobStore, namespace: str = HOME) -> dict[str, int]:
+async def list_blobs(store: BlobStore, namespace: str = NAMESPACE) -> dict[str, int]:
     """The sizes of a home's pieces by name."""
     return {piece.name: piece.size async for piece in store.list_blobs(namespace)}
 
@@ -56,23 +56,23 @@ async def test_what_is_put_is_got(pieces):
     sizes = (0, 1, 488, 489, 490, 3_600, 4_085, 4_092, 4_096, 8_184, 8_300, 20_000, 300_000)
     expected_blobs = by_name(*(chance.randbytes(size) for size in sizes))
     store = pieces.store()
-    await store.put(HOME, expected_blobs)
+    await store.put(NAMESPACE, expected_blobs)
     for reader in (store, pieces.store()):
-        assert await reader.get(HOME, sorted(expected_blobs) * 2) == expected_blobs
+        assert await reader.get(NAMESPACE, sorted(expected_blobs) * 2) == expected_blobs
         assert await list_blobs(reader) == {name: len(body) for name, body in expected_blobs.items()}
-    assert await store.get(HOME, []) == {}
-    await store.put(HOME, {})
+    assert await store.get(NAMESPACE, []) == {}
+    await store.put(NAMESPACE, {})
 
 
 async def test_putting_again_changes_nothing(pieces):
     """A piece that is put again, here and at once elsewhere, is there once; a home does not see another's."""
     expected_blobs = by_name(b"one", b"two" * 10_000)
     stores = [pieces.store() for _ in range(4)]
-    await asyncio.gather(*(store.put(HOME, expected_blobs) for store in stores * 2))
-    await stores[0].put(HOME, expected_blobs)
-    assert await stores[1].get(HOME, expected_blobs) == expected_blobs
+    await asyncio.gather(*(store.put(NAMESPACE, expected_blobs) for store in stores * 2))
+    await stores[0].put(NAMESPACE, expected_blobs)
+    assert await stores[1].get(NAMESPACE, expected_blobs) == expected_blobs
     assert len(await list_blobs(stores[2])) == len(expected_blobs)
-    assert await list_blobs(stores[3], OTHER) == {}
+    assert await list_blobs(stores[3], OTHER_NAMESPACE) == {}
 
 
 async def test_the_first_of_a_name_stays(pieces):
@@ -80,33 +80,33 @@ async def test_the_first_of_a_name_stays(pieces):
     if isinstance(pieces, EncryptedSqlitePieces | EncryptedBlobPieces):
         pytest.skip("a store that encrypts names pieces by its data keys, of which several may be new")
     stores = [pieces.store() for _ in range(4)]
-    await asyncio.gather(*(store.put(HOME, {NAME: bytes([n]) * 32}) for n, store in enumerate(stores)))
-    first = await stores[0].get(HOME, [NAME])
-    await stores[1].put(HOME, {NAME: b"later"})
-    assert [await store.get(HOME, [NAME]) for store in stores] == [first] * 4
+    await asyncio.gather(*(store.put(NAMESPACE, {NAME: bytes([n]) * 32}) for n, store in enumerate(stores)))
+    first = await stores[0].get(NAMESPACE, [NAME])
+    await stores[1].put(NAMESPACE, {NAME: b"later"})
+    assert [await store.get(NAMESPACE, [NAME]) for store in stores] == [first] * 4
 
 
 async def test_parts_of_a_piece_are_read(pieces):
     """Any part comes back, shorter at the end and empty behind it; who asks for a missing piece gets its name."""
     store, (body,) = pieces.store(), (random.Random(3).randbytes(500_000),)
     (name,), (missing_name,) = by_name(body), by_name(b"gone")
-    await store.put(HOME, by_name(body))
+    await store.put(NAMESPACE, by_name(body))
     for start, size in ((0, 10), (0, 500_000), (199_999, 100_001), (499_990, 100), (500_000, 10)):
-        assert await store.read(HOME, name, start, size) == body[start : start + size]
+        assert await store.read(NAMESPACE, name, start, size) == body[start : start + size]
     with pytest.raises(CorruptStateError, match=missing_name):
-        await store.read(HOME, missing_name, 0, 10)
+        await store.read(NAMESPACE, missing_name, 0, 10)
 
 
 async def test_a_missing_piece_is_named(pieces):
     """Who asks for a piece that is not there gets an error with its name and what to do; others are still got."""
     store = pieces.store()
     expected_blobs, (missing_name,) = some(3), by_name(b"gone")
-    await store.put(HOME, expected_blobs)
-    with pytest.raises(CorruptStateError, match=rf"{missing_name} of {HOME} is not in .*restore"):
-        await store.get(HOME, [*expected_blobs, missing_name])
-    with pytest.raises(CorruptStateError, match=rf"of {OTHER} is not in"):
-        await store.get(OTHER, expected_blobs)
-    assert await store.get(HOME, expected_blobs) == expected_blobs
+    await store.put(NAMESPACE, expected_blobs)
+    with pytest.raises(CorruptStateError, match=rf"{missing_name} of {NAMESPACE} is not in .*restore"):
+        await store.get(NAMESPACE, [*expected_blobs, missing_name])
+    with pytest.raises(CorruptStateError, match=rf"of {OTHER_NAMESPACE} is not in"):
+        await store.get(OTHER_NAMESPACE, expected_blobs)
+    assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
 
 
 @pytest.mark.parametrize("size", [30, 60_000])
@@ -114,91 +114,92 @@ async def test_a_changed_piece_is_found(pieces, size):
     """A piece with one byte changed is an error that names it, and the pieces beside it are still got."""
     store = pieces.store()
     expected_blobs = some(4, size=size)
-    await store.put(HOME, expected_blobs)
-    changed, *sound = expected_blobs
-    await pieces.flip(HOME, changed)
+    await store.put(NAMESPACE, expected_blobs)
+    changed_blob, *sound = expected_blobs
+    await pieces.flip(NAMESPACE, changed_blob)
     with pytest.raises(
-        CorruptStateError, match=rf"{changed} of {HOME} .* has other bytes.*restore|{changed} of {HOME} has"
+        CorruptStateError,
+        match=rf"{changed_blob} of {NAMESPACE} .* has other bytes.*restore|{changed_blob} of {NAMESPACE} has",
     ):
-        await pieces.store().get(HOME, expected_blobs)
-    assert await store.get(HOME, sound) == {name: expected_blobs[name] for name in sound}
+        await pieces.store().get(NAMESPACE, expected_blobs)
+    assert await store.get(NAMESPACE, sound) == {name: expected_blobs[name] for name in sound}
 
 
-async def test_homes_are_listed_once(pieces):
+async def test_each_namespace_is_returned_once(pieces):
     """A home with pieces, with a holder, or with both is listed once, and is gone with the last of them."""
     store = pieces.store()
     assert await list_namespaces(store) == []
     expected_blobs = some(3)
     await store.check()
-    await store.put(HOME, expected_blobs)
-    await store.hold(HOME, "@agent@one")
-    await store.hold(OTHER, "@agent@one")
-    assert await list_namespaces(pieces.store()) == [HOME, OTHER]
-    await store.release(OTHER, "@agent@one")
-    assert await store.delete(HOME, expected_blobs) == 3
-    assert await list_namespaces(store) == [HOME]
-    await store.release(HOME, "@agent@one")
+    await store.put(NAMESPACE, expected_blobs)
+    await store.hold(NAMESPACE, "@agent@one")
+    await store.hold(OTHER_NAMESPACE, "@agent@one")
+    assert await list_namespaces(pieces.store()) == [NAMESPACE, OTHER_NAMESPACE]
+    await store.release(OTHER_NAMESPACE, "@agent@one")
+    assert await store.delete(NAMESPACE, expected_blobs) == 3
+    assert await list_namespaces(store) == [NAMESPACE]
+    await store.release(NAMESPACE, "@agent@one")
     assert await list_namespaces(store) == []
 
 
-async def test_what_is_deleted_is_gone(pieces):
+async def test_deleted_blobs_are_not_found(pieces):
     """Deleting says how many there were, ignores what is not there, and leaves the others."""
     store = pieces.store()
     expected_blobs = some(10)
     first_name, *remaining_names = expected_blobs
-    await store.put(HOME, expected_blobs)
-    await store.put(OTHER, expected_blobs)
-    assert await store.delete(HOME, [first_name, *by_name(b"never stored")]) == 1
-    assert await store.delete(HOME, [first_name]) == 0
+    await store.put(NAMESPACE, expected_blobs)
+    await store.put(OTHER_NAMESPACE, expected_blobs)
+    assert await store.delete(NAMESPACE, [first_name, *by_name(b"never stored")]) == 1
+    assert await store.delete(NAMESPACE, [first_name]) == 0
     assert set(await list_blobs(store)) == set(remaining_names)
-    assert await pieces.store().get(OTHER, expected_blobs) == expected_blobs
-    await store.put(HOME, {first_name: expected_blobs[first_name]})
-    assert await store.get(HOME, expected_blobs) == expected_blobs
+    assert await pieces.store().get(OTHER_NAMESPACE, expected_blobs) == expected_blobs
+    await store.put(NAMESPACE, {first_name: expected_blobs[first_name]})
+    assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
 
 
 async def test_what_was_put_later_stays(pieces):
     """Deleting by age spares what was put, or put again, within that time."""
     store = pieces.store()
     old, again, new = some(6, seed=3), some(4, size=9_000, seed=4), some(2, seed=5)
-    deleted, in_time = 0, False
+    deleted_count, in_time = 0, False
     while not in_time:
-        await store.put(HOME, old | again)
+        await store.put(NAMESPACE, old | again)
         await grow_old(pieces)
         started_at = time.monotonic()
-        await pieces.store().put(HOME, again | new)
-        ages = {piece.name: piece.age_seconds async for piece in store.list_blobs(HOME)}
-        deleted = await store.delete(HOME, ages, older_than_seconds=OLD_SECONDS)
+        await pieces.store().put(NAMESPACE, again | new)
+        ages = {piece.name: piece.age_seconds async for piece in store.list_blobs(NAMESPACE)}
+        deleted_count = await store.delete(NAMESPACE, ages, older_than_seconds=OLD_SECONDS)
         in_time = is_young(started_at)
     assert all(ages[name] >= OLD_SECONDS for name in old)
     assert not any(ages[name] >= OLD_SECONDS for name in again | new)
-    assert deleted == len(old)
-    assert await store.get(HOME, again | new) == again | new
-    assert await store.delete(HOME, ages, older_than_seconds=1000) == 0
-    assert await store.delete(HOME, ages) == len(again | new)
+    assert deleted_count == len(old)
+    assert await store.get(NAMESPACE, again | new) == again | new
+    assert await store.delete(NAMESPACE, ages, older_than_seconds=1000) == 0
+    assert await store.delete(NAMESPACE, ages) == len(again | new)
 
 
-async def test_holders_are_noted_renewed_and_released(pieces):
+async def test_holders_are_added_renewed_and_released(pieces):
     """A holder's age begins anew when it holds again; it is released unless it was renewed later."""
     store, long = pieces.store(), "@" + "ü€😀/ \n%" * 42 + "@1234"
     assert len(long) == 300
-    assert await store.holders(HOME) == {}
+    assert await store.holders(NAMESPACE) == {}
     found, in_time = {}, False
     while not in_time:
         for holder in ("@agent@old", "@agent@renewed", long):
-            await store.hold(HOME, holder)
+            await store.hold(NAMESPACE, holder)
         await grow_old(pieces)
         started_at = time.monotonic()
-        await pieces.store().hold(HOME, "@agent@renewed")
-        found = await store.holders(HOME)
+        await pieces.store().hold(NAMESPACE, "@agent@renewed")
+        found = await store.holders(NAMESPACE)
         for holder in found:
-            await store.release(HOME, holder, older_than_seconds=OLD_SECONDS)
+            await store.release(NAMESPACE, holder, older_than_seconds=OLD_SECONDS)
         in_time = is_young(started_at)
     assert {holder for holder, age in found.items() if age >= OLD_SECONDS} == {"@agent@old", long}
     assert set(found) == {"@agent@old", "@agent@renewed", long}
-    assert set(await store.holders(HOME)) == {"@agent@renewed"}
-    await store.release(HOME, "@agent@renewed")
-    await store.release(HOME, "@agent@renewed")
-    assert await store.holders(HOME) == {}
+    assert set(await store.holders(NAMESPACE)) == {"@agent@renewed"}
+    await store.release(NAMESPACE, "@agent@renewed")
+    await store.release(NAMESPACE, "@agent@renewed")
+    assert await store.holders(NAMESPACE) == {}
 
 
 async def test_every_loop_may_call(pieces):
@@ -208,8 +209,8 @@ async def test_every_loop_may_call(pieces):
     async def use(seed: int) -> None:
         expected_blobs = some(5, seed=seed)
         for _ in range(3):
-            await store.put(HOME, expected_blobs)
-            assert await store.get(HOME, expected_blobs) == expected_blobs
+            await store.put(NAMESPACE, expected_blobs)
+            assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
 
     other_loops = [asyncio.to_thread(asyncio.run, use(seed)) for seed in range(4)]
     await asyncio.gather(use(10), *other_loops)
@@ -219,29 +220,29 @@ async def test_a_sweep_spares_what_is_put_again(pieces):
     """While several sweep what looks old, whoever puts a piece again finds it afterwards, each time."""
     expected_blobs = some(8, size=6_000)
     store, sweepers = pieces.store(), [pieces.store() for _ in range(2)]
-    await store.put(HOME, expected_blobs)
+    await store.put(NAMESPACE, expected_blobs)
     await grow_old(pieces)
     is_over = False
 
     async def sweep(sweeper: BlobStore) -> int:
-        deleted = 0
+        deleted_count = 0
         while not is_over:
-            deleted += await sweeper.delete(HOME, list(expected_blobs), older_than_seconds=OLD_SECONDS)
+            deleted_count += await sweeper.delete(NAMESPACE, list(expected_blobs), older_than_seconds=OLD_SECONDS)
             await asyncio.sleep(0.005)
-        return deleted
+        return deleted_count
 
-    sweeping = [asyncio.create_task(sweep(one)) for one in sweepers]
+    sweeping = [asyncio.create_task(sweep(sweeper)) for sweeper in sweepers]
     for _ in range(8):
         started_at = time.monotonic()
         for name, body in expected_blobs.items():
-            await store.put(HOME, {name: body})
-        there = [piece.name async for piece in store.list_blobs(HOME)]
+            await store.put(NAMESPACE, {name: body})
+        there = [piece.name async for piece in store.list_blobs(NAMESPACE)]
         if is_young(started_at):
             assert sorted(there) == sorted(expected_blobs)
     is_over = True
     await asyncio.gather(*sweeping)
-    await store.put(HOME, expected_blobs)
-    assert await store.get(HOME, expected_blobs) == expected_blobs
+    await store.put(NAMESPACE, expected_blobs)
+    assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
 
 
 async def test_many_delete_and_put_at_once(pieces):
@@ -254,15 +255,15 @@ async def test_many_delete_and_put_at_once(pieces):
         for _ in range(10):
             chosen = {name: expected_blobs[name] for name in chance.sample(sorted(expected_blobs), 3)}
             if chance.random() < 0.5:
-                await store.put(HOME, chosen)
+                await store.put(NAMESPACE, chosen)
             else:
-                await store.delete(HOME, chosen)
+                await store.delete(NAMESPACE, chosen)
 
     await asyncio.gather(*(change(store, seed) for seed, store in enumerate(stores)))
     there = await list_blobs(stores[0])
-    assert await stores[1].get(HOME, there) == {name: expected_blobs[name] for name in there}
-    await stores[2].put(HOME, expected_blobs)
-    assert await stores[3].get(HOME, expected_blobs) == expected_blobs
+    assert await stores[1].get(NAMESPACE, there) == {name: expected_blobs[name] for name in there}
+    await stores[2].put(NAMESPACE, expected_blobs)
+    assert await stores[3].get(NAMESPACE, expected_blobs) == expected_blobs
 
 
 @pytest.mark.parametrize("pieces", ["sqlite", "blob"], indirect=True)
@@ -270,10 +271,10 @@ async def test_many_pieces(pieces):
     """A home of thousands of pieces is listed, read and deleted."""
     store, count = pieces.store(), 10_000 if not isinstance(pieces, BlobPieces) else 400
     expected_blobs = some(count, size=50)
-    await store.put(HOME, expected_blobs)
+    await store.put(NAMESPACE, expected_blobs)
     assert set(await list_blobs(store)) == set(expected_blobs)
-    assert await store.get(HOME, expected_blobs) == expected_blobs
-    assert await store.delete(HOME, expected_blobs) == count
+    assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
+    assert await store.delete(NAMESPACE, expected_blobs) == count
     assert await list_blobs(store) == {}
 
 
@@ -282,13 +283,13 @@ async def test_a_large_piece(pieces):
     """A piece of 100 MB is stored, read, put again and deleted, while small ones pass."""
     large, small = by_name(random.Random(9).randbytes(100_000_000)), some(5)
     store = pieces.store()
-    putting = asyncio.create_task(store.put(HOME, large))
-    await store.put(HOME, small)
+    putting = asyncio.create_task(store.put(NAMESPACE, large))
+    await store.put(NAMESPACE, small)
     await putting
-    await store.put(HOME, large)
-    assert await store.get(HOME, [*large, *small]) == large | small
-    assert await store.delete(HOME, large) == 1
-    assert await store.get(HOME, small) == small
+    await store.put(NAMESPACE, large)
+    assert await store.get(NAMESPACE, [*large, *small]) == large | small
+    assert await store.delete(NAMESPACE, large) == 1
+    assert await store.get(NAMESPACE, small) == small
 
 
 async def test_nothing_of_a_deleted_piece_is_left(pieces):
@@ -301,14 +302,14 @@ async def test_nothing_of_a_deleted_piece_is_left(pieces):
             texts = (f"{word}-{number}-{line_number} ".encode() for line_number in range(15))
             group = by_name(*(text * chance.choice((1, 10, 40, 150, 300, 2_500)) for text in texts))
             chosen.update(group)
-            await store.put(HOME, group)
+            await store.put(NAMESPACE, group)
         for name in chance.sample(sorted(deleted_blobs), 5):
             del deleted_blobs[name]
-            await store.delete(HOME, [name])
+            await store.delete(NAMESPACE, [name])
     assert await pieces.holds(b"gone-") is not pieces.is_encrypted
-    assert await store.delete(HOME, deleted_blobs) == len(deleted_blobs)
+    assert await store.delete(NAMESPACE, deleted_blobs) == len(deleted_blobs)
     assert await loses(pieces, b"gone-")
-    assert await store.get(HOME, retained_blobs) == retained_blobs
+    assert await store.get(NAMESPACE, retained_blobs) == retained_blobs
     assert await pieces.holds(b"kept-") is not pieces.is_encrypted
-    await store.delete(HOME, retained_blobs)
+    await store.delete(NAMESPACE, retained_blobs)
     assert await loses(pieces, b"kept-")

@@ -53,7 +53,7 @@ def assert_consecutive(records, first: int = 0) -> None:
     assert [record.offset for record in records] == list(range(first, first + len(records)))
 
 
-async def test_a_log_begins_with_its_attempt(backend):
+async def test_a_log_starts_with_its_attempt(backend):
     """The first attempt has number 1, and its entry has offset 0."""
     log, log_id = backend.log(), new_id()
     assert await log.open(log_id) == 1
@@ -95,7 +95,7 @@ async def test_entries_come_back_as_they_were(backend):
     assert [record.entry for record in records[1:]] == entries
 
 
-async def test_large_entries_are_kept(backend):
+async def test_large_entries_are_stored(backend):
     """Entries of one and of ten megabytes come back whole, beside small ones of the same append."""
     log, log_id = backend.log(), new_id()
     attempt = await log.open(log_id)
@@ -109,7 +109,7 @@ async def test_large_entries_are_kept(backend):
     assert texts(await read_all(backend.log(), log_id))[:5] == some
 
 
-async def test_data_that_json_cannot_hold_is_refused(backend):
+async def test_data_without_a_json_encoding_is_rejected(backend):
     """An entry that cannot be stored raises LogError, and nothing of its append is there."""
     log, log_id = backend.log(), new_id()
     attempt = await log.open(log_id)
@@ -152,7 +152,7 @@ async def test_a_ghost_is_fenced(backend):
     assert [record.attempt for record in records] == [1, 1, 2, 2, 2]
 
 
-async def test_an_attempt_that_never_began_is_fenced(backend):
+async def test_an_attempt_that_never_started_is_fenced(backend):
     """Nobody appends to a log that was not opened, nor as an attempt that is still to come."""
     log, log_id = backend.log(), new_id()
     with pytest.raises(FencedError):
@@ -166,7 +166,7 @@ async def test_an_attempt_that_never_began_is_fenced(backend):
 async def test_attempts_that_hammer_do_not_interleave(backend):
     """While attempts overtake each other, each one's entries stand behind its beginning only, and none is lost."""
     log_id = new_id()
-    acknowledged: dict[str, int] = {}
+    offsets: dict[str, int] = {}
 
     async def write(number: int) -> None:
         log = backend.log()
@@ -175,7 +175,7 @@ async def test_attempts_that_hammer_do_not_interleave(backend):
         try:
             for count in range(30):
                 name = f"{attempt}:{count}"
-                acknowledged[name] = await log.append(log_id, [delta(name), delta(name)], attempt=attempt)
+                offsets[name] = await log.append(log_id, [delta(name), delta(name)], attempt=attempt)
         except FencedError:
             pass
 
@@ -192,12 +192,12 @@ async def test_attempts_that_hammer_do_not_interleave(backend):
         assert record.attempt == current
     assert current == 5
     assert len(texts(records)) == len(set(texts(records))) * 2
-    for name, offset in acknowledged.items():
+    for name, offset in offsets.items():
         assert texts(records[offset : offset + 2]) == [name, name]
-    assert f"{current}:29" in acknowledged
+    assert f"{current}:29" in offsets
 
 
-async def test_all_writers_of_one_attempt_are_heard(backend):
+async def test_records_of_all_writers_of_an_attempt_are_read(backend):
     """Concurrent appends of one attempt, from two processes, are all there, each in one piece."""
     if backend.is_encrypted:
         pytest.skip("entries are bound to offsets that an attempt's only writer knows before it appends")
@@ -298,7 +298,7 @@ async def test_truncation_keeps_offsets(backend):
     assert (await read_all(log, log_id))[-1].offset == 22
 
 
-async def test_deleted_logs_are_gone(backend):
+async def test_deleted_logs_are_empty(backend):
     """A deleted log is empty, has no cancel mark, takes nothing from its writer, and can begin anew."""
     log, other, log_id = backend.log(), backend.log(), new_id()
     attempt = await log.open(log_id)
@@ -390,7 +390,7 @@ async def test_a_cancelled_caller_harms_nobody(backend):
     assert len(found) == len(set(found))
 
 
-async def test_a_closed_store_says_so(backend):
+async def test_a_closed_store_raises(backend):
     """After close, calls raise LogError, and followers end."""
     log, log_id = backend.log(), new_id()
     await log.open(log_id)

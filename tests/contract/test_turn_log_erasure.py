@@ -61,9 +61,9 @@ async def test_deleting_disturbs_nobody(backend):
             await asyncio.gather(store.delete(first), store.delete(*remaining_ids))
 
     following = [asyncio.create_task(collect(other_logs[0], log_id, total + 1)) for log_id in attempts]
-    await asyncio.gather(*(write(*one) for one in attempts.items()), *map(make_and_delete, other_logs))
-    for log_id, followed in zip(attempts, await asyncio.gather(*following), strict=True):
-        assert followed == await read_all(log, log_id)
-        assert_consecutive(followed)
-        assert len(followed) == total + 1
+    await asyncio.gather(*(write(*arguments) for arguments in attempts.items()), *map(make_and_delete, other_logs))
+    for log_id, records in zip(attempts, await asyncio.gather(*following), strict=True):
+        assert records == await read_all(log, log_id)
+        assert_consecutive(records)
+        assert len(records) == total + 1
     assert await loses(backend, b"gone-")

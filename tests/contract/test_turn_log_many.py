@@ -9,19 +9,19 @@ from durable_agent_host.model.log_entry import EVENT, LogEntry
 from tests.contract.conftest import Redis
 from tests.contract.holding import HoldingProxy
 from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
-from tests.kit_services import Asked, CuttingProxy, FaultyHttp, redis
+from tests.kit_services import CuttingProxy, FaultyHttp, ProxyRequest, redis
 
 # A cut connection is closed by the client's garbage collection.
 pytestmark = pytest.mark.filterwarnings("ignore:.*StreamWriter:pytest.PytestUnraisableExceptionWarning")
 TURNS = 12
-NETWORKED = pytest.mark.parametrize("networked", ["blob", "blob-small", "redis"], indirect=True)
+NETWORKED = pytest.mark.parametrize("networked_backend", ["blob", "blob-small", "redis"], indirect=True)
 
 
 @NETWORKED
-async def test_connections_that_break_under_many_turns_lose_and_repeat_nothing(networked):
+async def test_connections_that_break_under_many_turns_lose_and_repeat_nothing(networked_backend):
     """Connections are cut in the middle of what many turns send together; each turn's entries are there once."""
     ids = [new_id() for _ in range(TURNS)]
-    count = 20 if isinstance(networked, Redis) else 5
+    count = 20 if isinstance(networked_backend, Redis) else 5
 
     async def write(log, log_id: str) -> None:
         attempt = await log.open(log_id)
@@ -31,23 +31,23 @@ async def test_connections_that_break_under_many_turns_lose_and_repeat_nothing(n
             assert await log.append(log_id, pair, attempt=attempt) == 1 + 2 * number
             assert not await log.is_cancel_requested(log_id)
 
-    with CuttingProxy(networked.port, seed=4, most_bytes=12_000) as proxy:
-        log = networked.log(port=proxy.port)
+    with CuttingProxy(networked_backend.port, seed=4, most_bytes=12_000) as proxy:
+        log = networked_backend.log(port=proxy.port)
         followers = [asyncio.create_task(collect(log, log_id, 1 + 2 * count)) for log_id in ids]
         await asyncio.gather(*(write(log, log_id) for log_id in ids))
-        followed = await asyncio.gather(*followers)
+        followed_records = await asyncio.gather(*followers)
         while proxy.cuts <= 5:  # how many there were is chance
-            assert [await read_all(log, log_id) for log_id in ids] == followed
+            assert [await read_all(log, log_id) for log_id in ids] == followed_records
         proxy.is_calm = True
-    for log_id, records in zip(ids, followed, strict=True):
+    for log_id, records in zip(ids, followed_records, strict=True):
         assert_consecutive(records)
-        assert records == await read_all(networked.log(), log_id)
+        assert records == await read_all(networked_backend.log(), log_id)
         assert [text.rstrip(".") for text in texts(records)] == [
             f"{log_id} {number}{half}" for number in range(count) for half in "ab"
         ]
 
 
-async def test_a_refused_append_does_not_touch_the_others(backend):
+async def test_a_rejected_append_does_not_affect_other_logs(backend):
     """Of many appends in one moment, a ghost's and one of data that cannot be stored are refused, and no other."""
     log, ids = backend.log(), [new_id() for _ in range(TURNS)]
     assert await asyncio.gather(*map(log.open, ids)) == [1] * TURNS
@@ -87,7 +87,7 @@ async def test_a_follower_sees_another_process_go_on(backend, silence_seconds):
         assert texts(records) == [*expected_texts, "here again"]
 
 
-async def test_a_turn_that_hears_nothing_does_not_hold_up_the_others(tmp_path):
+async def test_a_turn_without_records_does_not_delay_other_turns(tmp_path):
     """While a connection to Redis is dead and one turn's append with it, the appends of others go on."""
     with redis(tmp_path) as port:
         async with HoldingProxy(port).running() as proxy:
@@ -95,7 +95,7 @@ async def test_a_turn_that_hears_nothing_does_not_hold_up_the_others(tmp_path):
             assert await asyncio.gather(log.open(stuck), log.open(other)) == [1, 1]
             proxy.hold(b"stuck here", hangs_up=False)
             stuck_append = asyncio.create_task(log.append(stuck, [delta("stuck here")], attempt=1))
-            await proxy.held.wait()
+            await proxy.has_message.wait()
             for number in range(5):
                 assert await log.append(other, [delta(str(number))], attempt=1) == 1 + number
                 assert not await log.is_cancel_requested(other)
@@ -143,11 +143,11 @@ async def test_a_redis_without_memory_makes_writers_wait(tmp_path):
         await log.close()
 
 
-async def test_many_turns_look_for_cancels_together(blob):
+async def test_many_turns_poll_for_cancels_together(blob):
     """Turns that ask again and again cost the account about one request each time, and each sees its own mark."""
     ids, requests = [new_id() for _ in range(TURNS)], []
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         requests.append(request)
 
     with FaultyHttp(blob.port, decide) as proxy:
@@ -170,7 +170,7 @@ async def test_many_turns_look_for_cancels_together(blob):
         assert await ask() == [3, 7]
 
 
-async def test_a_mark_that_nobody_told_of_is_seen(blob):
+async def test_a_mark_without_notification_is_read(blob):
     """A mark that was left before the process looked first counts."""
     from azure.storage.blob.aio import ContainerClient
 

@@ -23,15 +23,15 @@ class Writer(Process):
     """A process that appends, and prints what was acknowledged."""
 
     @property
-    def acknowledged(self) -> list[tuple[int, str]]:
+    def acknowledged_records(self) -> list[tuple[int, str]]:
         """Offsets and texts of appends; a line that was cut off is left out."""
         return [(offset, text) for offset, text in map(json.loads, self.output[:-1])]
 
     async def has_written(self, count: int) -> None:
         """Wait until so many appends more have been acknowledged."""
-        min_count = len(self.acknowledged) + count
+        min_count = len(self.acknowledged_records) + count
         async with asyncio.timeout(500):
-            while len(self.acknowledged) < min_count:
+            while len(self.acknowledged_records) < min_count:
                 assert self.process.poll() is None
                 await asyncio.sleep(0.02)
 
@@ -39,15 +39,15 @@ class Writer(Process):
 @pytest.fixture
 def start_writer():
     """Start writers; all end with the test."""
-    started: list[Writer] = []
+    writers: list[Writer] = []
 
     def start(backend: Backend, log_id: str) -> Writer:
         arguments = [type(backend).__name__, json.dumps(backend.arguments), log_id]
-        started.append(Writer("-m", "tests.contract.writing", *arguments, preload=STORES))
-        return started[-1]
+        writers.append(Writer("-m", "tests.contract.writing", *arguments, preload=STORES))
+        return writers[-1]
 
     yield start
-    for writer in started:
+    for writer in writers:
         writer.kill()
 
 
@@ -73,14 +73,16 @@ async def check(backend: Backend, log_id: str, following: asyncio.Task[list], wr
     attempt_numbers = [record.entry.data["number"] for record in records if record.entry.kind == ATTEMPT]
     assert attempt_numbers == list(range(1, last + 1)) == list(range(1, len(writers) + 2))
     of_writers = [record for record in records[:-2] if record.entry.kind != ATTEMPT]
-    assert all(text.startswith(f"{one.attempt}:") for one, text in zip(of_writers, texts(of_writers), strict=True))
-    assert [one.attempt for one in records] == sorted(one.attempt for one in records)
+    assert all(
+        text.startswith(f"{record.attempt}:") for record, text in zip(of_writers, texts(of_writers), strict=True)
+    )
+    assert [record.attempt for record in records] == sorted(record.attempt for record in records)
     found = texts(of_writers)
     assert len(set(found)) == len(found)
     assert all(first[:-1] == second[:-1] for first, second in zip(found[::2], found[1::2], strict=True))
     for writer in writers:
-        assert writer.acknowledged
-        for offset, text in writer.acknowledged:
+        assert writer.acknowledged_records
+        for offset, text in writer.acknowledged_records:
             assert texts(records[offset : offset + 2]) == [f"{text}a", f"{text}b"]
 
 
@@ -98,19 +100,19 @@ async def test_a_follower_outlives_writers_that_are_killed(backend, start_writer
 
 
 # With parts of five blocks, a ghost that reads on does not overtake a writer that writes as fast as it can.
-@pytest.mark.parametrize("networked", ["blob", "redis"], indirect=True)
-async def test_a_process_that_stood_still_is_fenced(networked, start_writer):
+@pytest.mark.parametrize("networked_backend", ["blob", "redis"], indirect=True)
+async def test_a_stopped_process_is_fenced(networked_backend, start_writer):
     """A process that is halted, and goes on when another one writes, gets nothing in between, and is told."""
     log_id = new_id()
-    following = asyncio.create_task(follow_to_the_end(networked, log_id))
-    writers = [start_writer(networked, log_id)]
+    following = asyncio.create_task(follow_to_the_end(networked_backend, log_id))
+    writers = [start_writer(networked_backend, log_id)]
     for _ in range(WRITERS - 1):
         ghost = writers[-1]
         await ghost.has_written(APPENDS)
         ghost.process.send_signal(signal.SIGSTOP)
-        writers.append(start_writer(networked, log_id))
+        writers.append(start_writer(networked_backend, log_id))
         await writers[-1].has_written(APPENDS)
         ghost.process.send_signal(signal.SIGCONT)
         assert await asyncio.to_thread(ghost.process.wait, 60) == FENCED
     writers[-1].kill()
-    await check(networked, log_id, following, writers)
+    await check(networked_backend, log_id, following, writers)

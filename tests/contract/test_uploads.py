@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from durable_agent_host.errors import RequestError
-from durable_agent_host.segments import uploads as room
+from durable_agent_host.segments import uploads as uploads_module
 from durable_agent_host.segments.uploads import Uploads, upload_namespaces
 from durable_agent_host.session.entry_files import FileBytes
 from tests.contract.test_segments import list_blobs
@@ -20,10 +20,10 @@ async def test_uploads_are_found_by_their_bytes(pieces):
     """Every process finds what one has uploaded, with what was said of it; the same bytes are stored once."""
     uploads, other_uploads = (Uploads(pieces.store(), "A", "s", HOLDER) for _ in range(2))
     for file in (LARGE, SMALL, LARGE):
-        (added,) = await uploads.add(file)
-        assert (added.file_id, added.size) == (hashlib.sha256(file.data).hexdigest(), len(file.data))
-        assert await other_uploads.find(added.file_id) == added
-        assert await other_uploads.read(added.file_id) == file.data
+        (upload,) = await uploads.add(file)
+        assert (upload.file_id, upload.size) == (hashlib.sha256(file.data).hexdigest(), len(file.data))
+        assert await other_uploads.find(upload.file_id) == upload
+        assert await other_uploads.read(upload.file_id) == file.data
     assert {file.name for file in await other_uploads.all()} == {"a.pdf", None}
     files, names = upload_namespaces("a", "s")
     store = pieces.store()
@@ -44,34 +44,34 @@ async def test_a_file_comes_under_another_name(pieces):
 async def test_uploads_belong_to_a_session(pieces):
     """No session sees those of another one, or of one of the same name with another agent."""
     store = pieces.store()
-    (added,) = await Uploads(store, "A", "s", HOLDER).add(SMALL)
+    (upload,) = await Uploads(store, "A", "s", HOLDER).add(SMALL)
     for agent, session_id in (("B", "s"), ("A", "t")):
         other = Uploads(store, agent, session_id, HOLDER)
-        assert (await other.all(), await other.find(added.file_id)) == ([], None)
+        assert (await other.all(), await other.find(upload.file_id)) == ([], None)
 
 
-async def test_deleted_uploads_are_gone(pieces):
+async def test_deleted_uploads_are_not_found(pieces):
     """Nothing of them can be found in the store, and deleting again changes nothing."""
     uploads = Uploads(pieces.store(), "A", "s", HOLDER)
-    (added,) = await uploads.add(LARGE)
+    (upload,) = await uploads.add(LARGE)
     for _ in range(2):
         await uploads.delete()
-    assert await uploads.find(added.file_id) is None
+    assert await uploads.find(upload.file_id) is None
     assert await loses(pieces, b"canary of a large upload")
     assert [namespace async for namespace in pieces.store().list_namespaces()] == []
 
 
 async def test_there_is_a_most_of_uploads(pieces, monkeypatch):
     """A session that fills itself with files that no message uses is refused more, whole requests at a time."""
-    monkeypatch.setattr(room, "MAX_UPLOADS", 3)
+    monkeypatch.setattr(uploads_module, "MAX_UPLOADS", 3)
     uploads = Uploads(pieces.store(), "A", "s", HOLDER)
-    one, two, three, four = (SMALL._replace(data=data) for data in (b"1", b"2", b"3", b"4"))
-    await uploads.add(one, two)
+    first, second, third, fourth = (SMALL._replace(data=data) for data in (b"1", b"2", b"3", b"4"))
+    await uploads.add(first, second)
     with pytest.raises(RequestError, match="3 uploads"):
-        await uploads.add(three, four)
+        await uploads.add(third, fourth)
     assert {file.size for file in await uploads.all()} == {1}
     assert len(await uploads.all()) == 2
-    await uploads.add(three, two)
-    await uploads.add(one, two, three)  # a retry takes no room
+    await uploads.add(third, second)
+    await uploads.add(first, second, third)  # a retry takes no room
     with pytest.raises(RequestError, match="3 uploads"):
-        await uploads.add(four)
+        await uploads.add(fourth)

@@ -16,7 +16,7 @@ from tests.durable_agent_host.hostile_streams import (
     text_event,
     tool_call_stream,
 )
-from tests.kit import AgentHost, hosted
+from tests.kit import AgentHost, running_host
 
 BOUNDS = {
     "ANSWER_BYTES": 300_000,
@@ -57,7 +57,7 @@ def bounded_host(folder: Path, model: HostileModel, effects: Path, **more: str) 
         "MODEL_URL": model.url,
         "EFFECTS": str(effects),
     }
-    with hosted(folder, None, app=Path(__file__).parent / "apps" / "bounded", **{**settings, **more}) as running:
+    with running_host(folder, None, app=Path(__file__).parent / "apps" / "bounded", **{**settings, **more}) as running:
         yield running
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_host, start_model
+from tests.kit import AgentHost, Lives, PracticeModel, running_host, start_host, start_model
 
 LAB = Path(__file__).parent / "apps" / "lab"
 PEOPLE = Path(__file__).parent / "apps" / "people"
@@ -36,13 +36,13 @@ def practice_model() -> Iterator[PracticeModel]:
 @pytest.fixture
 def model(practice_model: PracticeModel) -> PracticeModel:
     """The practice model, with nothing scripted and nothing received."""
-    practice_model.forget()
+    practice_model.reset()
     return practice_model
 
 
 @pytest.fixture(scope="session")
 def _host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
-    with hosted(tmp_path_factory.mktemp("host"), practice_model) as running:
+    with running_host(tmp_path_factory.mktemp("host"), practice_model) as running:
         yield running
 
 
@@ -53,7 +53,7 @@ def _ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def _lab(practice_model: PracticeModel, _ledger: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
-    with hosted(tmp_path_factory.mktemp("lab"), practice_model, app=LAB, LEDGER=str(_ledger)) as running:
+    with running_host(tmp_path_factory.mktemp("lab"), practice_model, app=LAB, LEDGER=str(_ledger)) as running:
         yield running
 
 
@@ -66,7 +66,7 @@ def _book(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _people(
     practice_model: PracticeModel, _book: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentHost]:
-    with hosted(tmp_path_factory.mktemp("people"), practice_model, app=PEOPLE, LEDGER=str(_book)) as running:
+    with running_host(tmp_path_factory.mktemp("people"), practice_model, app=PEOPLE, LEDGER=str(_book)) as running:
         yield running
 
 

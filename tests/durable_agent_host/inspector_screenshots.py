@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import requests
 
-from tests.browser import Page, opened
+from tests.browser import Page, open_browser
 from tests.kit import ROOT, AgentHost, PracticeModel, start_host, start_model
 from tests.processes import wait_until
 
@@ -60,15 +60,17 @@ def run(host: AgentHost, message: str, **more: dict[str, str]) -> dict[str, str]
 
 async def shoot(page: Page, url: str, name: str, *, width: int, height: int, colors: str, before: str = "0") -> None:
     """Write one picture."""
-    await page.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+    await page.send_command(
+        "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+    )
     feature = {"name": "prefers-color-scheme", "value": colors}
-    await page.tell("Emulation.setEmulatedMedia", features=[feature])
-    await page.tell("Page.navigate", url="about:blank")
-    await page.tell("Page.navigate", url=url)
+    await page.send_command("Emulation.setEmulatedMedia", features=[feature])
+    await page.send_command("Page.navigate", url="about:blank")
+    await page.send_command("Page.navigate", url=url)
     await page.until("steps", lambda text: "End" in text)
     await page.evaluate(before)
     await asyncio.sleep(1)
-    shot = await page.tell("Page.captureScreenshot", format="png")
+    shot = await page.send_command("Page.captureScreenshot", format="png")
     assert shot is not None
     (GUIDES / name).write_bytes(base64.b64decode(shot["data"]))
 
@@ -80,7 +82,7 @@ async def main() -> None:
         host = play(Path(folder), model)
         try:
             url = f"{host.url}/api/inspector#/Payer/{quote(SESSION)}"
-            async with opened("about:blank", Path(folder) / "browser") as page:
+            async with open_browser("about:blank", Path(folder) / "browser") as page:
                 await shoot(page, url, "inspector.png", width=1180, height=760, colors="light")
                 top = {"width": 1180, "height": 760, "colors": "dark", "before": "$('messages').scrollTop = 0"}
                 await shoot(page, url, "inspector-dark.png", **top)

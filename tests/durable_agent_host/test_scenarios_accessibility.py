@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import CHROMIUM, Page, opened
+from tests.browser import CHROMIUM, Page, open_browser
 from tests.durable_agent_host.test_scenarios_sessions import broken
 from tests.kit import AgentHost, PracticeModel
 from tests.kit_services import SERVICES, unavailable
@@ -36,12 +36,12 @@ async def test_the_page_breaks_no_rule(
     session = f"rules-{colors}-{width}"
     people.run("Rester", {"message": "rest", "session_id": session})
     people.post(f"/agents/Rester/sessions/{session}-broken/import", json.dumps(broken()).encode())
-    async with opened(f"{people.url}/api/inspector#/Rester/{session}", tmp_path / "browser") as page:
-        await page.tell(
+    async with open_browser(f"{people.url}/api/inspector#/Rester/{session}", tmp_path / "browser") as page:
+        await page.send_command(
             "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False
         )
         feature = {"name": "prefers-color-scheme", "value": colors}
-        await page.tell("Emulation.setEmulatedMedia", features=[feature])
+        await page.send_command("Emulation.setEmulatedMedia", features=[feature])
         await page.until("steps", lambda text: "Endcompleted" in text)
         await page.evaluate(f"{AXE.read_text()}; 1")
         assert await violations(page) == []

@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site
-from tests.kit import hosted
+from tests.kit import running_host
 
 UNOWNED_SESSIONS = ("old-1", "old-2", "old-3", "race-1", "race-2")
 """Sessions of before: of the races two at once want one."""
@@ -24,7 +24,7 @@ ADOPTERS: dict[str, tuple[str, ...]] = {"anybody": CALLERS, "nobody": (), "role:
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data of an app without `identify`."""
     data = tmp_path_factory.mktemp("before") / "data"
-    with hosted(data, None, app=APP, LEDGER=str(data / "asked.txt"), NOBODY_IS_KNOWN="1") as host:
+    with running_host(data, None, app=APP, LEDGER=str(data / "asked.txt"), NOBODY_IS_KNOWN="1") as host:
         for name in UNOWNED_SESSIONS:
             assert host.run("Echo", MESSAGE_TEXT, session_id=name).ok
     return data
@@ -42,9 +42,7 @@ class Settings(Site):
 
 
 @pytest.fixture(
-    scope="module",
-    params=[(adopters, names) for adopters in ADOPTERS for names in ("shared", "own")],
-    ids="-".join,
+    scope="module", params=[(adopters, names) for adopters in ADOPTERS for names in ("shared", "own")], ids="-".join
 )
 def site(request: pytest.FixtureRequest, before: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """The same app and data, with callers who are known, for each setting."""
@@ -53,7 +51,7 @@ def site(request: pytest.FixtureRequest, before: Path, tmp_path_factory: pytest.
     shutil.copytree(before, data)
     ledger.touch()
     env = {"DURABLE_AGENT_HOST_ADOPT_SESSIONS": adopters, "DURABLE_AGENT_HOST_SESSION_NAMES": names}
-    with hosted(data, None, app=APP, LEDGER=str(ledger), **env) as host:
+    with running_host(data, None, app=APP, LEDGER=str(ledger), **env) as host:
         settings = Settings(host, data, ledger)
         settings.may, settings.has_own_names = ADOPTERS[adopters], names == "own"
         yield settings

@@ -43,7 +43,7 @@ def lives(model: PracticeModel, effects: Path, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(autouse=True)
 def _fresh(model: PracticeModel) -> None:
-    model.forget()
+    model.reset()
 
 
 def posted_requests(model: PracticeModel, path_suffix: str) -> list[dict[str, Any]]:

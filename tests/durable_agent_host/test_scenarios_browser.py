@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import CHROMIUM, opened
+from tests.browser import CHROMIUM, open_browser
 from tests.kit import ROOT, AgentHost, PracticeModel, start_host
 
 ANSWER = "It rains, größer 😀 than ever, and nobody minds. " * 6
@@ -21,7 +21,7 @@ async def test_a_page_shows_text_as_it_grows_and_comes_back(model: PracticeModel
 
     host = start(0)
     try:
-        async with opened(f"{host.url}/api/chat", tmp_path / "browser") as page:
+        async with open_browser(f"{host.url}/api/chat", tmp_path / "browser") as page:
             await page.until("state", lambda text: text == "ready")
             await page.evaluate("document.forms[0].message.value = 'How is it?'; document.forms[0].requestSubmit()")
             texts = await page.until("answer", lambda text: len(text) > 40)

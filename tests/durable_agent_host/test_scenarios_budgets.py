@@ -16,7 +16,7 @@ from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_idempotency import purge
 from tests.durable_agent_host.test_scenarios_journal import CrashingHost
 from tests.durable_agent_host.test_scenarios_turns import SLOW
-from tests.kit import AgentHost, Lives, PracticeModel, hosted
+from tests.kit import AgentHost, Lives, PracticeModel, running_host
 from tests.processes import wait_until
 
 BUDGETS = Path(__file__).parent / "apps" / "budgets"
@@ -34,7 +34,7 @@ def _ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _budgets(
     practice_model: PracticeModel, _ledger: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentHost]:
-    with hosted(tmp_path_factory.mktemp("budgets"), practice_model, app=BUDGETS, LEDGER=str(_ledger)) as running:
+    with running_host(tmp_path_factory.mktemp("budgets"), practice_model, app=BUDGETS, LEDGER=str(_ledger)) as running:
         yield running
 
 
@@ -76,7 +76,7 @@ def test_a_loop_of_model_calls_stops_at_the_budget(budgets: AgentHost, model: Pr
     assert view["messages"] == []
     assert view["turns"][0]["error"]["type"] == "BudgetExceededError"
     assert (view["spent"]["model_calls"], view["spent"]["tool_calls"]) == (3, 3)
-    model.forget()
+    model.reset()
     model.plan({"text": "Fine."})
     assert budgets.run("Calls", {"message": "again", "session_id": session}).status_code == 200
     assert read_usage(budgets, "Calls", session)["model_calls"] == 4
@@ -203,7 +203,7 @@ def test_without_prices_nothing_has_a_cost(tmp_path: Path, practice_model: Pract
     (app / "function_app.py").write_text(UNPRICED)
     (app / "host.json").write_text((BUDGETS / "host.json").read_text())
     model.plan({"text": "Done.", "usage": USAGE}, times=2)
-    with hosted(tmp_path / "data", practice_model, app=app) as host:
+    with running_host(tmp_path / "data", practice_model, app=app) as host:
         for agent in ("Counted", "Plain"):
             turn = host.turn(host.run(agent, {"message": "one", "session_id": "s"}))
             steps = host.get(f"/agents/{agent}/sessions/s/turns/{turn['turn_id']}/steps").json()
@@ -445,7 +445,7 @@ def test_a_turn_that_an_operator_terminates_is_counted(
         )
     url = f"{budgets.management}/instances/{accepted_response.json()['turn_id']}/terminate"
     assert requests.post(url, params={"reason": "enough"}, timeout=60).ok
-    model.forget()
+    model.reset()
     model.plan({"text": "Fine.", "usage": USAGE})
     assert budgets.run(agent, body | {"message": "again"}).status_code == 200
     after = read_usage(budgets, agent, session)

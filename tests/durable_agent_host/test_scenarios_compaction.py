@@ -61,7 +61,7 @@ def expected_history(host: AgentHost, model: PracticeModel) -> list[dict[str, An
     script(model)
     talk(host, "Summing", uuid4().hex, range(3))
     model_requests = model.requests()
-    model.forget()
+    model.reset()
     return model_requests
 
 
@@ -165,7 +165,7 @@ def test_a_fork_at_an_earlier_turn_rebuilds_its_context(host, model):
     view = context(host, "Summing", "part")
     assert view["is_whole"]
     assert [text for text in texts(view["messages"]) if "question" in text] == [f"question {n}" for n in range(3)]
-    model.forget()
+    model.reset()
     script(model)
     talk(host, "Summing", "part", range(7, 8))
     first, *_ = summaries_of(model)
@@ -194,14 +194,14 @@ def test_a_repaired_session_rebuilds_its_context(host, model):
         history.append({"$type": kind, **at, "messages": [message]})
     change = {"document": state, "instead_of": document_digest(host.state("Summing", "hurt"))}
     purpose = signal_purpose("dafx-Summing", "hurt", "put_document")
-    host.signal("Summing", "hurt", "put_document", host.marked(purpose, change))
+    host.signal("Summing", "hurt", "put_document", host.mark(purpose, change))
     wait_until(lambda: host.state("Summing", "hurt") == state)
     assert not context(host, "Summing", "hurt")["is_whole"]
     assert host.post("/agents/Summing/sessions/hurt/repair", b"").json()["changes"]
     view = context(host, "Summing", "hurt")
     assert view["is_whole"]
     assert [text for text in texts(view["messages"]) if "question" in text] == [f"question {n}" for n in range(3)]
-    model.forget()
+    model.reset()
     script(model)
     talk(host, "Summing", "hurt", range(3, 4))
     assert "question 0" in summaries_of(model)[0]

@@ -101,7 +101,7 @@ def test_reasoning_is_replayed_with_its_encrypted_payload(lives, model):
 def test_sequential_tool_rounds_of_a_reasoning_model_can_be_continued(lives, model):
     """Two tool rounds in one turn, and the next turn is accepted after a crash, with and without a service store."""
     for agent in ("Thinker", "KeptThinker"):
-        model.forget()
+        model.reset()
         rounds = [{"reasoning": "first", "calls": [{"name": "look_up", "arguments": {"city": "Oslo"}}]}]
         rounds += [{"reasoning": "then", "calls": [{"name": "look_up", "arguments": {"city": "Rome"}}]}]
         model.plan(*rounds, {"reasoning": "so", "text": "Rain in both."})

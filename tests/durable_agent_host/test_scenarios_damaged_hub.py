@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.kit import PracticeModel, hosted
+from tests.kit import PracticeModel, running_host
 
 KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"one={base64.b64encode(bytes(32)).decode()}"}
 
@@ -18,7 +18,7 @@ KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"one={base64.b64encode(bytes(32))
 @pytest.mark.parametrize("settings", [{}, KEYS], ids=["plain", "encrypted"])
 def test_a_damaged_session_is_reported_and_preserved(practice_model: PracticeModel, tmp_path: Path, settings):
     """Its routes answer 409 with what to do, lists name it, and what is stored of it stays."""
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         agent = host.get("/agents").json()["agents"][0]["name"]
         for session in ("whole", "torn"):
             assert host.run(agent, "hello", session_id=session).ok
@@ -26,7 +26,7 @@ def test_a_damaged_session_is_reported_and_preserved(practice_model: PracticeMod
     with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
         update = file.execute("UPDATE entities SET state = substr(state, 1, 200) WHERE id = ?", (torn,))
         assert update.rowcount == 1
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         sessions_url = f"{host.url}/api/agents/{agent}/sessions"
         routes = [("GET", ""), ("GET", "/verify"), ("GET", "/export"), ("POST", "/repair"), ("DELETE", "")]
         responses = [requests.request(method, f"{sessions_url}/torn{path}", timeout=60) for method, path in routes]
@@ -53,13 +53,13 @@ def test_a_session_with_a_damaged_turn_can_be_deleted(
     practice_model: PracticeModel, tmp_path: Path, settings, damage: str, column: str
 ):
     """All data that is known to belong to it is erased, and its id can be used again."""
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         agent = host.get("/agents").json()["agents"][0]["name"]
         turns = [host.run(agent, "hello", session_id="torn").headers["x-ms-turn-id"] for _ in range(3)]
     with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
         update = file.execute(f"UPDATE instances SET {column} = ? WHERE id = ?", (damage, turns[1]))
         assert update.rowcount == 1
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         session = f"{host.url}/api/agents/{agent}/sessions/torn"
         deletion = requests.delete(session, timeout=60)
         assert (deletion.status_code, deletion.json().get("status")) == (200, "deleted")
@@ -93,12 +93,12 @@ def test_a_turn_with_a_damaged_outcome_is_reported(practice_model: PracticeModel
         '{"turn_id":"x","status":"completed","sealing":{"taken":1}}',
         foreign,
     ]
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         agent = host.get("/agents").json()["agents"][0]["name"]
         turns = [host.turn(host.run(agent, "hello", session_id="torn"))["turn_id"] for _ in [*outputs, "whole"]]
     for turn, output in zip(turns, outputs, strict=False):
         damage(tmp_path, "UPDATE instances SET output = ? WHERE id = ?", output, turn)
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         session_path = f"/agents/{agent}/sessions/torn"
         responses = [host.get(f"{session_path}/turns/{turn}{path}") for turn in turns[:-1] for path in PATHS]
         assert {response.status_code for response in responses} <= {409, 503 if settings else 409}
@@ -115,7 +115,7 @@ def test_a_turn_with_a_damaged_outcome_is_reported(practice_model: PracticeModel
 @pytest.mark.parametrize(("settings", "position"), [({}, 2), (KEYS, 40)], ids=["first page", "later page"])
 def test_a_stream_with_a_damaged_entry_is_reported(practice_model: PracticeModel, tmp_path: Path, settings, position):
     """It is a 409 that begins no stream, or a stream that ends early and whose reconnection is that 409."""
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         agent = host.get("/agents").json()["agents"][0]["name"]
         practice_model.plan({"text": "word " * 60_000})
         turn = host.turn(host.run(agent, {"message": "hello", "session_id": "torn"}))["turn_id"]

@@ -18,7 +18,7 @@ from tests.durable_agent_host.stored_bytes import read_file_bytes
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_fork_delete import delete, fork
 from tests.durable_agent_host.test_scenarios_retention import A_SECOND, RETENTION, maintain, maintained_until
-from tests.kit import AgentHost, PracticeModel, hosted, start_host
+from tests.kit import AgentHost, PracticeModel, running_host, start_host
 from tests.processes import wait_until
 
 ERASURES = [point for point in UPKEEP_POINTS if point.startswith("erasure.")]
@@ -203,7 +203,7 @@ def test_an_erasure_whose_host_is_killed_is_finished(model: PracticeModel, tmp_p
 def test_a_deletion_can_be_repeated_after_a_kill_at_the_entity_write(model: PracticeModel, tmp_path: Path, point, nth):
     """Its mark may be written late, after the next attempt has read the session: no caller sees a conflict."""
     env, data = {"LEDGER": str(tmp_path / "ledger")}, tmp_path / "data"
-    with hosted(data, model, app=LAB, **env) as host:
+    with running_host(data, model, app=LAB, **env) as host:
         grow(host, "s")
     host = start_host(data, model, app=LAB, FUNCTIONS_HOST_CRASH=f"{point}:{nth}", **env)
     try:
@@ -221,7 +221,7 @@ def test_a_deletion_can_be_repeated_after_a_kill_at_the_entity_write(model: Prac
 
 def test_a_deletion_includes_data_outside_the_entity(model: PracticeModel, tmp_path: Path):
     """Segments, large contents, long requests and answers of turns; the answer says how much that was."""
-    with hosted(tmp_path, model, app=LAB, LEDGER=str(tmp_path / "ledger")) as host:
+    with running_host(tmp_path, model, app=LAB, LEDGER=str(tmp_path / "ledger")) as host:
         turns = grow(host, "s")
         blob_names, referrers = read_stored_blobs(tmp_path)
         assert (len(blob_names) >= len(turns), referrers) == (True, {"@dafx-instant@s"})
@@ -267,7 +267,7 @@ def test_blobs_of_a_running_orchestration_stay_until_its_end(model: PracticeMode
     settings = {
         f"DURABLE_AGENT_HOST_{name}": value for name, value in {**hours, "PIECE_GRACE_SECONDS": "0.001"}.items()
     }
-    with hosted(tmp_path, model, app=RETENTION, **settings) as host:
+    with running_host(tmp_path, model, app=RETENTION, **settings) as host:
         text = "from outside ".ljust(12_000, "x")
         start_response = requests.post(
             f"{host.management}/orchestrators/waiting", json={"message": text}, timeout=30
@@ -277,7 +277,7 @@ def test_blobs_of_a_running_orchestration_stay_until_its_end(model: PracticeMode
         assert delete(host, "Lasting", "of-orchestration").status_code == 200
         maintained_until(host, lambda: read_stored_blobs(tmp_path)[1] == {f"orchestration:{start_response['id']}"})
         host.kill()
-        with hosted(tmp_path, model, app=RETENTION, **settings) as later:
+        with running_host(tmp_path, model, app=RETENTION, **settings) as later:
             url = f"{later.management}/instances/{start_response['id']}"
             assert requests.post(f"{url}/raiseEvent/go", json=1, timeout=30).status_code == 202
             instance = wait_until(lambda: (current := requests.get(url, timeout=30).json())["output"] and current)
@@ -289,7 +289,7 @@ def test_no_file_contains_anything_of_a_deleted_session(
     people: AgentHost, model: PracticeModel, tmp_path: Path, book: Path
 ):
     """Of turns that ended, failed, were cancelled, rejected or approved; messages, answers, tools, custom statuses."""
-    with hosted(tmp_path, model, app=PEOPLE, LEDGER=str(book)) as host:
+    with running_host(tmp_path, model, app=PEOPLE, LEDGER=str(book)) as host:
         session, large = "s", f"{WORD} large ".ljust(40_000, "x")
         model.plan({"text": f"{WORD} answers"}, {"text": f"{WORD} at length ".ljust(30_000, "y")})
         for message in (f"{WORD} asks", large):

@@ -10,7 +10,7 @@ import requests
 from tests.durable_agent_host.scripted_service import ScriptedService, scripted_service
 from tests.durable_agent_host.test_scenarios_model_calls import call_of, calls_of, turn_url
 from tests.durable_agent_host.test_scenarios_other_providers import AGENTS, OTHERS_APP, calling, saying
-from tests.kit import AgentHost, hosted
+from tests.kit import AgentHost, running_host
 
 KEYS = "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"
 CANARY = "canary-of-calls-4712"
@@ -33,7 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def host(service: ScriptedService, folder: Path) -> Iterator[AgentHost]:
     """An app that encrypts what it stores."""
     env = {"SERVICE_URL": service.url, "LEDGER": str(folder.parent / "ledger.txt")}
-    with hosted(folder, None, app=OTHERS_APP, **env, **{KEYS: f"k={base64.b64encode(bytes(32)).decode()}"}) as running:
+    with running_host(
+        folder, None, app=OTHERS_APP, **env, **{KEYS: f"k={base64.b64encode(bytes(32)).decode()}"}
+    ) as running:
         yield running
 
 

@@ -18,7 +18,7 @@ import requests
 from durable_agent_host.turn_log.crash_points import KEY_POINTS
 from tests.contract.traces import text_in_blobs
 from tests.durable_agent_host.stored_bytes import read_file_bytes
-from tests.kit import AgentHost, PracticeModel, hosted, start_host
+from tests.kit import AgentHost, PracticeModel, running_host, start_host
 from tests.kit_services import azurite, azurite_connection
 from tests.processes import StartError, wait_until
 
@@ -109,7 +109,7 @@ def approve(host: AgentHost, turn: dict[str, Any]) -> dict[str, Any]:
 def test_an_encrypted_session_over_its_lifetime(model: PracticeModel, tmp_path: Path):
     """Turns, tools, approvals, files, forks, copies, kills and rotation: all is read, and nothing of it is stored."""
     data = tmp_path / "data"
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         model.plan({"calls": [{"name": "look_up", "arguments": {"name": "canary-name"}}]}, {"text": "canary-found"})
         lookup_response = host.run(
             "Clerk", {"message": "canary-look", "session_id": "a"}, headers={"idempotency-key": "canary-1"}
@@ -132,7 +132,7 @@ def test_an_encrypted_session_over_its_lifetime(model: PracticeModel, tmp_path: 
         assert is_silent(host, data)
         host.kill()
     assert files_with_canary(data) == []
-    with hosted(data, model, app=APP, **{KEYS: f"{key(2)},{key(1)}"}) as host:
+    with running_host(data, model, app=APP, **{KEYS: f"{key(2)},{key(1)}"}) as host:
         model.plan({"text": "canary-sent"})
         assert approve(host, turn)["response"] == "canary-sent"
         outputs = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"]
@@ -147,7 +147,7 @@ def test_an_encrypted_session_over_its_lifetime(model: PracticeModel, tmp_path: 
         ]
         assert requests.get(file["file_url"], timeout=60).content == FILE
         assert is_silent(host, data)
-    with hosted(data, model, app=APP, **{KEYS: key(2)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(2)}) as host:
         fork = requests.post(f"{host.url}/api/agents/Clerk/sessions/a/fork", json={}, timeout=60).json()["session_id"]
         document = host.get("/agents/Clerk/sessions/a/export").content
         assert json.loads(document)["schemaVersion"]
@@ -165,10 +165,10 @@ def test_an_encrypted_session_over_its_lifetime(model: PracticeModel, tmp_path: 
 def encrypted_data(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data of a host without keys that had a session, and of the same host with a key, which had two more."""
     folder = tmp_path_factory.mktemp("kept") / "data"
-    with hosted(folder, practice_model, app=APP) as host:
+    with running_host(folder, practice_model, app=APP) as host:
         ask(host, practice_model, "before", "without keys " + "canary-filler " * 2000)
         ask(host, practice_model, "only-before", "without keys")
-    with hosted(folder, practice_model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(folder, practice_model, app=APP, **{KEYS: key(1)}) as host:
         ask(host, practice_model, "before", "with keys")
         for session in ("one", "two"):
             ask(host, practice_model, session, f"{session} " + "canary-filler " * 2000)
@@ -202,7 +202,7 @@ def test_encryption_can_be_enabled_later(data: Path, model: PracticeModel):
     states = dict(rows(data)[1])
     assert "canary-question without keys" in states["@dafx-clerk@only-before"]
     assert "canary" not in states["@dafx-clerk@before"]
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         assert len(texts(host, "before")) == 4
         assert len(texts(host, "only-before")) == 2
         ask(host, model, "only-before", "with keys")
@@ -214,13 +214,13 @@ def test_encryption_can_be_enabled_later(data: Path, model: PracticeModel):
 def test_plaintext_can_be_rejected(data: Path, model: PracticeModel):
     """What is not encrypted is a 409 that names the setting, and stays; an export and import before that brings it."""
     strict = {KEYS: key(1), PLAINTEXT: "refuse"}
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         for session in ("before", "only-before"):
             document = host.get(f"/agents/Clerk/sessions/{session}/export").content
             assert host.post(f"/agents/Clerk/sessions/{session}-2/import", document, content_type="application/json").ok
         texts_by_session = {session: texts(host, session) for session in ("before", "only-before", "one")}
     rows_before = rows(data)
-    with hosted(data, model, app=APP, **strict) as host:
+    with running_host(data, model, app=APP, **strict) as host:
         responses = [
             host.get("/agents/Clerk/sessions/before/export"),
             host.run("Clerk", {"message": "hello", "session_id": "before"}),
@@ -245,7 +245,7 @@ def test_plaintext_can_be_rejected(data: Path, model: PracticeModel):
             assert host.run("Clerk", body, headers={"idempotency-key": "canary-9"}).ok
         list_items = host.get("/agents/Clerk/sessions").json()["sessions"]
         assert {"before", "only-before", "one"} <= {item["session_id"] for item in list_items}
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         assert texts(host, "only-before") == texts_by_session["only-before"]
 
 
@@ -259,11 +259,11 @@ def test_a_running_turn_pauses_without_its_key(data: Path, model: PracticeModel,
         host.run("Clerk", {"message": "canary-question lost", "session_id": "under-way"})
     assert host.process.wait(60) == -signal.SIGKILL
     host.kill()
-    with hosted(data, model, app=APP, **({KEYS: keys} if keys else {})) as host:
+    with running_host(data, model, app=APP, **({KEYS: keys} if keys else {})) as host:
         wait_until(lambda: "wait for their key" in "".join(host.output))
         time.sleep(3)
         assert host.get("/agents/Clerk/sessions/under-way").status_code == 503
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         messages = wait_until(lambda: host.get("/agents/Clerk/sessions/under-way").json().get("messages"))
         assert [item["role"] for item in messages] == ["user", "assistant"]
         assert texts(host, "under-way") == ["canary-question lost", "canary-answer"]
@@ -282,15 +282,15 @@ def test_a_rotation_is_killed(data: Path, model: PracticeModel, point: str):
         assert host.process.wait(60) == -signal.SIGKILL
         host.kill()
     assert rows(data)[1] == states_before
-    with hosted(data, model, app=APP, **{KEYS: both_keys}) as host:
+    with running_host(data, model, app=APP, **{KEYS: both_keys}) as host:
         assert texts(host, "one")[0].startswith("canary-question one")
         ask(host, model, "one", "again")
         texts_before = texts(host, "one")
-    with hosted(data, model, app=APP, **{KEYS: key(2)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(2)}) as host:
         assert texts(host, "one") == texts_before
         assert texts(host, "two")[0].startswith("canary-question two")
         assert host.run("Clerk", {"message": "hello", "session_id": "two"}).ok
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         assert host.get("/agents/Clerk/sessions/one").status_code == 503
     assert "again" not in str(rows(data))
 
@@ -308,7 +308,7 @@ def test_swapped_records_are_rejected(data: Path, model: PracticeModel):
         for (namespace, name, _), (_, _, body) in zip(bodies, [*bodies[1:], bodies[0]], strict=True):
             segments_db.execute("UPDATE pieces SET body = ? WHERE home = ? AND name = ?", (body, namespace, name))
     rows_before = rows(data)
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         for session in ("one", "two"):
             response = host.run("Clerk", {"message": "hello", "session_id": session})
             assert (response.status_code, "moved" in response.text) == (409, True), response.text
@@ -337,7 +337,7 @@ async def test_blobs_reveal_nothing(model: PracticeModel, tmp_path: Path, azurit
         KEYS: key(1),
     }
     for text in ("first", "second"):
-        with hosted(tmp_path / "data", model, app=APP, **settings) as host:
+        with running_host(tmp_path / "data", model, app=APP, **settings) as host:
             response = ask(host, model, "a", f"{text} " + "canary-filler " * 2000)
             headers = response.headers
             events = host.get(f"/agents/Clerk/sessions/a/turns/{headers['x-ms-turn-id']}/events").text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.browser import CHROMIUM, Page, opened
+from tests.browser import CHROMIUM, Page, open_browser
 from tests.kit import ROOT, AgentHost, PracticeModel, start_host
 
 FOLLOW = """
@@ -50,7 +50,7 @@ async def test_a_browsers_event_source_comes_back_by_itself(model: PracticeModel
 
     host = start(0)
     try:
-        async with opened(f"{host.url}/api/chat", tmp_path / "browser") as page:
+        async with open_browser(f"{host.url}/api/chat", tmp_path / "browser") as page:
             await page.until("state", lambda text: text == "ready")
             turn = host.run("Helper", {"message": "go"}, headers={"x-ms-wait-for-response": "false"}).json()
             await page.evaluate(FOLLOW % json.dumps(turn["events_url"]))

@@ -19,7 +19,7 @@ from agent_framework import Content
 from durable_agent_host.codec.content import encode_content
 from practice_model.dialects.responses.items import PIXEL as PNG
 from tests.durable_agent_host.process_memory import read_memory_bytes
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 
 APP = Path(__file__).parent / "apps" / "files"
 PIXEL = PNG.partition(",")[2]
@@ -30,7 +30,7 @@ PICTURE = base64.b64decode(PIXEL)
 @pytest.fixture(scope="module")
 def _files(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     folder = tmp_path_factory.mktemp("files")
-    with hosted(folder, practice_model, app=APP, DURABLE_AGENT_HOST_MAX_UPLOAD_BYTES=str(8 << 20)) as running:
+    with running_host(folder, practice_model, app=APP, DURABLE_AGENT_HOST_MAX_UPLOAD_BYTES=str(8 << 20)) as running:
         yield running
 
 
@@ -161,10 +161,7 @@ def test_a_rehydrated_turn_sends_the_same_bytes(model: PracticeModel, lives: Any
     response = requests.post(
         f"{life.host.url}/api/agents/Reader/run",
         data={"session_id": "cold"},
-        files=[
-            ("message", (None, json.dumps(message), "application/json")),
-            ("file", ("a.pdf", os.urandom(50_000))),
-        ],
+        files=[("message", (None, json.dumps(message), "application/json")), ("file", ("a.pdf", os.urandom(50_000)))],
         timeout=60,
     )
     assert response.status_code == 200, response.text

@@ -13,7 +13,7 @@ import requests
 from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn
 from tests.durable_agent_host.test_scenarios_idempotency import purge
 from tests.durable_agent_host.test_scenarios_provider_approvals import ASK, CALL
-from tests.kit import AgentHost, PracticeModel, hosted, start_host
+from tests.kit import AgentHost, PracticeModel, running_host, start_host
 from tests.kit_histories import cosmos_client
 from tests.kit_services import cosmos, redis
 from tests.processes import wait_until
@@ -47,7 +47,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
 @pytest.fixture(scope="module")
 def _host(practice_model: PracticeModel, folder: Path, ports, tmp_path_factory) -> Iterator[AgentHost]:
     environment = {"HISTORIES": str(folder)} | {name: str(port) for name, port in ports.items()}
-    with hosted(tmp_path_factory.mktemp("data"), practice_model, app=APP, **environment) as running:
+    with running_host(tmp_path_factory.mktemp("data"), practice_model, app=APP, **environment) as running:
         yield running
 
 

@@ -26,7 +26,7 @@ from tests.durable_agent_host.hostile_model import (
     stream,
 )
 from tests.durable_agent_host.process_memory import read_memory_bytes
-from tests.kit import AgentHost, hosted
+from tests.kit import AgentHost, running_host
 
 APP = Path(__file__).parent / "apps" / "providers"
 EVERY_CLIENT = ("Responses", "Azure", "Completions", "Claude", "Gemini")
@@ -82,7 +82,7 @@ def host(_hostile: HostileModel, tmp_path_factory: pytest.TempPathFactory) -> It
         "DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "2",
         "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01",
     }
-    with hosted(tmp_path_factory.mktemp("hostile"), None, app=APP, **settings) as running:
+    with running_host(tmp_path_factory.mktemp("hostile"), None, app=APP, **settings) as running:
         yield running
 
 
@@ -207,7 +207,7 @@ def test_an_endless_stream_fails_at_the_turn_timeout(model: HostileModel, tmp_pa
     settings = {"MODEL_URL": model.url, "MODEL_KEY": KEY, "DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS": "3"}
     text_chunks = itertools.repeat(events(STREAM_EVENTS[3]) * 20)
     model.play(parts_stream(with_pauses(itertools.chain([events(*STREAM_EVENTS[:3])], text_chunks))))
-    with hosted(tmp_path, None, app=APP, **settings) as host:
+    with running_host(tmp_path, None, app=APP, **settings) as host:
         start_response = host.run("Responses", {"message": "Talk", "session_id": "endless", "wait_for_response": False})
         url = f"{host.url}/api/agents/Responses/sessions/endless/turns/{start_response.headers['x-ms-turn-id']}"
         failed_turn = host.end_of_turn(url)

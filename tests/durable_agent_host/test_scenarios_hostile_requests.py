@@ -10,7 +10,7 @@ from tests.durable_agent_host.hostile_requests import Shares, draw
 from tests.durable_agent_host.hostile_seeds import seeds
 from tests.durable_agent_host.hostile_traffic import play
 from tests.durable_agent_host.process_memory import read_memory_bytes
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.sweeps import chooser, count
 
 MUTATIONS = count("MUTATIONS", short=15_000, long=1_000_000)
@@ -70,12 +70,12 @@ def test_every_route_has_a_good_request():
 @pytest.mark.timeout(max(900, MUTATIONS // 20))
 def test_no_request_breaks_the_host(practice_model: PracticeModel, tmp_path: Path):
     """Drawn mutations of good requests to all routes of host and app: no 500, no hang, no traceback, no leak."""
-    practice_model.forget()
+    practice_model.reset()
     practice_model.plan({"text": "Hello."}, times=None, user_text="Hi")
     pay = {"calls": [{"name": "pay", "arguments": {"amount": 1}}]}
     practice_model.plan(pay, {"text": "Paid."}, by_round=True, user_text="Pay")
     draws = chooser("hostile requests")
-    with hosted(tmp_path / "data", practice_model, app=APP, DURABLE_AGENT_HOST_WAIT_SECONDS="1") as host:
+    with running_host(tmp_path / "data", practice_model, app=APP, DURABLE_AGENT_HOST_WAIT_SECONDS="1") as host:
         port = urlsplit(host.url).port or 0
         agent = host.get("/agents").json()["agents"][0]["name"]
         remaining_count, memory_bytes = MUTATIONS, 0

@@ -10,7 +10,7 @@ import pytest
 from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn, waiting_turn
 from tests.durable_agent_host.test_scenarios_budgets import COST_OF_USAGE, USAGE, budget_error
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "inner_budgets"
@@ -28,7 +28,9 @@ def _ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _host(
     practice_model: PracticeModel, _ledger: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentHost]:
-    with hosted(tmp_path_factory.mktemp("inner-budgets"), practice_model, app=APP, LEDGER=str(_ledger)) as running:
+    with running_host(
+        tmp_path_factory.mktemp("inner-budgets"), practice_model, app=APP, LEDGER=str(_ledger)
+    ) as running:
         yield running
 
 
@@ -107,7 +109,7 @@ def test_output_of_a_cancelled_inner_agent_counts(host: AgentHost, model: Practi
     long_text = {"text": "word " * 40_000, "chunk_characters": 2000, "delay_milliseconds": 100}
     tokens = 0
     for seconds in (1, 5, 25):  # how much is said until then depends on the machine
-        model.forget()
+        model.reset()
         model.plan(CALL_INNER_AGENT, long_text)
         turn = start(host, "Calls", "go", session := uuid4().hex)
         wait_until(lambda: len(model.requests()) == 2)
@@ -118,7 +120,7 @@ def test_output_of_a_cancelled_inner_agent_counts(host: AgentHost, model: Practi
         if tokens > 400 + 1000:
             break
     assert tokens > 400 + 1000
-    model.forget()
+    model.reset()
     model.plan(CALL_INNER_AGENT, long_text)
     assert "in the middle of the model's answer" in budget_error(host.run("Tokens", {"message": "go"}))
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from tests.browser import CHROMIUM, Page, opened
+from tests.browser import CHROMIUM, Page, open_browser
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_approvals import plan_payments
 from tests.durable_agent_host.test_scenarios_sessions import broken
@@ -63,7 +63,7 @@ async def test_a_live_turn_and_its_crash_are_displayed(site: InspectorSite, mode
         {"text": LONG_TEXT, "chunk_characters": 6, "delay_milliseconds": 60},
         {"text": "It is over."},
     )
-    async with opened(site.url("Rester", "live"), tmp_path / "browser") as page:
+    async with open_browser(site.url("Rester", "live"), tmp_path / "browser") as page:
         await send_message(page, "How is it?")
         texts = await page.until("messages", lambda text: len(text) > 200)
         assert len([text for text in texts if "It rains" in text]) > 3
@@ -84,7 +84,7 @@ async def test_a_live_turn_and_its_crash_are_displayed(site: InspectorSite, mode
 async def test_a_person_approves_and_forks(site: InspectorSite, model: PracticeModel, tmp_path: Path):
     """A call runs with changed arguments; a fork runs with an edited message; the first session stays as it was."""
     model.plan(plan_payments(250), {"text": "Paid less."}, {"text": "Not paid at all."})
-    async with opened(site.url("Payer", "asks"), tmp_path / "browser") as page:
+    async with open_browser(site.url("Payer", "asks"), tmp_path / "browser") as page:
         await send_message(page, "pay 250")
         await page.until("messages", lambda text: "waits for you" in text)
         await page.until("steps", lambda text: "Waits for a person" in text)
@@ -120,7 +120,7 @@ async def test_displayed_content_is_never_executed(site: InspectorSite, model: P
     file_query = {"name": f"{HOSTILE}.txt".replace("/", "")}
     plain = {"content-type": "text/plain"}
     assert requests.post(f"{copy_url}/files", data=b"x", params=file_query, headers=plain, timeout=30).ok
-    async with opened(site.url("Rester", quote(session, safe="")), tmp_path / "browser") as page:
+    async with open_browser(site.url("Rester", quote(session, safe="")), tmp_path / "browser") as page:
         text = (await page.until("messages", lambda text: "citation" in text))[-1]
         assert text.count(HOSTILE) == 3
         assert await page.text("title") == session
@@ -151,7 +151,7 @@ async def test_a_repair_is_previewed(site: InspectorSite, tmp_path: Path):
     """Verify shows what comes and goes, line by line, and Repair then does just that."""
     response = site.host.post("/agents/Rester/sessions/broken/import", json.dumps(broken()).encode())
     assert response.status_code == 201, response.text
-    async with opened(site.url("Rester", "broken"), tmp_path / "browser") as page:
+    async with open_browser(site.url("Rester", "broken"), tmp_path / "browser") as page:
         await page.until("title", lambda title: title and "broken" in title)
         await page.evaluate("document.querySelector('[data-act=verify]').click()")
         await page.until("dialog", lambda text: "call call_lost has no result" in text)
@@ -181,7 +181,7 @@ async def test_a_repair_is_previewed(site: InspectorSite, tmp_path: Path):
 async def test_model_calls_are_displayed_and_copied(site: InspectorSite, model: PracticeModel, tmp_path: Path):
     """A step shows what was sent and what came back when it is opened; a turn is there as a test."""
     model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]}, {"text": "Rested well."})
-    async with opened(site.url("Rester", "calls"), tmp_path / "browser") as page:
+    async with open_browser(site.url("Rester", "calls"), tmp_path / "browser") as page:
         await send_message(page, f"rest {HOSTILE}")
         await page.until("steps", lambda text: "Endcompleted" in text)
         await page.evaluate("document.querySelectorAll('#steps details.sent')[1].open = true")

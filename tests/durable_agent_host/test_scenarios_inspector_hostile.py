@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.browser import CHROMIUM, Page, opened
+from tests.browser import CHROMIUM, Page, open_browser
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_sessions import golden
 from tests.kit import AgentHost, PracticeModel, start_host
@@ -79,11 +79,11 @@ async def test_hostile_content_is_neither_executed_nor_hidden(people: AgentHost,
         {"$type": "unknown", "content": {"type": HOSTILE_HTML, "text": HOSTILE_HTML}},
     ]
     url = import_document(people, HOSTILE_SESSION_ID, conversation(([text(f"{HOSTILE_HTML} {LONG_TEXT}")], contents)))
-    async with opened("about:blank", tmp_path / "browser") as page:
+    async with open_browser("about:blank", tmp_path / "browser") as page:
         watch = "window.broken = []; addEventListener('securitypolicyviolation', (e) => broken.push(e.blockedURI))"
-        await page.tell("Page.enable")
-        await page.tell("Page.addScriptToEvaluateOnNewDocument", source=watch)
-        await page.tell("Page.navigate", url=url)
+        await page.send_command("Page.enable")
+        await page.send_command("Page.addScriptToEvaluateOnNewDocument", source=watch)
+        await page.send_command("Page.navigate", url=url)
         text_content = (await page.until("messages", lambda text_content: "citation" in text_content))[-1]
         assert await page.text("title") == HOSTILE_SESSION_ID.replace("\u202e", "\\u202e")
         assert (HOSTILE_NAME in text_content, text_content.count(ESCAPED_NAME) >= 5) == (False, True)
@@ -109,7 +109,7 @@ async def test_a_key_is_read_once_and_not_disclosed(model: PracticeModel, tmp_pa
     host = start_host(tmp_path / "data", model, app=PEOPLE, options=["--enable-auth"], LEDGER=str(tmp_path / "ledger"))
     try:
         key = json.loads((tmp_path / "data" / "keys.json").read_text())["function"]
-        async with opened(f"{host.url}/api/inspector", tmp_path / "browser") as page:
+        async with open_browser(f"{host.url}/api/inspector", tmp_path / "browser") as page:
             await page.until("dialog", lambda text_content: "asks for a function key" in text_content)
             await page.evaluate(
                 f"location.href = {json.dumps(host.url + '/api/inspector' + url_suffix.format(quote(key)))}"

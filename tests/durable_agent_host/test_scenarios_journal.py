@@ -306,7 +306,7 @@ def test_any_exception_of_a_tool_is_a_failed_call(impatient_host: CrashingHost, 
     assert results.pop() == "noted fine"
     assert {result.partition(":")[0] for result in results} == {"Error"}
     assert len(results) == len(calls)
-    model.forget()
+    model.reset()
     plan_rounds(model, {"text": "On."})
     assert impatient_host.host.run("Worker", {"message": "on", "session_id": "raised"}).json()["response"] == "On."
 
@@ -331,7 +331,7 @@ def test_blocking_tools_do_not_touch_other_sessions(crashing_host: CrashingHost,
     wait_until(lambda: len([line for line in crashing_host.traces if line.startswith("begin")]) == 15)
     plan_rounds(model, {"calls": [call("note", text="quick")]}, {"text": "Quick."})
     assert host.run("Worker", "hi").text == "Quick."
-    model.forget()
+    model.reset()
     plan_rounds(model, {"calls": [call("stall", seconds=3)]}, {"text": "Stalled."})
     assert host.run("Worker", "stall").text == "Stalled."
     assert any("blocked for 2 s by tool 'stall' of turn" in line for line in host.output)

@@ -37,7 +37,7 @@ def cancel_turn(host: AgentHost, url: str) -> dict[str, Any]:
 
 def run_next_turn(host: AgentHost, model: PracticeModel, agent: str) -> list[Any]:
     """Run the next turn, which the model accepts; gives what it was sent."""
-    model.forget()
+    model.reset()
     model.plan({"text": "And on."})
     response = host.run(agent, {"message": "on", "session_id": "s"})
     assert response.json().get("response") == "And on.", response.text

@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from durable_agent_host.agent.exchange_recorder import MAX_FULL_BODY_BYTES, MOST_EXCHANGES
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "files"
@@ -39,7 +39,7 @@ AGENT = "/agents/Hostile"
 @pytest.fixture(scope="module")
 def _limited_host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     settings = {PREFIX + name: str(value) for name, value in SETTINGS.items()}
-    with hosted(tmp_path_factory.mktemp("limits"), practice_model, app=APP, **settings) as running:
+    with running_host(tmp_path_factory.mktemp("limits"), practice_model, app=APP, **settings) as running:
         yield running
 
 
@@ -201,7 +201,7 @@ def test_incomplete_bodies_are_limited_in_memory(limited_host: AgentHost):
 def test_incomplete_bodies_are_counted_by_principal(practice_model: PracticeModel, tmp_path: Path, path: str):
     """What one caller holds takes nothing of another's, on the routes of agents and of workflows together."""
     environment = {PREFIX + "MAX_ARRIVING_BYTES": "1000000", "LEDGER": str(tmp_path / "asked.txt")}
-    with hosted(tmp_path / "data", practice_model, app=APP.parent / "gate", **environment) as host:
+    with running_host(tmp_path / "data", practice_model, app=APP.parent / "gate", **environment) as host:
 
         def ask(caller: str) -> requests.Response:
             url = f"{host.url}/api/agents/Echo/run"
@@ -317,7 +317,7 @@ def test_the_start_and_end_of_a_large_body_are_recorded(
         "KEPT_TURN_BYTES": 2 * max_bytes + configured_bytes,
     }
     settings = {PREFIX + name: str(value) for name, value in sizes.items()}
-    with hosted(tmp_path, practice_model, app=APP, **settings) as host:
+    with running_host(tmp_path, practice_model, app=APP, **settings) as host:
         overhead = record_first_call(host, model, 1000, 10, "rest")[0]["bytes"] - 1000
         within, _ = record_first_call(host, model, max_bytes - overhead, 10, "within")
         assert (within["bytes"], within["complete"]) == (max_bytes, True)
@@ -325,7 +325,7 @@ def test_the_start_and_end_of_a_large_body_are_recorded(
         beyond, _ = record_first_call(host, model, max_bytes - overhead + 1001, 10, "beyond")
         assert (beyond["bytes"], beyond["complete"], beyond["missing_characters"]) == (max_bytes + 1001, False, 1001)
     settings[PREFIX + "KEPT_CALL_BYTES"] = str(configured_bytes)
-    with hosted(tmp_path, practice_model, app=APP, **settings) as host:
+    with running_host(tmp_path, practice_model, app=APP, **settings) as host:
         beyond, _ = record_first_call(host, model, max_bytes, 10, "ends")
         assert (beyond["complete"], beyond["missing_characters"]) == (False, beyond["bytes"] - configured_bytes)
         text = requests.get(beyond["url"], timeout=60).text

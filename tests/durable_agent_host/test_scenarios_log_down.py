@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.sse_client import read_events
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.kit_services import SERVICES, azurite_connection, free_port, running, unavailable
 from tests.processes import Process, wait_until
 
@@ -88,13 +88,13 @@ class Store:
 @pytest.fixture
 def site(request, practice_model: PracticeModel, tmp_path: Path) -> Iterator[tuple[AgentHost, Store, Path]]:
     """A host whose turn log can be taken away, the log's store, and the file that tools write."""
-    practice_model.forget()
+    practice_model.reset()
     ledger = tmp_path / "ledger.txt"
     ledger.write_text("")
     store = Store(request.param, tmp_path)
     env = store.environment | {"LEDGER": str(ledger), "DURABLE_AGENT_HOST_LEASE_SECONDS": "1"}
     try:
-        with hosted(tmp_path / "data", practice_model, app=JOURNAL, **env) as host:
+        with running_host(tmp_path / "data", practice_model, app=JOURNAL, **env) as host:
             yield host, store, ledger
     finally:
         store.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import AgentHost, PracticeModel, hosted, start_model, wait_until
+from tests.kit import AgentHost, PracticeModel, running_host, start_model, wait_until
 
 APP = Path(__file__).parent / "apps" / "slow_redaction"
 LONG = "word " * 100_000
@@ -22,7 +22,7 @@ def model() -> Iterator[PracticeModel]:
 @pytest.fixture
 def host(model: PracticeModel, tmp_path: Path) -> Iterator[AgentHost]:
     """A host whose app waits in its redaction of a long text until another turn has called a tool."""
-    with hosted(tmp_path, None, app=APP, MODEL_URL=model.url.removesuffix("/v1")) as running:
+    with running_host(tmp_path, None, app=APP, MODEL_URL=model.url.removesuffix("/v1")) as running:
         yield running
 
 

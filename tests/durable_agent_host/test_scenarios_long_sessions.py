@@ -81,10 +81,7 @@ def test_text_that_resembles_a_reference_is_text(lives, model):
     life.crash()
     assert life.host.run(
         "BugRepro", {"message": placeholder_text, "stored": "0" * 64, "thread_id": "fake"}
-    ).status_code in {
-        200,
-        400,
-    }
+    ).status_code in {200, 400}
     users = [item["content"][0]["text"] for item in model.requests()[-1]["body"]["input"] if item.get("role") == "user"]
     assert users[0] == placeholder_text
 
@@ -141,7 +138,7 @@ def test_a_completed_turn_is_found_after_its_receipt_moves_to_a_segment(lives, m
     assert reuse_response.status_code == 422, reuse_response.text
     direct = {"agent": "BugRepro", "session_id": "s", "message": "0", "turn_id": first["turn_id"]}
     start_url = f"{life.host.management}/orchestrators/agent_turn/{first['turn_id']}"
-    direct = life.host.marked(start_purpose("agent_turn", first["turn_id"]), direct)
+    direct = life.host.mark(start_purpose("agent_turn", first["turn_id"]), direct)
     assert requests.post(start_url, json=direct, timeout=30).status_code == 202
     status = life.host.end_of_turn(f"{life.host.url}/api/agents/BugRepro/sessions/s/turns/{first['turn_id']}")
     assert (status["status"], status["response"]) == ("rejected", None), status  # asked for with another hash

@@ -14,7 +14,7 @@ from durable_agent_host.http.routes import ROUTES
 from tests.durable_agent_host.hostile_callers import FILE, OWNER, send
 from tests.durable_agent_host.test_scenarios_encryption import KEYS, key
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS
-from tests.kit import AgentHost, hosted
+from tests.kit import AgentHost, running_host
 
 OPEN = frozenset({"http-agents", "http-metrics", "http-health"})
 """Routes that show nothing of sessions."""
@@ -48,7 +48,7 @@ def encrypted_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     environment = {"LEDGER": str(folder / "asked.txt")}
     if request.param == "without owners":
         environment["NOBODY_IS_KNOWN"] = "1"
-    with hosted(folder / "data", None, app=APP, **environment, **{KEYS: key(1)}) as host:
+    with running_host(folder / "data", None, app=APP, **environment, **{KEYS: key(1)}) as host:
         run = host.run("Echo", "hi", session_id="desk", headers=OWNER)
         assert run.ok, run.text
         url = f"{host.url}/api{SESSIONS}/desk/files"
@@ -66,7 +66,7 @@ def lost(
     data, keys = tmp_path_factory.mktemp("lost") / "data", LOST[request.param]
     shutil.copytree(encrypted_data.data, data)
     before = read_stores(data)
-    with hosted(data, None, app=APP, **encrypted_data.environment, **({KEYS: keys} if keys else {})) as host:
+    with running_host(data, None, app=APP, **encrypted_data.environment, **({KEYS: keys} if keys else {})) as host:
         yield host
     assert read_stores(data) == before
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.kit import AgentHost, hosted
+from tests.kit import AgentHost, running_host
 
 APP = Path(__file__).parent / "apps" / "mcp_tools"
 
@@ -17,7 +17,7 @@ APP = Path(__file__).parent / "apps" / "mcp_tools"
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     """A host with agents that are MCP tools; they need no model."""
-    with hosted(tmp_path_factory.mktemp("mcp"), None, app=APP) as running:
+    with running_host(tmp_path_factory.mktemp("mcp"), None, app=APP) as running:
         yield running
 
 

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_session_state import call
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import Process, wait_until
 
 APP = Path(__file__).parent / "apps" / "mcp_servers"
@@ -104,7 +104,7 @@ def _using(
     practice_model: PracticeModel, folder: Path, remote: Remote, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentHost]:
     data = tmp_path_factory.mktemp("mcp_servers")
-    with hosted(data, practice_model, app=APP, FOLDER=str(folder), MCP_URL=remote.url) as running:
+    with running_host(data, practice_model, app=APP, FOLDER=str(folder), MCP_URL=remote.url) as running:
         yield running
 
 
@@ -162,7 +162,7 @@ def test_a_server_that_stays_away_fails_turns_until_it_is_back(using: AgentHost,
     assert response.status_code == 502
     assert response.json()["detail"] == "the MCP server 'ledger' cannot be reached: see that it runs, and try again"
     (local.folder / "tools").write_text("late")
-    model.forget()
+    model.reset()
     model.plan({"calls": [call("late", text="after")]}, {"text": "Done."})
     assert turn(using, "Local", "away").status_code == 200
     assert [tool["name"] for tool in model.requests()[-1]["body"]["tools"]] == ["late"]
@@ -252,7 +252,7 @@ def test_a_server_at_a_url_that_restarts_is_used_again(using: AgentHost, model: 
     assert response.status_code == 502
     assert "MCP server 'remote' cannot be reached" in response.json()["detail"]
     remote.start()
-    model.forget()
+    model.reset()
     model.plan(write_step("after"), {"text": "Done."}, times=None, by_round=True)
     assert [turn(using, "Remote", session).status_code for session in ("one", "two")] == [200, 200]
     assert ledger(remote.folder) == ["note before", "note after", "note after"]

@@ -11,7 +11,7 @@ import requests
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_steps import LONG_TEXT, steps_of
 from tests.forks import AGENTS
-from tests.kit import AgentHost, Lives, PracticeModel, clean_environment, hosted
+from tests.kit import AgentHost, Lives, PracticeModel, clean_environment, running_host
 from tests.processes import Process, wait_until
 
 REST_STEP = {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]}
@@ -88,7 +88,7 @@ def test_a_crash_leaves_lost_and_replayed_calls(lives: Callable[..., Lives], mod
 
 def test_calls_go_with_the_session(tmp_path: Path, practice_model: PracticeModel, model: PracticeModel):
     """After DELETE nothing of them is in any file, and a session of the same name shares nothing with the first."""
-    with hosted(tmp_path / "data", practice_model, app=PEOPLE, LEDGER=str(tmp_path / "ledger.txt")) as host:
+    with running_host(tmp_path / "data", practice_model, app=PEOPLE, LEDGER=str(tmp_path / "ledger.txt")) as host:
         model.plan({"text": "Yes."}, times=3)
         body = {"message": f"{CANARY} " * 40, "session_id": "gone"}
         url = turn_url(host, host.run("Talker", body))
@@ -110,7 +110,7 @@ def test_the_recorded_size_is_a_setting(tmp_path: Path, practice_model: Practice
     model.plan({"text": "Yes."}, times=2)
     digits = "".join(random.Random(1).choices("0123456789", k=5000))
     env = {"LEDGER": str(tmp_path / "ledger.txt"), "DURABLE_AGENT_HOST_KEPT_CALL_BYTES": "1000"}
-    with hosted(tmp_path / "some", practice_model, app=PEOPLE, **env) as host:
+    with running_host(tmp_path / "some", practice_model, app=PEOPLE, **env) as host:
         url = turn_url(host, host.run("Talker", {"message": digits}))
         sent = call_of(url, "1.0")["request"]
         assert (sent["complete"], sent["body"]) == (False, None)
@@ -118,7 +118,7 @@ def test_the_recorded_size_is_a_setting(tmp_path: Path, practice_model: Practice
         assert (head.startswith('{"model":'), tail.endswith("}")) == (True, True)
         assert len(head) + sent["missing_characters"] + len(tail) == sent["bytes"]
     env["DURABLE_AGENT_HOST_KEPT_CALL_BYTES"] = "0"
-    with hosted(tmp_path / "none", practice_model, app=PEOPLE, **env) as host:
+    with running_host(tmp_path / "none", practice_model, app=PEOPLE, **env) as host:
         assert calls_of(turn_url(host, host.run("Talker", {"message": "x"}))) == []
 
 

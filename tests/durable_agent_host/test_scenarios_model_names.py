@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 APP = """
@@ -28,7 +28,7 @@ def host(tmp_path: Path, practice_model: PracticeModel, model: PracticeModel) ->
     (app / "function_app.py").write_text(APP)
     (app / "host.json").write_text((Path(__file__).parent / "apps" / "budgets" / "host.json").read_text())
     model.plan({"text": "Done."}, times=None)
-    with hosted(tmp_path / "data", practice_model, app=app) as running:
+    with running_host(tmp_path / "data", practice_model, app=app) as running:
         yield running
 
 

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_owners import APP, CALLERS, SESSIONS, Site, begin_at_once, call_tool
-from tests.kit import PracticeModel, hosted
+from tests.kit import PracticeModel, running_host
 
 STRANGER = "bob@fabrikam"
 BEGINNINGS: dict[str, dict[str, Any]] = {
@@ -51,7 +51,7 @@ def site(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory
     data, ledger = tmp_path_factory.mktemp("names"), tmp_path_factory.mktemp("ledger") / "asked.txt"
     ledger.touch()
     more = {"LEDGER": str(ledger), "DURABLE_AGENT_HOST_SESSION_NAMES": "own"}
-    with hosted(data, practice_model, app=APP, **more) as running:
+    with running_host(data, practice_model, app=APP, **more) as running:
         yield Site(running, data, ledger)
 
 

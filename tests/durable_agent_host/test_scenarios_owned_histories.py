@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_histories import user_texts
-from tests.kit import AgentHost, PracticeModel, hosted, start_host
+from tests.kit import AgentHost, PracticeModel, running_host, start_host
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "owned_histories"
@@ -19,7 +19,9 @@ APP = Path(__file__).parent / "apps" / "owned_histories"
 @pytest.fixture(scope="module")
 def _host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     folder = str(tmp_path_factory.mktemp("histories"))
-    with hosted(tmp_path_factory.mktemp("data"), practice_model, app=APP, HISTORIES=folder, OWNERS="1") as running:
+    with running_host(
+        tmp_path_factory.mktemp("data"), practice_model, app=APP, HISTORIES=folder, OWNERS="1"
+    ) as running:
         yield running
 
 
@@ -129,7 +131,7 @@ def test_a_session_of_an_owner_is_copied_reset_and_deleted_as_any(host: AgentHos
 def test_a_session_created_before_owners_continues(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):
     """Its provider knows it by its own id, also when it has been adopted; a later one of that id does not see it."""
     folder, data = str(tmp_path / "histories"), tmp_path / "data"
-    with hosted(data, practice_model, app=APP, HISTORIES=folder) as before:
+    with running_host(data, practice_model, app=APP, HISTORIES=folder) as before:
         assert import_during_turn(before, model, "", "").status_code == 409
         say(before, "", "Noted", "main", "go on")
         assert user_texts(model) == ["begin", "go on"]

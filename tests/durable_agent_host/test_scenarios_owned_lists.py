@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site, call_tool
-from tests.kit import AgentHost, Lives, hosted
+from tests.kit import AgentHost, Lives, running_host
 from tests.processes import wait_until
 
 EMPTY = {"schemaVersion": "1.1.0", "data": {"conversationHistory": []}}
@@ -31,7 +31,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """An app whose sessions have owners."""
     data, ledger = tmp_path_factory.mktemp("lists"), tmp_path_factory.mktemp("ledger") / "asked.txt"
     ledger.touch()
-    with hosted(data, None, app=APP, LEDGER=str(ledger)) as running:
+    with running_host(data, None, app=APP, LEDGER=str(ledger)) as running:
         yield Site(running, data, ledger)
 
 

@@ -27,7 +27,7 @@ from tests.durable_agent_host.hostile_callers import (
     describe_response,
     send,
 )
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "gate"
@@ -62,11 +62,11 @@ def site(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory
     """An app whose sessions have owners, on data from before it had any."""
     data, ledger = tmp_path_factory.mktemp("owners"), tmp_path_factory.mktemp("ledger") / "asked.txt"
     ledger.touch()
-    with hosted(data, None, app=APP, LEDGER=str(ledger), NOBODY_IS_KNOWN="1") as before:
+    with running_host(data, None, app=APP, LEDGER=str(ledger), NOBODY_IS_KNOWN="1") as before:
         for name in ("of-before-1", "of-before-2"):
             assert before.run("Echo", "from before", session_id=name).ok
         assert "owner" not in json.dumps(before.state("Echo", "of-before-1"))
-    with hosted(data, practice_model, app=APP, LEDGER=str(ledger)) as running:
+    with running_host(data, practice_model, app=APP, LEDGER=str(ledger)) as running:
         it = Site(running, data, ledger)
         response = it.run("ada@contoso", "hi", "desk")
         assert response.ok, response.text
@@ -650,7 +650,7 @@ def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
     An upload and a stream count as every other; that one is let in later is tested with a clock in `http/test_rates`.
     """
     settings = {"LEDGER": str(tmp_path / "asked.txt"), "DURABLE_AGENT_HOST_REQUESTS_PER_SECOND": "0.001"}
-    with hosted(tmp_path / "data", None, app=APP, **settings) as host:
+    with running_host(tmp_path / "data", None, app=APP, **settings) as host:
 
         def ask(caller: str) -> requests.Response:
             return requests.get(f"{host.url}/api/agents", headers={"x-who": caller}, timeout=30)

@@ -13,7 +13,7 @@ import requests
 from tests.durable_agent_host.crash.features import CANARY, OWNER, STRANGER
 from tests.durable_agent_host.crash.site import APP
 from tests.durable_agent_host.stored_bytes import read_all_bytes
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 
 KEYS = "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"
 LARGE = "More than an entity holds. " * 1500
@@ -50,7 +50,7 @@ def read(host: AgentHost, session: str) -> dict[str, Any]:
 
 def say(host: AgentHost, model: PracticeModel, session: str, text: str) -> None:
     """Run a turn with a tool and a long answer."""
-    model.forget()
+    model.reset()
     model.plan({"calls": [{"name": "note", "arguments": {"line": text, "secret": CANARY}}]}, {"text": LARGE + CANARY})
     response = host.run("Worker", {"message": text + CANARY, "session_id": session}, headers=OWNER)
     assert response.status_code == 200, response.text
@@ -59,7 +59,7 @@ def say(host: AgentHost, model: PracticeModel, session: str, text: str) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, model: PracticeModel) -> Path:
     """The data of a host with a session of two turns."""
-    with hosted(tmp_path / "data", model, app=APP, **settings(tmp_path)) as host:
+    with running_host(tmp_path / "data", model, app=APP, **settings(tmp_path)) as host:
         for text in ("first", "second"):
             say(host, model, "a", text)
     return tmp_path
@@ -67,7 +67,7 @@ def folder(tmp_path: Path, model: PracticeModel) -> Path:
 
 def test_commands_on_sessions_with_everything_on(folder: Path, model: PracticeModel):
     """All of them work for the owner and tell nothing that is redacted; for others there is no session."""
-    with hosted(folder / "data", model, app=APP, **settings(folder)) as host:
+    with running_host(folder / "data", model, app=APP, **settings(folder)) as host:
         before = read(host, "a")
         assert before["spent"]["model_calls"] == 4
         assert "a" in done(host, "list")

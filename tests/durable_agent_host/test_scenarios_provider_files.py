@@ -9,7 +9,7 @@ import requests
 
 from demo.providers import PROVIDERS
 from practice_model.dialects.responses.items import PIXEL
-from tests.kit import ROOT, AgentHost, PracticeModel, hosted
+from tests.kit import ROOT, AgentHost, PracticeModel, running_host
 
 
 def list_files(host: AgentHost, session: str) -> list[dict[str, Any]]:
@@ -25,11 +25,11 @@ def test_files_of_hosted_code_are_readable_by_id(provider: str, model: PracticeM
     demo = PROVIDERS[provider]
     settings = demo.environment(model.url.removesuffix("/v1"))
     model.plan({"items": [{"code": "plot()", "logs": "plotted", "image": True}, {"text": "Here:", "files": ["t.csv"]}]})
-    with hosted(tmp_path, model, app=ROOT / demo.app, **settings) as host:
+    with running_host(tmp_path, model, app=ROOT / demo.app, **settings) as host:
         response = host.run("Analyst", {"message": "plot it", "session_id": "made"})
         assert response.ok, response.text
         first = list_files(host, "made")
-    with hosted(tmp_path, model, app=ROOT / demo.app, **settings) as host:
+    with running_host(tmp_path, model, app=ROOT / demo.app, **settings) as host:
         files = list_files(host, "made")
         assert [file["id"] for file in files] == [file["id"] for file in first] != []
         responses = [

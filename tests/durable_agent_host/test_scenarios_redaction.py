@@ -168,7 +168,7 @@ def test_secrets_reach_the_model_and_nothing_else(lives: Lives, model: PracticeM
     wait_until_cleaned(host)
     wait_until(lambda: leaks(read_all_bytes(folder)) == [])
     assert leaks("".join(host.output).encode()) == []
-    model.forget()
+    model.reset()
     model.plan({"text": "Fine."})
     response = host.run("Teller", {"message": "And now?", "session_id": session})
     assert (response.status_code, response.json()["response"]) == (200, "Fine.")

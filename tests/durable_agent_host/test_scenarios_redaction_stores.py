@@ -29,7 +29,7 @@ from tests.durable_agent_host.test_scenarios_redaction import (
     sent,
     wait_until_cleaned,
 )
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.kit_histories import Notebook
 from tests.kit_services import turn_log_of
 from tests.otlp import Receiver
@@ -70,7 +70,7 @@ def test_other_stores_and_traces_keep_nothing(
     with Receiver() as receiver, turn_log_of(kind, tmp_path / "service") as env:
         settings |= receiver.environment(ENABLE_SENSITIVE_DATA="true", FILES=str(files)) | env
         settings |= {"DURABLE_AGENT_HOST_SEGMENTS": "blob"} if kind == "blob" else {}
-        with hosted(tmp_path / "data", practice_model, app=APP, **settings) as host:
+        with running_host(tmp_path / "data", practice_model, app=APP, **settings) as host:
             model.plan(*SPOKEN)
             reader, events = run_streamed(host, "Teller", MESSAGE, session)
             assert reader.last is not None
@@ -93,14 +93,14 @@ def test_other_stores_and_traces_keep_nothing(
 
 def check_history(host: AgentHost, model: PracticeModel, files: Path) -> None:
     """A history provider gets what is kept: what was said, and what another provider has laid before the model."""
-    model.forget()
+    model.reset()
     model.plan(*SPOKEN, {"text": "Fine."})
     session = uuid4().hex
     assert host.run("Filed", {"message": MESSAGE, "session_id": session}).status_code == 200
     assert set(leaks(sent(model))) >= {"message", "holder", "arguments"}
     assert f"The file says {MASK}." in read_all_bytes(files).decode()
     assert leaks(read_all_bytes(files) + read_views(host, "Filed", session)) == []
-    model.forget()
+    model.reset()
     model.plan({"text": "Fine."})
     assert host.run("Filed", {"message": "And now?", "session_id": session}).status_code == 200
     assert set(leaks(sent(model))) == {"holder"}, "what is laid before the model now"
@@ -110,7 +110,7 @@ def check_history(host: AgentHost, model: PracticeModel, files: Path) -> None:
 def _host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     folder = tmp_path_factory.mktemp("redaction-places")
     settings = {"LEDGER": str(folder / "ledger"), "HOLDER": SECRETS["holder"], "IN_ERROR": SECRETS["error"]}
-    with hosted(folder / "data", practice_model, app=APP, **settings) as running:
+    with running_host(folder / "data", practice_model, app=APP, **settings) as running:
         yield running
 
 
@@ -139,7 +139,7 @@ def test_structured_responses_and_forks_are_redacted(host: AgentHost, model: Pra
     fork = host.post(f"/agents/Teller/sessions/{session}/fork", b"{}")
     assert fork.ok, fork.text
     fork_id = fork.json()["session_id"]
-    model.forget()
+    model.reset()
     model.plan({"text": "Fine."})
     again = host.run("Teller", {"message": "And now?", "session_id": fork_id})
     assert again.status_code == 200

@@ -19,7 +19,7 @@ from tests.durable_agent_host.hostile_model import (
 )
 from tests.durable_agent_host.hostile_streams import tool_call_stream
 from tests.durable_agent_host.test_scenarios_budgets import budget_error, read_usage
-from tests.kit import AgentHost, hosted
+from tests.kit import AgentHost, running_host
 
 APP = Path(__file__).parent / "apps" / "reported"
 
@@ -33,7 +33,7 @@ def _model() -> Iterator[HostileModel]:
 @pytest.fixture(scope="module")
 def host(_model: HostileModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     """A host with an agent of every kind of client, whose turns may take 5000 tokens."""
-    with hosted(tmp_path_factory.mktemp("reported"), None, app=APP, MODEL_URL=_model.url) as running:
+    with running_host(tmp_path_factory.mktemp("reported"), None, app=APP, MODEL_URL=_model.url) as running:
         yield running
 
 

@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_cancel import start
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 RETENTION = Path(__file__).parent / "apps" / "retention"
@@ -20,7 +20,7 @@ A_SECOND = "0.0003"
 @pytest.fixture(scope="module")
 def keeping(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     """A host that keeps ended turns for a day."""
-    with hosted(tmp_path_factory.mktemp("keeping"), practice_model, app=RETENTION) as running:
+    with running_host(tmp_path_factory.mktemp("keeping"), practice_model, app=RETENTION) as running:
         yield running
 
 
@@ -90,7 +90,9 @@ def test_a_session_that_is_used_does_not_expire(keeping: AgentHost, model: Pract
 
 def test_ended_turns_are_purged_and_the_session_keeps_their_results(practice_model: PracticeModel, tmp_path: Path):
     """The orchestrations of turns go after the retention; status, answer and retries stay, and so do the app's own."""
-    with hosted(tmp_path, practice_model, app=RETENTION, DURABLE_AGENT_HOST_TURN_RETENTION_HOURS=A_SECOND) as host:
+    with running_host(
+        tmp_path, practice_model, app=RETENTION, DURABLE_AGENT_HOST_TURN_RETENTION_HOURS=A_SECOND
+    ) as host:
         session = f"s-{uuid4().hex[:8]}"
         body = {"message": "hello", "session_id": session}
         done = host.run("Lasting", body, headers={"Idempotency-Key": session})
@@ -112,6 +114,6 @@ def test_ended_turns_are_purged_and_the_session_keeps_their_results(practice_mod
 
 def test_without_maintenance_there_is_no_such_function(practice_model: PracticeModel, tmp_path: Path):
     """Where another process does the maintenance, the timer can be omitted."""
-    with hosted(tmp_path, practice_model, app=RETENTION, DURABLE_AGENT_HOST_MAINTENANCE_SCHEDULE="off") as host:
+    with running_host(tmp_path, practice_model, app=RETENTION, DURABLE_AGENT_HOST_MAINTENANCE_SCHEDULE="off") as host:
         url = f"{host.url}/admin/functions/agent_maintenance"
         assert requests.post(url, json={}, timeout=30).status_code == 404

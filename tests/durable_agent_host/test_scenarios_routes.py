@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.kit import ROOT, AgentHost, hosted
+from tests.kit import ROOT, AgentHost, running_host
 
 APP = Path(__file__).parent / "apps" / "routes"
 MEBIBYTE = 1 << 20
@@ -17,7 +17,7 @@ LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch
 @pytest.fixture(scope="module")
 def routes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     """A host with an app that has its own routes."""
-    with hosted(tmp_path_factory.mktemp("routes"), None, app=APP) as running:
+    with running_host(tmp_path_factory.mktemp("routes"), None, app=APP) as running:
         yield running
 
 
@@ -119,7 +119,7 @@ def test_agents_without_keys_stay_closed_to_foreign_pages(routes: AgentHost):
 def test_links_lead_to_agents_that_ask_for_keys(tmp_path: Path):
     """As those of the app of this repository do: reads are shown to a person who follows a link, turns are not run."""
     env = {"OPENAI_API_KEY": "none", "OPENAI_MODEL": "none", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
-    with hosted(tmp_path / "data", None, app=ROOT, **env) as host:
+    with running_host(tmp_path / "data", None, app=ROOT, **env) as host:
         assert requests.get(f"{host.url}/api/agents", headers=LINK, timeout=60).status_code == 200
         run = f"{host.url}/api/agents/BugRepro/run"
         assert requests.post(run, data="hi", headers=LINK, timeout=60).status_code == 403

@@ -20,7 +20,7 @@ from tests.durable_agent_host.hostile_model import (
 )
 from tests.durable_agent_host.hostile_model import response_events as spoken
 from tests.durable_agent_host.stored_bytes import read_file_bytes
-from tests.kit import AgentHost, hosted
+from tests.kit import AgentHost, running_host
 
 APP = Path(__file__).parent / "apps" / "providers"
 CANARIES = {
@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def host(model: HostileModel, folder: Path) -> Iterator[AgentHost]:
     """A host whose settings hold secrets."""
     more = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "2", "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01"}
-    with hosted(folder, None, app=APP, MODEL_URL=model.url, **CANARIES, **more) as running:
+    with running_host(folder, None, app=APP, MODEL_URL=model.url, **CANARIES, **more) as running:
         yield running
 
 

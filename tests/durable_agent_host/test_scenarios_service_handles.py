@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from demo.providers import PROVIDERS
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 
 APP = Path(__file__).parent / "apps" / "handles"
 FILE_STEP = {"items": [{"code": "plot()", "logs": "plotted"}, {"text": "Here it is:", "files": ["t.csv"]}]}
@@ -19,7 +19,7 @@ FILE_STEP = {"items": [{"code": "plot()", "logs": "plotted"}, {"text": "Here it 
 def host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     """An app that identifies its callers, with services that keep files and conversations."""
     settings = PROVIDERS["anthropic"].environment(practice_model.url.removesuffix("/v1"))
-    with hosted(tmp_path_factory.mktemp("handles"), practice_model, app=APP, **settings) as running:
+    with running_host(tmp_path_factory.mktemp("handles"), practice_model, app=APP, **settings) as running:
         yield running
 
 

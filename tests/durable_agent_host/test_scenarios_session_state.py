@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.durable_agent_host.test_scenarios_approvals import allow, approve
-from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_host
+from tests.kit import AgentHost, Lives, PracticeModel, running_host, start_host
 from tests.processes import wait_until
 
 STATE = Path(__file__).parent / "apps" / "state"
@@ -23,7 +23,7 @@ def _keeping(
     practice_model: PracticeModel, _book: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentHost]:
     env = {"LEDGER": str(_book), "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.05"}
-    with hosted(tmp_path_factory.mktemp("state"), practice_model, app=STATE, **env) as running:
+    with running_host(tmp_path_factory.mktemp("state"), practice_model, app=STATE, **env) as running:
         yield running
 
 
@@ -128,7 +128,7 @@ def test_what_json_cannot_hold_fails_its_turn(keeping: AgentHost, model: Practic
     assert "session.state['hidden']" in failure.json()["detail"]
     assert "cannot be stored" in failure.json()["detail"]
     assert state(keeping, "odd") == before
-    model.forget()
+    model.reset()
     assert run(keeping, "odd")
 
 

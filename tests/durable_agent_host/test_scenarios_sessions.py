@@ -141,7 +141,7 @@ def test_a_document_replaces_only_the_version_that_the_caller_read(lab: AgentHos
     before = lab.state("Instant", session)
     change = {"document": {"a": 1}, "instead_of": "0" * 32}
     purpose = signal_purpose("dafx-Instant", session, "put_document")
-    lab.signal("Instant", session, "put_document", lab.marked(purpose, change))
+    lab.signal("Instant", session, "put_document", lab.mark(purpose, change))
     lab.run("Instant", {"message": "two", "session_id": session})
     now = lab.state("Instant", session)
     assert now["data"]["conversationHistory"][:2] == before["data"]["conversationHistory"]

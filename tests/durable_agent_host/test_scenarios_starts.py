@@ -15,7 +15,7 @@ import requests
 from tests.durable_agent_host.test_scenarios_encryption import KEYS, key
 from tests.durable_agent_host.test_scenarios_orchestrations import wait_for_end
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site
-from tests.kit import PracticeModel, hosted
+from tests.kit import PracticeModel, running_host
 from tests.processes import wait_until
 
 JSON = {"content-type": "application/json"}
@@ -34,7 +34,7 @@ def site(
     (modules / "loaded_by_a_caller.py").write_text(LOADED)
     more = {KEYS: key(1)} if request.param == "encrypted" else {}
     more["PYTHONPATH"] = os.pathsep.join([str(modules), *filter(None, [os.environ.get("PYTHONPATH")])])
-    with hosted(data, practice_model, app=APP, LEDGER=str(ledger), **more) as running:
+    with running_host(data, practice_model, app=APP, LEDGER=str(ledger), **more) as running:
         it = Site(running, data, ledger)
         response = it.run("ada@contoso", "hi", "desk")
         assert response.ok, response.text

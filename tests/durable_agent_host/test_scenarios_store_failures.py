@@ -3,13 +3,13 @@
 import shutil
 from pathlib import Path
 
-from tests.kit import PracticeModel, hosted
+from tests.kit import PracticeModel, running_host
 
 
 def test_a_deleted_data_folder_is_a_503_at_once(practice_model: PracticeModel, tmp_path: Path):
     """Of a turn, and of a session; nothing hangs, and nothing is answered as if it were kept."""
     data = tmp_path / "data"
-    with hosted(data, practice_model) as host:
+    with running_host(data, practice_model) as host:
         agent = host.get("/agents").json()["agents"][0]["name"]
         assert host.run(agent, {"message": "Hello", "session_id": "kept"}).ok
         shutil.rmtree(data)

@@ -19,7 +19,7 @@ from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.turn_log.journal import JournalState
 from tests.durable_agent_host.test_scenarios_budgets import BUDGETS, USAGE, budget_error, read_usage
 from tests.durable_agent_host.test_scenarios_cancel import cancel, characters_of, start
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 LONG = {"text": "word " * 40_000, "chunk_characters": 2000, "delay_milliseconds": 100}
@@ -29,7 +29,7 @@ OUTPUT_PRICE = 100 / 1_000_000
 @pytest.fixture(scope="module")
 def _budgets(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     data = tmp_path_factory.mktemp("streamed-budgets")
-    with hosted(data / "host", practice_model, app=BUDGETS, LEDGER=str(data / "ledger.txt")) as running:
+    with running_host(data / "host", practice_model, app=BUDGETS, LEDGER=str(data / "ledger.txt")) as running:
         yield running
 
 

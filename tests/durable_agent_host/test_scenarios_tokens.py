@@ -13,7 +13,7 @@ import requests
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.forks import ROOT
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 
 ISSUER, AUDIENCE = "https://login.example", "the-app"
 PRIVATE = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -55,7 +55,9 @@ def example(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFact
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/keys"
     settings = {"JWKS_URL": url, "JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE}
-    with hosted(tmp_path_factory.mktemp("tokens"), practice_model, app=ROOT / "examples/owners", **settings) as running:
+    with running_host(
+        tmp_path_factory.mktemp("tokens"), practice_model, app=ROOT / "examples/owners", **settings
+    ) as running:
         yield running
     server.shutdown()
     server.server_close()

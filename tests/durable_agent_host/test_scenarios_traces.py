@@ -13,7 +13,7 @@ import requests
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 from tests.durable_agent_host.test_scenarios_journal import call, plan_rounds
-from tests.kit import AgentHost, PracticeModel, hosted, start_host
+from tests.kit import AgentHost, PracticeModel, running_host, start_host
 from tests.otlp import Receiver, SentSpan
 from tests.processes import wait_until
 from tests.sweeps import IS_LONG, chooser
@@ -42,7 +42,9 @@ def host(
     practice_model: PracticeModel, receiver: Receiver, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentHost]:
     """A host that sends telemetry."""
-    with hosted(tmp_path_factory.mktemp("traced"), practice_model, app=TELEMETRY, **receiver.environment()) as running:
+    with running_host(
+        tmp_path_factory.mktemp("traced"), practice_model, app=TELEMETRY, **receiver.environment()
+    ) as running:
         yield running
 
 
@@ -266,7 +268,7 @@ POINTS = (
 def test_a_turn_that_was_killed_is_one_trace(model: PracticeModel, receiver: Receiver, tmp_path: Path):
     """The lost attempt, the replayed steps and the end are one tree, and the turn has the tokens of its answer."""
     for index, point in enumerate(chooser("traces").sample(POINTS, len(POINTS) if IS_LONG else 3)):
-        model.forget()
+        model.reset()
         plan_rounds(model, {"calls": [call("note", text="one")]}, {"text": "It is noted."})
         data, body = tmp_path / str(index), {"message": "go", "session_id": f"killed-{index}"}
         headers = {"Idempotency-Key": uuid4().hex}

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "workflow"
@@ -20,7 +20,7 @@ MEBIBYTE = 1024 * 1024
 @pytest.fixture(scope="module")
 def pipeline(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     """A host with a workflow."""
-    with hosted(tmp_path_factory.mktemp("workflow"), practice_model, app=APP) as running:
+    with running_host(tmp_path_factory.mktemp("workflow"), practice_model, app=APP) as running:
         yield running
 
 

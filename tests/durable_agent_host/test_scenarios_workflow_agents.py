@@ -8,16 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_host
+from tests.kit import AgentHost, Lives, PracticeModel, running_host, start_host
 from tests.processes import StartError
 
 TEAMS = Path(__file__).parent / "apps" / "teams"
-MEMBERS = {
-    "Line": ["writer", "reviewer"],
-    "Crowd": ["left", "right"],
-    "Chat": ["first", "second"],
-    "Desk": ["front"],
-}
+MEMBERS = {"Line": ["writer", "reviewer"], "Crowd": ["left", "right"], "Chat": ["first", "second"], "Desk": ["front"]}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +27,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _teams(
     practice_model: PracticeModel, ledger: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentHost]:
-    with hosted(tmp_path_factory.mktemp("teams"), practice_model, app=TEAMS, LEDGER=str(ledger)) as running:
+    with running_host(tmp_path_factory.mktemp("teams"), practice_model, app=TEAMS, LEDGER=str(ledger)) as running:
         yield running
 
 
@@ -61,7 +56,7 @@ def sent(model: PracticeModel) -> dict[str, list[dict]]:
 def test_sessions_share_nothing(teams: AgentHost, model: PracticeModel, agent: str):
     """The first turn of a session starts empty, regardless of other sessions."""
     run_turn(teams, agent, "alice", "my secret is plum")
-    model.forget()
+    model.reset()
     run_turn(teams, agent, "bob", "hello")
     bodies_by_agent = sent(model)
     assert sorted(bodies_by_agent) == sorted(f"You are {name}." for name in MEMBERS[agent])
@@ -80,7 +75,7 @@ def test_a_session_continues_after_a_crash(lives: Callable[..., Lives], model: P
     run_turn(life.host, agent, "other", "my word is fig")
     before = {name: bodies[0] for name, bodies in sent(model).items()}
     host = life.crash()
-    model.forget()
+    model.reset()
     run_turn(host, agent, "s", "go on")
     after = sent(model)
     assert sorted(after) == sorted(before)
@@ -120,7 +115,7 @@ def test_a_hand_off_reaches_its_session_only(teams: AgentHost, model: PracticeMo
     hand_over = {"calls": [{"name": "handoff_to_refunds", "arguments": {}}]}
     model.plan(hand_over, agent="You are front.")
     run_turn(teams, "Desk", "carol", "refund me")
-    model.forget()
+    model.reset()
     run_turn(teams, "Desk", "dave", "hello")
     run_turn(teams, "Desk", "carol", "and now?")
     assert sorted(sent(model)) == ["You are front.", "You are refunds."]
@@ -138,7 +133,7 @@ def test_copies_go_on_from_the_transcript(teams: AgentHost, model: PracticeModel
     assert teams.post("/agents/Line/sessions/moved/import", json.dumps(export).encode()).status_code == 201
     for session in ("copy", "moved"):
         assert "__pickled__" not in teams.get(f"/agents/Line/sessions/{session}/export").text
-        model.forget()
+        model.reset()
         run_turn(teams, "Line", session, "go on")
         (body,) = sent(model)["You are writer."]
         assert body.get("previous_response_id") is None

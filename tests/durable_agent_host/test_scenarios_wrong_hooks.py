@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 
 APP = Path(__file__).parent / "apps" / "hooks"
 
@@ -14,13 +14,12 @@ APP = Path(__file__).parent / "apps" / "hooks"
 @pytest.fixture(scope="module")
 def hooks_host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     """Host the app whose `authorize` says neither yes nor no."""
-    with hosted(tmp_path_factory.mktemp("guarded"), practice_model, app=APP, WRONG="authorize") as host:
+    with running_host(tmp_path_factory.mktemp("guarded"), practice_model, app=APP, WRONG="authorize") as host:
         yield host
 
 
 @pytest.mark.parametrize(
-    ("caller", "status"),
-    [("wordy", 500), ("forgetful", 500), ("listing", 500), ("silent", 500), ("friend", 200)],
+    ("caller", "status"), [("wordy", 500), ("forgetful", 500), ("listing", 500), ("silent", 500), ("friend", 200)]
 )
 def test_only_true_grants_access(hooks_host: AgentHost, caller, status):
     """A string, a function or a list does not grant access, although it is truthy; nor does None."""
@@ -43,7 +42,7 @@ def test_an_invalid_result_of_authorize_is_in_the_log(hooks_host: AgentHost):
 def test_another_approver_needs_identify(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):
     """Without identified callers no caller is another one: the approval is rejected with the reason."""
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 5}}]})
-    with hosted(tmp_path, practice_model, app=APP, WRONG="nobody") as host:
+    with running_host(tmp_path, practice_model, app=APP, WRONG="nobody") as host:
         pending_turn = host.run("Helper", {"message": "Pay 5"}).json()
         approval = {"call_id": pending_turn["pending_approvals"][0]["call_id"], "approved": True}
         response = httpx.post(f"{pending_turn['turn_url']}/approvals", json=approval, timeout=30)
@@ -56,7 +55,7 @@ def test_a_tool_that_was_wrapped_twice_does_not_run(
 ):
     """The declarations of the inner tool, such as its approver, would be lost."""
     model.plan({"calls": [{"name": "unknown_function", "arguments": {"amount": 5}}]})
-    with hosted(tmp_path, practice_model, app=APP, WRONG="twice") as host:
+    with running_host(tmp_path, practice_model, app=APP, WRONG="twice") as host:
         response = host.run("Helper", {"message": "Pay 5"})
         assert response.status_code >= 400
         assert "'pay' was made a tool twice" in response.text

@@ -11,7 +11,7 @@ import requests
 
 from tests.durable_agent_host.test_scenarios_mcp import call
 from tests.durable_agent_host.test_scenarios_orchestrations import wait_for_end
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "upstream_samples"
@@ -21,7 +21,7 @@ APP = Path(__file__).parent / "apps" / "upstream_samples"
 def _host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     folder = tmp_path_factory.mktemp("samples")
     (folder / "said.jsonl").write_text("")
-    with hosted(folder / "data", practice_model, app=APP, LEDGER=str(folder / "said.jsonl")) as running:
+    with running_host(folder / "data", practice_model, app=APP, LEDGER=str(folder / "said.jsonl")) as running:
         yield running
 
 

@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_orchestrations import wait_for_end
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "upstream_workflows"
@@ -23,7 +23,7 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def _host(practice_model: PracticeModel, notes: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
-    with hosted(tmp_path_factory.mktemp("workflows"), practice_model, app=APP, LEDGER=str(notes)) as running:
+    with running_host(tmp_path_factory.mktemp("workflows"), practice_model, app=APP, LEDGER=str(notes)) as running:
         yield running
 
 

@@ -12,7 +12,7 @@ from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.stream.fold import fold_part, fold_updates
 from practice_model.rules.chat_requests import check_request
 from tests.durable_agent_host.chat_lab import ChatLab
-from tests.durable_agent_host.stream.streams import stored, stored_all
+from tests.durable_agent_host.stream.streams import encode_messages, stored_all
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{ "city":"Oslo" }'}}
 DETAILS = [
@@ -97,7 +97,7 @@ async def test_a_response_that_is_not_streamed_has_the_same_contents(name):
                 fold_updates([update async for update in pending_response], CHAT) if stream else await pending_response
             )
         assert [body.get("stream", False) for body in lab.bodies] == [stream]
-        contents.append([message["contents"] for message in stored(response.messages)])
+        contents.append([message["contents"] for message in encode_messages(response.messages)])
     assert contents[0] == contents[1]
 
 

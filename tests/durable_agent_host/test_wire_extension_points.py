@@ -16,7 +16,7 @@ import pytest
 from agent_framework import AgentSession
 
 from tests.durable_agent_host.extension_points import CLIENTS, PAIRS, POINTS, Point, close_clients, name_of
-from tests.kit import AgentHost, Lives, PracticeModel, hosted
+from tests.kit import AgentHost, Lives, PracticeModel, running_host
 from tests.processes import wait_until
 
 pytestmark = [
@@ -175,7 +175,7 @@ class Bench:
         return self._play(POINTS[point], lambda text: self.loop.run(run_agent(text)), self.own_ledger)
 
     def _play(self, point: Point, turn: Callable[[str], str], ledger: Path) -> Run:
-        self.model.forget()
+        self.model.reset()
         call = {"calls": [{"name": point.tool, "arguments": {"word": "plum"}}]}
         inner = [{"calls": [{"name": "look_up", "arguments": {"word": "pear"}}]}, {"text": "It is on page 7."}]
         calls = [call, *inner] if point.tool == "ask_expert" else [call] * point.rounds
@@ -194,7 +194,7 @@ def bench(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactor
     ledger, own_ledger = folder / "hosted", folder / "bare"
     more = {"MODEL_URL": practice_model.url.removesuffix("/v1"), "LEDGER": str(ledger)}
     with (
-        hosted(folder / "data", None, app=APP, **more) as host,
+        running_host(folder / "data", None, app=APP, **more) as host,
         asyncio.Runner() as loop,
         pytest.MonkeyPatch.context() as patch,
     ):
@@ -223,7 +223,7 @@ def test_middleware_runs_again_after_a_kill(practice_model: PracticeModel, tmp_p
     """Each client's turn is killed in its second tool: agent and chat middleware run again, finished calls do not."""
     model, ledger = practice_model, tmp_path / "ledger"
     ledger.write_text("")
-    model.forget()
+    model.reset()
     lives = Lives(tmp_path / "data", None, app=APP, MODEL_URL=model.url.removesuffix("/v1"), LEDGER=str(ledger))
     try:
         turns: dict[str, str] = {}

@@ -70,8 +70,8 @@ class Host(Process):
 
     def send(self, method: str, path: str, body: bytes | str | None = None, **headers: str) -> Answer:
         """Send a request to this host; ``_`` in header names stands for ``-``."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return send(method, self.url + path, body, named)
+        header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        return send(method, self.url + path, body, header_fields)
 
     def run(self, name: str, value: Any = None, instance_id: str = "") -> str:
         """Start an orchestration as the Python client does; returns its id."""
@@ -86,8 +86,8 @@ class Host(Process):
 
     def wait(self, instance_id: str) -> Any:
         """Wait for the end of an instance; returns its status."""
-        ended = {"Completed", "Failed", "Terminated"}
-        return wait_until(lambda: (s := self.status(instance_id))["runtimeStatus"] in ended and s)
+        terminal_statuses = {"Completed", "Failed", "Terminated"}
+        return wait_until(lambda: (s := self.status(instance_id))["runtimeStatus"] in terminal_statuses and s)
 
     def result(self, name: str, value: Any = None) -> Any:
         """Run an orchestration to its end; returns its output."""

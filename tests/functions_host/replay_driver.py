@@ -50,7 +50,7 @@ class Player:
         self.commits.append(commit)
         return commit
 
-    def scheduled(self) -> list[tuple[str, int]]:
+    def scheduled_tasks(self) -> list[tuple[str, int]]:
         """The numbers of all scheduled tasks, in history order."""
         names = {4: "activity", 7: "child", 10: "timer", 14: "entity"}
         bodies = [json.loads(text) for text in self.history]

@@ -43,7 +43,7 @@ def test_start_lists_the_functions(model: Host):
     """After the ready line there is one line per function, with methods and URL or with the trigger."""
     lines = [line.strip() for line in model.output[1:13]]
     assert f"guarded: [GET] {model.url}/api/guarded" in lines
-    assert f"place_order: [POST] {model.url}/api/orders/{{name}}" in lines
+    assert f"create_order: [POST] {model.url}/api/orders/{{name}}" in lines
     assert "pack: activityTrigger" in lines
     assert "yearly: timerTrigger 0 0 0 1 1 *" in lines
     assert f"add_numbers: mcpToolTrigger add at {model.url}/runtime/webhooks/mcp" in lines
@@ -58,7 +58,7 @@ def runs(data: Path, name: str) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_a_timer_goes_on_after_failures_and_never_overlaps(model: Host):
+def test_a_timer_continues_after_failures_and_never_overlaps(model: Host):
     """A function that takes longer than its interval, and raises, runs again at the next whole second."""
     seen = wait_until(lambda: (found := runs(model.data, "often"))[2:] and found, 10)
     gaps = [after["at"] - before["at"] for before, after in itertools.pairwise(seen)]
@@ -79,10 +79,10 @@ def test_a_missed_occurrence_runs_once_at_start(start_host: StartHost, tmp_path:
     data = tmp_path / "data"
     start_host("model", data, env=SETTINGS).stop()
     status = data / "timers" / "yearly.json"
-    stored = json.loads(status.read_text())
-    assert stored["Schedule"] == "0 0 0 1 1 *"
+    status_json = json.loads(status.read_text())
+    assert status_json["Schedule"] == "0 0 0 1 1 *"
     assert runs(data, "yearly") == []
-    status.write_text(json.dumps(stored | {"Next": "2020-01-01T00:00:00+00:00"}))
+    status.write_text(json.dumps(status_json | {"Next": "2020-01-01T00:00:00+00:00"}))
     host = start_host("model", data, env=SETTINGS)
     (run,) = wait_until(lambda: runs(data, "yearly"))
     assert run["past_due"]
@@ -99,9 +99,9 @@ def test_a_timer_function_can_be_run_on_demand(model: Host):
     (run,) = wait_until(lambda: runs(model.data, "yearly"))
     assert not run["past_due"]
     assert json.loads((model.data / "timers" / "yearly.json").read_text()) == before
-    refused = model.send("POST", "/admin/functions/pack", "{}", Content_Type="application/json")
-    assert refused.status == 400
-    assert "'pack' is of the kind activityTrigger" in refused.json["Message"]
+    response = model.send("POST", "/admin/functions/pack", "{}", Content_Type="application/json")
+    assert response.status == 400
+    assert "'pack' is of the kind activityTrigger" in response.json["Message"]
     assert model.send("POST", "/admin/functions/nothing", "{}").status == 404
 
 
@@ -110,49 +110,49 @@ def test_tools_can_ask_whether_the_host_is_up(model: Host):
     assert model.send("GET", "/").status == 200
     assert model.send("GET", "/admin/host/ping").status == 200
     assert model.send("GET", "/admin/host/status").json["state"] == "Running"
-    listed = {function["name"]: function for function in model.send("GET", "/admin/functions").json}
-    assert listed["yearly"]["config"]["bindings"][0]["type"] == "timerTrigger"
-    assert "switched_off" not in listed
+    functions = {function["name"]: function for function in model.send("GET", "/admin/functions").json}
+    assert functions["yearly"]["config"]["bindings"][0]["type"] == "timerTrigger"
+    assert "switched_off" not in functions
 
 
 # --- keys ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def guarded(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+def keyed_host(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """A host with the app that asks for keys."""
     running = start_host("model", tmp_path_factory.mktemp("guarded") / "data", "--enable-auth", env=SETTINGS)
     yield running
     running.stop()
 
 
-def test_keys_open_what_their_level_allows(guarded: Host):
+def test_keys_open_what_their_level_allows(keyed_host: Host):
     """With --enable-auth, a function needs its level's key, in a header or in the query."""
-    keys = json.loads((guarded.data / "keys.json").read_text())
-    assert (guarded.data / "keys.json").stat().st_mode & 0o777 == 0o600
+    keys = json.loads((keyed_host.data / "keys.json").read_text())
+    assert (keyed_host.data / "keys.json").stat().st_mode & 0o777 == 0o600
     cases = {"open": (200, 200, 200, 200), "guarded": (401, 401, 200, 200), "administrators": (401, 401, 401, 200)}
-    for path, expected in cases.items():
-        for key, status in zip(("", "wrong", keys["function"], keys["master"]), expected, strict=True):
-            assert guarded.send("GET", f"/api/{path}?code={key}").status == status, (path, key)
-            assert guarded.send("GET", f"/api/{path}", x_functions_key=key).status == status, (path, key)
+    for path, status_codes in cases.items():
+        for key, status in zip(("", "wrong", keys["function"], keys["master"]), status_codes, strict=True):
+            assert keyed_host.send("GET", f"/api/{path}?code={key}").status == status, (path, key)
+            assert keyed_host.send("GET", f"/api/{path}", x_functions_key=key).status == status, (path, key)
 
 
-def test_the_first_key_of_a_query_is_checked(guarded: Host):
+def test_the_first_key_of_a_query_is_checked(keyed_host: Host):
     """In any case of the parameter's name, and only without the header: as the platform does it."""
-    right = json.loads((guarded.data / "keys.json").read_text())["function"]
+    right = json.loads((keyed_host.data / "keys.json").read_text())["function"]
     queries = {f"CODE={right}": 200, f"Code={right}&code=wrong": 200, f"CODE=wrong&code={right}": 401}
     for query, status in queries.items():
-        assert guarded.send("GET", f"/api/guarded?{query}").status == status, query
+        assert keyed_host.send("GET", f"/api/guarded?{query}").status == status, query
     for header, query, status in ((right, "wrong", 200), ("wrong", right, 401), ("", right, 401)):
-        answer = guarded.send("GET", f"/api/guarded?code={query}", x_functions_key=header)
+        answer = keyed_host.send("GET", f"/api/guarded?code={query}", x_functions_key=header)
         assert answer.status == status, (header, query)
 
 
-def test_a_refusal_says_what_to_do(guarded: Host):
+def test_a_rejection_contains_a_hint(keyed_host: Host):
     """Without a key, and for a route or method that there is not, the answer is a problem with a sentence."""
-    key = json.loads((guarded.data / "keys.json").read_text())["master"]
+    key = json.loads((keyed_host.data / "keys.json").read_text())["master"]
     paths = ("/api/guarded", "/admin/functions", f"{MANAGEMENT}/instances", "/runtime/webhooks/mcp")
-    refused = [(guarded.send("GET", path), 401, "x-functions-key") for path in paths]
+    rejections = [(keyed_host.send("GET", path), 401, "x-functions-key") for path in paths]
     missing = {
         "/api/nothing": "No function takes GET /api/nothing; GET /admin/functions lists",
         "/favicon.ico": "No function takes GET /favicon.ico",
@@ -160,51 +160,51 @@ def test_a_refusal_says_what_to_do(guarded: Host):
         "/admin/nothing": "/admin has no route GET /nothing",
         f"{MANAGEMENT}/nothing": "has no route GET /nothing",
     }
-    refused += [(guarded.send("GET", path, x_functions_key=key), 404, text) for path, text in missing.items()]
-    for answer, status, sentence in refused:
+    rejections += [(keyed_host.send("GET", path, x_functions_key=key), 404, text) for path, text in missing.items()]
+    for answer, status, sentence in rejections:
         assert (answer.status, answer.json["status"]) == (status, status)
         assert answer.headers["content-type"] == "application/problem+json"
         assert sentence in answer.json["detail"]
-    posted = guarded.send("GET", "/runtime/webhooks/mcp", x_functions_key=key)
-    assert (posted.status, "takes POST" in posted.text) == (405, True)
+    response = keyed_host.send("GET", "/runtime/webhooks/mcp", x_functions_key=key)
+    assert (response.status, "takes POST" in response.text) == (405, True)
 
 
-def test_admin_needs_the_master_key(guarded: Host):
+def test_admin_needs_the_master_key(keyed_host: Host):
     """No other key opens it."""
-    keys = json.loads((guarded.data / "keys.json").read_text())
+    keys = json.loads((keyed_host.data / "keys.json").read_text())
     for key, status in [("", 401), (keys["function"], 401), (keys["system"], 401), (keys["master"], 200)]:
-        assert guarded.send("GET", "/admin/functions", x_functions_key=key).status == status
+        assert keyed_host.send("GET", "/admin/functions", x_functions_key=key).status == status
 
 
-def test_the_management_api_needs_the_system_key(guarded: Host):
+def test_the_management_api_needs_the_system_key(keyed_host: Host):
     """The URLs that the app hands out carry it; the app's own client needs none."""
-    keys = json.loads((guarded.data / "keys.json").read_text())
-    assert guarded.send("GET", f"{MANAGEMENT}/instances").status == 401
-    assert guarded.send("GET", f"{MANAGEMENT}/instances?code={keys['function']}").status == 401
-    assert guarded.send("GET", f"{MANAGEMENT}/instances?code={keys['system']}").status == 200
-    assert guarded.send("POST", f"/api/orders/tea?code={keys['function']}").text == "sent packed tea"
-    answer = guarded.send("POST", f"{MANAGEMENT}/orchestrators/order?code={keys['system']}", '"tea"')
-    address = answer.json["statusQueryGetUri"].removeprefix(guarded.url)
-    assert guarded.send("GET", address).status in {200, 202}
-    assert guarded.send("POST", "/runtime/webhooks/mcp").status == 401
+    keys = json.loads((keyed_host.data / "keys.json").read_text())
+    assert keyed_host.send("GET", f"{MANAGEMENT}/instances").status == 401
+    assert keyed_host.send("GET", f"{MANAGEMENT}/instances?code={keys['function']}").status == 401
+    assert keyed_host.send("GET", f"{MANAGEMENT}/instances?code={keys['system']}").status == 200
+    assert keyed_host.send("POST", f"/api/orders/tea?code={keys['function']}").text == "sent packed tea"
+    answer = keyed_host.send("POST", f"{MANAGEMENT}/orchestrators/order?code={keys['system']}", '"tea"')
+    address = answer.json["statusQueryGetUri"].removeprefix(keyed_host.url)
+    assert keyed_host.send("GET", address).status in {200, 202}
+    assert keyed_host.send("POST", "/runtime/webhooks/mcp").status == 401
 
 
-def test_keys_are_printed_on_demand_and_kept(start_host: StartHost, tmp_path: Path):
+def test_keys_are_printed_on_demand_and_saved(start_host: StartHost, tmp_path: Path):
     """The start says where the keys are, and prints them when asked to; the next start has the same."""
     host = start_host("model", tmp_path / "data", "--enable-auth", env=SETTINGS)
     host.stop()
-    said = host.text + host.log.read_text()
+    output = host.text + host.log.read_text()
     keys = json.loads((tmp_path / "data" / "keys.json").read_text())
-    assert str(tmp_path / "data" / "keys.json") in said
-    assert not any(key in said for key in keys.values())
-    printed: list[str] = []
+    assert str(tmp_path / "data" / "keys.json") in output
+    assert not any(key in output for key in keys.values())
+    printed_keys: list[str] = []
     for _ in range(2):
         host = start_host("model", tmp_path / "data", "--enable-auth", "--show-keys", env=SETTINGS)
         host.stop()
-        printed.append(host.text.partition("Keys,")[2])
-    assert printed[0] == printed[1]
-    assert all(keys[name] in printed[0] for name in ("master", "function", "system"))
-    assert keys["own"] not in printed[0]
+        printed_keys.append(host.text.partition("Keys,")[2])
+    assert printed_keys[0] == printed_keys[1]
+    assert all(keys[name] in printed_keys[0] for name in ("master", "function", "system"))
+    assert keys["own"] not in printed_keys[0]
 
 
 # --- tools --------------------------------------------------------------------------------------
@@ -226,8 +226,8 @@ def test_mcp_introduces_itself(model: Host):
     assert body["result"]["protocolVersion"] == "2025-03-26"
     assert body["result"]["serverInfo"]["name"] == "Azure Functions MCP server"
     assert len(headers["mcp-session-id"]) == 32
-    note = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
-    assert model.send("POST", "/runtime/webhooks/mcp", note, **ACCEPT).status == 202
+    notification = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    assert model.send("POST", "/runtime/webhooks/mcp", notification, **ACCEPT).status == 202
     assert ask(model, "ping")[0]["result"] == {}
     assert ask(model, "resources/nothing")[0]["error"]["code"] == -32601
     for number, code in (("NaN", -32700), ("[7]", -32600), ('{"a": 7}', -32600), ("1e999", -32700)):
@@ -235,10 +235,10 @@ def test_mcp_introduces_itself(model: Host):
         answer = model.send("POST", "/runtime/webhooks/mcp", odd, **ACCEPT).text
         assert f'"id": null, "error": {{"code": {code}' in answer
     assert model.send("GET", "/runtime/webhooks/mcp", **ACCEPT).status == 405
-    assert model.send("POST", "/runtime/webhooks/mcp", note).status == 406
+    assert model.send("POST", "/runtime/webhooks/mcp", notification).status == 406
 
 
-def test_mcp_tools_are_listed_and_called(model: Host):
+def test_mcp_tools_can_be_found_and_called(model: Host):
     """A tool has its schema; required arguments are checked; a failure is a result that says so."""
     tools = {tool["name"]: tool for tool in ask(model, "tools/list")[0]["result"]["tools"]}
     assert tools["add"]["description"] == "Add two numbers."
@@ -248,6 +248,6 @@ def test_mcp_tools_are_listed_and_called(model: Host):
     assert result == {"content": [{"type": "text", "text": "5"}]}
     assert "a" in ask(model, "tools/call", {"name": "add", "arguments": {}})[0]["error"]["message"]
     assert "nothing" in ask(model, "tools/call", {"name": "nothing"})[0]["error"]["message"]
-    failed = ask(model, "tools/call", {"name": "fail"})[0]["result"]
-    assert failed["isError"]
-    assert "as asked" in failed["content"][0]["text"]
+    failed_result = ask(model, "tools/call", {"name": "fail"})[0]["result"]
+    assert failed_result["isError"]
+    assert "as asked" in failed_result["content"][0]["text"]

@@ -10,14 +10,14 @@ INSTALLED = [str(Path(sys.executable).with_name("durable-agent-host"))]
 MODULE = [sys.executable, "-m", "functions_host"]
 
 
-def called(*command: str) -> subprocess.CompletedProcess[str]:
+def run_cli(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.parametrize(("program", "name"), [(INSTALLED, "durable-agent-host"), (MODULE, "functions_host")])
 def test_the_usage_line_has_the_name_of_the_program(program: list[str], name: str):
     """Help is about the command that the user has typed."""
-    done = called(*program, "start", "--help")
+    done = run_cli(*program, "start", "--help")
     assert done.returncode == 0
     assert done.stdout.startswith(f"usage: {name} start [-h] [--app DIR]")
 
@@ -38,7 +38,7 @@ def test_the_usage_line_has_the_name_of_the_program(program: list[str], name: st
 )
 def test_a_misspelt_command_line_is_a_sentence(program: list[str], arguments: list[str], message: str):
     """One line says what is wrong, what was probably meant, and where help is; the status is 2."""
-    done = called(*program, *arguments)
+    done = run_cli(*program, *arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith(message)
     assert done.stderr.endswith(" --help.\n")
@@ -46,6 +46,6 @@ def test_a_misspelt_command_line_is_a_sentence(program: list[str], arguments: li
 
 def test_a_misspelt_action_on_sessions():
     """Commands of the other kind are told alike."""
-    done = called(*INSTALLED, "sessions", "lsit")
+    done = run_cli(*INSTALLED, "sessions", "lsit")
     assert done.returncode == 2
     assert done.stderr.startswith("Error: There is no action 'lsit' (did you mean list?), only list, show")

@@ -94,7 +94,7 @@ def live_through(driver: Driver, flag: Path) -> dict[str, Any]:
     driver.wait("broken", "Failed")
     flag.touch()
     ask("POST", f"{instances}/broken/rewind?reason=mended", commits="rewind")
-    mended = driver.wait("broken", "Completed")
+    status = driver.wait("broken", "Completed")
     ask("DELETE", f"{instances}/broken", commits="purge")
     ask("POST", f"{MANAGEMENT}/orchestrators/waits/large", f'"\\"{LARGE}\\""', commits="start")
     ask("POST", f"{instances}/large/terminate?reason=enough", commits="end")
@@ -107,15 +107,15 @@ def live_through(driver: Driver, flag: Path) -> dict[str, Any]:
 
     time.sleep(0.1)
     wait_until(second)
-    tour, ended = driver.status("tour"), driver.status("ended")
+    tour, ended_status = driver.status("tour"), driver.status("ended")
     wait_until(lambda: read_total(driver) == END["total"])
-    purged = ask("GET", f"{instances}/broken")
+    response = ask("GET", f"{instances}/broken")
     return {
         "tour": (tour["runtimeStatus"], tour["output"]),
-        "mended": (mended["runtimeStatus"], mended["output"]),
-        "ended": (ended["runtimeStatus"], ended["output"]),
+        "mended": (status["runtimeStatus"], status["output"]),
+        "ended": (ended_status["runtimeStatus"], ended_status["output"]),
         "total": read_total(driver),
-        "purged": purged.status if purged else None,
+        "purged": response.status if response else None,
     }
 
 
@@ -126,15 +126,15 @@ def read_total(driver: Driver) -> int:
 
 @pytest.mark.sweep
 @pytest.mark.timeout(1200)
-def test_every_crash_point_ends_as_an_undisturbed_run(start_host: StartHost, tmp_path: Path):
+def test_every_crash_point_has_the_result_of_a_run_without_a_crash(start_host: StartHost, tmp_path: Path):
     """A kill before or after any commit or call changes nothing in what there is in the end."""
 
     def run(plan: str) -> tuple[str, int, dict[str, Any]]:
-        place = tmp_path / plan.replace(":", "_") if plan else tmp_path / "undisturbed"
-        place.mkdir()
-        driver = Driver(lambda crash: start_host("mixed", place / "data", env={"FUNCTIONS_HOST_CRASH": crash}), plan)
+        folder = tmp_path / plan.replace(":", "_") if plan else tmp_path / "undisturbed"
+        folder.mkdir()
+        driver = Driver(lambda crash: start_host("mixed", folder / "data", env={"FUNCTIONS_HOST_CRASH": crash}), plan)
         try:
-            end = live_through(driver, place / "flag")
+            end = live_through(driver, folder / "flag")
             return plan, driver.crashes, end
         finally:
             driver.host.kill()
@@ -173,16 +173,16 @@ def finish(host: Host, tours: list[str]) -> tuple[set[str], int]:
                 host.send("POST", f"{MANAGEMENT}/instances/{status['instanceId']}/raiseEvent/Go", "7", **JSON)
         return found if all(status["runtimeStatus"] in {"Completed", "Failed"} for status in found) else []
 
-    ends = {json.dumps([status["runtimeStatus"], status["output"]]) for status in wait_until(all_ended)}
-    expected = len(tours) * 2 * (14 + 100 + 1)
+    outcomes = {json.dumps([status["runtimeStatus"], status["output"]]) for status in wait_until(all_ended)}
+    expected_total = len(tours) * 2 * (14 + 100 + 1)
 
     def add_up() -> int:
-        answers = [host.send("GET", f"{MANAGEMENT}/entities/running_total/k{n}") for n in range(3)]
-        return sum(answer.json for answer in answers if answer.status == 200)
+        responses = [host.send("GET", f"{MANAGEMENT}/entities/running_total/k{n}") for n in range(3)]
+        return sum(answer.json for answer in responses if answer.status == 200)
 
-    wait_until(lambda: add_up() >= expected)
+    wait_until(lambda: add_up() >= expected_total)
     time.sleep(0.3)  # whatever was done twice would come now
-    return ends, add_up() - expected
+    return outcomes, add_up() - expected_total
 
 
 @pytest.mark.sweep
@@ -193,14 +193,14 @@ def test_random_kills_under_load(start_host: StartHost, tmp_path: Path):
     seeds = [draw.randrange(2**32) for _ in range(2)]
 
     def run(seed: int) -> tuple[int, set[str], int]:
-        place = tmp_path / str(seed)
-        place.mkdir()
-        kills, tours, host = sweep(lambda: start_host("mixed", place / "data"), KILLS // 2, random.Random(seed))
-        ends, surplus = finish(host, tours)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        kills, tours, host = sweep(lambda: start_host("mixed", folder / "data"), KILLS // 2, random.Random(seed))
+        outcomes, surplus = finish(host, tours)
         host.kill()
-        return kills, ends, surplus
+        return kills, outcomes, surplus
 
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(run, seeds))
     assert sum(kills for kills, _, _ in results) == 2 * (KILLS // 2)
-    assert [(ends, surplus) for _, ends, surplus in results] == [({json.dumps(list(END["tour"]))}, 0)] * 2
+    assert [(outcomes, surplus) for _, outcomes, surplus in results] == [({json.dumps(list(END["tour"]))}, 0)] * 2

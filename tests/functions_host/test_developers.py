@@ -130,7 +130,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_what_is_refused_is_told_with_the_fix(tmp_path: Path, name: str):
+def test_rejected_input_is_reported_with_the_fix(tmp_path: Path, name: str):
     """One line: the function's name, what is wrong with it, what to do."""
     code, message = REFUSALS[name]
     line = fail_to_start(write_app(tmp_path / "app", DURABLE + code), tmp_path / "data", preload=HOST)
@@ -217,11 +217,11 @@ def test_an_app_without_durable_functions_does_not_wait_for_their_sdk(tmp_path: 
     app = write_app(tmp_path / "app", f"import sys\n{code}")
     host = Server(sys.executable, "-m", "functions_host", "start", "--app", str(app), "--port", "0")
     try:
-        loaded = read(f"{host.url}/api/ping").split()
+        modules = read(f"{host.url}/api/ping").split()
     finally:
         assert host.stop() == 0
-    assert "azure.functions" in loaded
-    assert not {"azure.durable_functions", "openai"} & set(loaded)
+    assert "azure.functions" in modules
+    assert not {"azure.durable_functions", "openai"} & set(modules)
 
 
 def test_ctrl_c_twice_kills(start_host: StartHost, tmp_path: Path):
@@ -234,11 +234,11 @@ def test_ctrl_c_twice_kills(start_host: StartHost, tmp_path: Path):
     connection.request("GET", "/api/ping")
     wait_until((tmp_path / "app" / "begun").exists)
 
-    def ended() -> bool:
+    def has_exited() -> bool:
         host.process.send_signal(signal.SIGINT)  # two that come before the host has seen the first are one
         return host.process.poll() is not None
 
-    wait_until(ended)
+    wait_until(has_exited)
     assert host.process.returncode == 130
     connection.close()
 

@@ -15,7 +15,7 @@ def lines(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("kill_after", [1, 4, 8])
-def test_a_killed_orchestration_goes_on(start_host: StartHost, tmp_path: Path, kill_after: int):
+def test_a_killed_orchestration_continues(start_host: StartHost, tmp_path: Path, kill_after: int):
     """After SIGKILL in the middle, every step is done, in order, and only the one under way may be done twice."""
     record = tmp_path / "record"
     host = start_host("sample", tmp_path / "data")
@@ -34,29 +34,29 @@ def test_everything_pending_survives_a_kill(start_host: StartHost, tmp_path: Pat
     """Timers, held-back events, waits, entity queues, children and suspended instances are found again."""
     host = start_host("sample", tmp_path / "data")
     timer = host.run("nap", 1.0)
-    waiting = host.run("race", 60)
+    waiting_instance = host.run("race", 60)
     early = host.run("two_events")
-    suspended = host.run("race", 60)
+    suspended_instance = host.run("race", 60)
     child = host.run("parent_of_waiter", "the-child")
     host.send("POST", f"{MANAGEMENT}/instances/{early}/raiseEvent/Tick", "1", **JSON)
-    host.send("POST", f"{MANAGEMENT}/instances/{suspended}/suspend?reason=x", b"")
+    host.send("POST", f"{MANAGEMENT}/instances/{suspended_instance}/suspend?reason=x", b"")
     host.send("POST", f"{MANAGEMENT}/entities/counter/one?op=slow_add", '"1"', **JSON)
     host.send("POST", f"{MANAGEMENT}/entities/counter/one?op=add", '"2"', **JSON)
     wait_until(lambda: host.send("GET", f"{MANAGEMENT}/instances/the-child").status == 202)
     host.kill()
 
     host = start_host("sample", tmp_path / "data")
-    assert host.status(suspended)["runtimeStatus"] == "Suspended"
+    assert host.status(suspended_instance)["runtimeStatus"] == "Suspended"
     host.send("POST", f"{MANAGEMENT}/instances/{early}/raiseEvent/Tick", "2", **JSON)
-    for instance_id in (waiting, suspended, "the-child"):
+    for instance_id in (waiting_instance, suspended_instance, "the-child"):
         host.send("POST", f"{MANAGEMENT}/instances/{instance_id}/raiseEvent/Go", '"late"', **JSON)
     assert host.wait(timer)["output"] is True
     assert host.wait(early)["output"] == [1, 2]
-    assert host.wait(waiting)["output"] == "late"
+    assert host.wait(waiting_instance)["output"] == "late"
     assert host.wait(child)["output"] == "late"
-    assert host.status(suspended)["runtimeStatus"] == "Suspended"
-    host.send("POST", f"{MANAGEMENT}/instances/{suspended}/resume?reason=x", b"")
-    assert host.wait(suspended)["output"] == "late"
+    assert host.status(suspended_instance)["runtimeStatus"] == "Suspended"
+    host.send("POST", f"{MANAGEMENT}/instances/{suspended_instance}/resume?reason=x", b"")
+    assert host.wait(suspended_instance)["output"] == "late"
     wait_until(lambda: host.send("GET", f"{MANAGEMENT}/entities/counter/one").body == b"3")
     host.stop()
 

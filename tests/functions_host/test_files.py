@@ -54,24 +54,24 @@ def test_files_are_bounded_by_what_they_hold(start_host: StartHost, tmp_path: Pa
     full = size(host)
     host = start_host("words", tmp_path / "data")
     time.sleep(1)  # times of creation are whole seconds, and this one is to be later than all others
-    kept = host.run("short", "kept", "kept")
-    host.wait(kept)
+    remaining_instance = host.run("short", "kept", "kept")
+    host.wait(remaining_instance)
     assert purge_all(host, "&runtimeStatus=Failed") == 0
-    before = host.status(kept)["createdTime"].replace("Z", ".000000Z")
+    before = host.status(remaining_instance)["createdTime"].replace("Z", ".000000Z")
     with ThreadPoolExecutor(1) as pool:
-        purged = pool.submit(purge_all, host, f"&createdTimeTo={before}")
-        answers = [host.status(kept)["output"]]
-        while not purged.done():
-            answers.append(host.status(kept)["output"])
-    assert purged.result() == count
-    assert len(answers) > 3  # the host answered while it purged
-    assert host.status(kept)["output"] == "kept kept"
+        purge = pool.submit(purge_all, host, f"&createdTimeTo={before}")
+        outputs = [host.status(remaining_instance)["output"]]
+        while not purge.done():
+            outputs.append(host.status(remaining_instance)["output"])
+    assert purge.result() == count
+    assert len(outputs) > 3  # the host answered while it purged
+    assert host.status(remaining_instance)["output"] == "kept kept"
     wait_until(lambda: size(host) < min(full / 2, empty + 1_500_000))
     wait_until(lambda: size(host, "-wal") == 0)
     host.stop()
 
 
-def test_entities_that_are_gone_take_no_space(start_host: StartHost, tmp_path: Path):
+def test_deleted_entities_take_no_space(start_host: StartHost, tmp_path: Path):
     """Not in the file, and not as rows either."""
     host = start_host("words", tmp_path / "data")
     body, keys = json.dumps(json.dumps(WORD * 20_000)), [f"k{n}" for n in range(40)]
@@ -95,15 +95,15 @@ def say_everything(host: Host) -> list[str]:
     wait_until(lambda: host.status(everything)["customStatus"] == f"at work on {WORD} again")
     host.send("POST", f"{MANAGEMENT}/instances/{everything}/raiseEvent/{WORD}%20again", f'"{WORD}"', **JSON)
     assert WORD in str(host.wait(everything)["output"])
-    waiting = host.run("waits", WORD, "waiting")
-    host.send("POST", f"{MANAGEMENT}/instances/{waiting}/raiseEvent/nobody-waits", f'"{WORD}"', **JSON)
-    wait_until(lambda: len(host.status(waiting, "?showHistory=true")["historyEvents"]) > 1)
-    host.send("POST", f"{MANAGEMENT}/instances/{waiting}/terminate?reason={WORD}")
-    failed = host.run("everything", WORD, "failed")
-    assert host.wait(failed)["runtimeStatus"] == "Failed"
-    replaced = host.run("short", WORD, "replaced")
-    host.wait(replaced)
-    host.wait(host.run("short", "other", replaced))
+    waiting_instance = host.run("waits", WORD, "waiting")
+    host.send("POST", f"{MANAGEMENT}/instances/{waiting_instance}/raiseEvent/nobody-waits", f'"{WORD}"', **JSON)
+    wait_until(lambda: len(host.status(waiting_instance, "?showHistory=true")["historyEvents"]) > 1)
+    host.send("POST", f"{MANAGEMENT}/instances/{waiting_instance}/terminate?reason={WORD}")
+    failed_instance = host.run("everything", WORD, "failed")
+    assert host.wait(failed_instance)["runtimeStatus"] == "Failed"
+    replaced_instance = host.run("short", WORD, "replaced")
+    host.wait(replaced_instance)
+    host.wait(host.run("short", "other", replaced_instance))
     return [item["instanceId"] for item in host.send("GET", f"{MANAGEMENT}/instances").json]
 
 
@@ -157,19 +157,19 @@ def test_a_host_that_is_killed_right_after_a_purge_erases_at_its_start(start_hos
     host.stop()
 
 
-def test_the_history_of_an_ended_instance_is_shown_as_before(start_host: StartHost, tmp_path: Path):
+def test_the_history_of_a_completed_instance_is_unchanged(start_host: StartHost, tmp_path: Path):
     """Compressed, it has the events it had: while it ran, after its end, after a restart of the host, rewound."""
     host = start_host("words", tmp_path / "data")
-    waiting = host.run("waits", WORD, "waiting")
+    instance = host.run("waits", WORD, "waiting")
     query = "?showHistory=true&showHistoryOutput=true"
     kinds = ["ExecutionStarted", "TaskCompleted"]
 
     def events() -> list[dict[str, object]]:
-        return host.status(waiting, query)["historyEvents"]
+        return host.status(instance, query)["historyEvents"]
 
     wait_until(lambda: [event["EventType"] for event in events()] == kinds)
     running = events()
-    host.send("POST", f"{MANAGEMENT}/instances/{waiting}/terminate?reason=enough")
+    host.send("POST", f"{MANAGEMENT}/instances/{instance}/terminate?reason=enough")
     assert events() == running
     host.stop()
     host = start_host("words", tmp_path / "data")

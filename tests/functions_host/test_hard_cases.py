@@ -41,11 +41,11 @@ def test_an_instance_runs_until_its_activities_and_timers_are_done(host: Host, f
     instance_id = host.run("leaves_open", order)
     status = host.wait(instance_id)
     assert time.monotonic() - begin >= 0.8
-    ended = ("Failed", "Orchestrator function 'leaves_open' failed: at once") if fail else ("Completed", "at once")
-    assert (status["runtimeStatus"], status["output"]) == ended
+    expected = ("Failed", "Orchestrator function 'leaves_open' failed: at once") if fail else ("Completed", "at once")
+    assert (status["runtimeStatus"], status["output"]) == expected
 
 
-def test_cancelled_timers_and_open_waits_hold_nothing(host: Host):
+def test_cancelled_timers_and_pending_events_do_not_delay_the_end(host: Host):
     """A cancelled timer and a wait for an event let the instance end."""
     instance_id = host.run("leaves_open", {"seconds": 0.2, "timer": 60, "cancel": True, "fail": False})
     assert host.wait(instance_id)["output"] == "at once"
@@ -152,9 +152,9 @@ def test_a_running_instance_is_not_purged(host: Host):
     """By id it is refused, with what to do; a filter passes over it; once terminated it goes."""
     running = host.run("leaves_open", {"seconds": 0, "timer": 600, "cancel": False, "fail": False})
     host.send("DELETE", f"{INSTANCES}/?createdTimeFrom=2020-01-01T00:00:00Z")
-    refused = host.send("DELETE", f"{INSTANCES}/{running}")
-    assert refused.status == 409
-    assert "terminate it first" in refused.json["ExceptionMessage"]
+    response = host.send("DELETE", f"{INSTANCES}/{running}")
+    assert response.status == 409
+    assert "terminate it first" in response.json["ExceptionMessage"]
     assert host.status(running)["runtimeStatus"] in {"Running", "Pending"}
     assert host.send("POST", f"{INSTANCES}/{running}/terminate?reason=x").status == 202
     assert host.send("DELETE", f"{INSTANCES}/{running}").json == {"instancesDeleted": 1}

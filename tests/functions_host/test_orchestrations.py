@@ -42,7 +42,7 @@ def test_a_timer_fires_when_it_is_due(host: Host):
     assert host.result("nap", -5) is True
 
 
-def test_who_is_told_of_an_end_finds_it_at_the_first_look(host: Host, tmp_path: Path):
+def test_an_announced_end_can_be_read_immediately(host: Host, tmp_path: Path):
     """A status that is asked for while an orchestrator's step runs is that after the step."""
     seen = tmp_path / "seen"
     host.wait(host.run("told_early", [f"{host.url}{MANAGEMENT}/instances", str(seen)]))
@@ -61,7 +61,7 @@ def test_an_event_or_a_timer_wins(host: Host):
 JSON = {"Content_Type": "application/json"}
 
 
-def test_early_events_wait_for_their_waits(host: Host):
+def test_early_events_are_buffered(host: Host):
     """Two events that come before they are asked for answer two waits, in order."""
     instance_id = host.run("two_events")
     for number in (1, 2):

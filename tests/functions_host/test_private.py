@@ -110,9 +110,9 @@ def test_no_key_is_logged(start_host: StartHost, tmp_path: Path):
     assert "another-secret" not in log
 
 
-def test_keys_are_masked_where_they_stand():
+def test_keys_are_masked_in_text():
     """In queries, headers and paths, of any key; other texts stay as they are."""
-    for text, masked in [
+    for text, expected in [
         ("GET /api/a?code=S3cret==&x=1", "GET /api/a?code=***&x=1"),
         ("'http://h/api?x=1&code=S3/cret'", "'http://h/api?x=1&code=***'"),
         ("b'code=abcdefghijklmnopqrstuvwxyz0123'", "b'code=***'"),
@@ -121,7 +121,7 @@ def test_keys_are_masked_where_they_stand():
         ("/runtime/own/S3cret/runtime/webhooks", "/runtime/own/***/runtime/webhooks"),
         ("exit code=1, status_code=404", "exit code=1, status_code=404"),
     ]:
-        assert mask_keys(text) == masked
+        assert mask_keys(text) == expected
     assert mask_keys("with S3cret", ["S3cret"]) == "with ***"
     record = logging.makeLogRecord({"msg": "%s", "args": ("?code=abc",)})
     assert MaskingFormatter(logging.Formatter("! %(message)s"), ()).format(record) == "! ?code=***"
@@ -131,19 +131,19 @@ def test_keys_are_masked_where_they_stand():
 def test_a_stop_during_a_request_prints_no_traceback(start_host: StartHost, tmp_path: Path, number: int):
     """The request is answered with 503, and the log stays clean."""
     host = start_host(write_app(tmp_path / "app"), tmp_path / "data")
-    answers: list[int] = []
-    asking = threading.Thread(target=lambda: answers.append(host.send("GET", "/api/slow").status))
+    statuses: list[int] = []
+    asking = threading.Thread(target=lambda: statuses.append(host.send("GET", "/api/slow").status))
     asking.start()
     wait_until(lambda: "begun" in host.log.read_text())
     assert host.stop(number) == 0
     asking.join()
-    assert answers == [503]
+    assert statuses == [503]
     (only,) = host.log.read_text().splitlines()
     assert only.endswith("begun")
 
 
 @pytest.mark.parametrize("port", ["99999", "65536", "-1"])
-def test_a_port_that_does_not_exist_is_told(tmp_path: Path, port: str):
+def test_an_invalid_port_is_reported(tmp_path: Path, port: str):
     """One sentence, and status 1."""
     host = Host(write_app(tmp_path / "app"), tmp_path / "data", "--port", port)
     assert host.stop() == 1

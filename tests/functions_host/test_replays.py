@@ -19,15 +19,15 @@ def host(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.mark.parametrize("name", ["decorated", "delegating", "wrapped"])
 @pytest.mark.parametrize("count", [0, 1, 2, 12])
-def test_a_driver_that_runs_a_function_again_gives_its_result(host: Host, name: str, count: int):
+def test_a_driver_that_runs_a_function_again_returns_its_result(host: Host, name: str, count: int):
     """Of a function that is meant to be run from its beginning on each replay, too."""
-    expected = sum(number + 1 for number in range(count))
-    assert host.result(name, count) == expected
+    expected_total = sum(number + 1 for number in range(count))
+    assert host.result(name, count) == expected_total
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "checkpoints_elsewhere"])
 @pytest.mark.parametrize("count", [2, 5, 8, 20])
-def test_only_the_last_step_is_new_to_the_run_that_ends(host: Host, name: str, count: int):
+def test_only_the_last_step_is_new_to_the_last_run(host: Host, name: str, count: int):
     """What ``is_replaying`` was at earlier steps is what the last replay says, wherever the code asks."""
     assert host.result(name, count) == [count - 1]
 
@@ -53,20 +53,20 @@ def test_agents_of_openai_agents_finish(
     """The SDK's own decorator: three agents, and two agents with an activity between them."""
     packages = ROOT / ".venv/openai_agents"
     assert packages.is_dir(), "run ./scripts/setup"
-    place = tmp_path_factory.mktemp("agents") / "data"
+    folder = tmp_path_factory.mktemp("agents") / "data"
     environment = {
         "OPENAI_API_KEY": "practice",
         "OPENAI_BASE_URL": practice_model.url,
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         "PYTHONPATH": str(packages),
     }
-    practice_model.forget()
-    host = start_host("openai_agents", place, env=environment)
+    practice_model.reset()
+    host = start_host("openai_agents", folder, env=environment)
     practice_model.plan({"text": "one"}, {"text": "two"}, {"text": "three"})
     assert host.result("relay", "zero") == "three"
     assert [request["body"]["input"][0]["content"] for request in practice_model.requests()] == ["zero", "one", "two"]
     practice_model.plan({"text": "Oslo"}, {"text": "A sunny city."})
-    ended = host.result("two_agents", "Go.")
-    assert json.loads(ended) == {"first": "Oslo", "seen": "Oslo: sunny", "second": "A sunny city."}
+    result = host.result("two_agents", "Go.")
+    assert json.loads(result) == {"first": "Oslo", "seen": "Oslo: sunny", "second": "A sunny city."}
     assert len(practice_model.requests()) == 5
     host.stop()

@@ -49,7 +49,7 @@ def fail_to_start(app: Path, data: Path, *arguments: str, preload: tuple[str, ..
     return line
 
 
-def test_it_says_one_line_and_stops_cleanly(start_host: StartHost, tmp_path: Path):
+def test_start_prints_one_line_and_stops_cleanly(start_host: StartHost, tmp_path: Path):
     """One line with URL, number of functions and data directory; SIGTERM and SIGINT end it with 0, at once."""
     app = write_app(tmp_path / "app")
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -75,8 +75,9 @@ def test_host_json_and_local_settings(start_host: StartHost, tmp_path: Path):
     """The route prefix is honoured; Values become environment variables, unless the process has them."""
     app = write_app(
         tmp_path / "app",
-        MINIMAL + "    # noqa\nimport os\nping_text = os.environ['FROM_LOCAL_SETTINGS'] + os.environ['KEPT']\n"
-        "@app.route(route='text')\ndef text(req: func.HttpRequest) -> str:\n    return ping_text\n",
+        MINIMAL + "    # noqa\nimport os\nping_text = os.environ['FROM_LOCAL_SETTINGS'] + "
+        "os.environ['KEPT']\n@app.route(route='text')\ndef text(req: func.HttpRequest) -> str:\n    return "
+        "ping_text\n",
         {"version": "2.0", "extensions": {"http": {"routePrefix": ""}}},
     )
     values = {"FROM_LOCAL_SETTINGS": "file-", "KEPT": "file", "NULL": None}
@@ -113,7 +114,7 @@ def test_local_settings_may_have_comments(start_host: StartHost, tmp_path: Path)
     assert "Values has to be an object" in fail_to_start(app, tmp_path / "data")
 
 
-def test_what_is_odd_about_an_app_is_told(start_host: StartHost, tmp_path: Path):
+def test_problems_of_an_app_are_reported(start_host: StartHost, tmp_path: Path):
     """Async orchestrators and entities, and names that differ only in case, are warned of at the start."""
     code = (
         MINIMAL
@@ -148,14 +149,14 @@ def test_the_data_directory_is_ignored_by_git(start_host: StartHost, tmp_path: P
     app = write_app(tmp_path / "app")
     subprocess.run(["git", "init", "-q", str(app)], check=True)
     start_host(app, app / ".functions-host").stop()
-    listed = ["git", "-C", str(app), "status", "--porcelain", "--untracked-files=all"]
-    seen = subprocess.run(listed, check=True, capture_output=True, text=True).stdout
+    command = ["git", "-C", str(app), "status", "--porcelain", "--untracked-files=all"]
+    seen = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "function_app.py" in seen
     assert ".functions-host/" not in seen
-    own = tmp_path / "own"
-    own.mkdir()
-    start_host(app, own).stop()
-    assert not (own / ".gitignore").exists()
+    data = tmp_path / "own"
+    data.mkdir()
+    start_host(app, data).stop()
+    assert not (data / ".gitignore").exists()
 
 
 def test_a_port_in_use(tmp_path: Path):
@@ -199,7 +200,7 @@ def test_no_app(tmp_path: Path):
 def test_an_import_error_has_the_app_s_traceback(tmp_path: Path):
     """It begins with the app's own line, through the modules that it imports, and shows a syntax error's place."""
     app = write_app(tmp_path / "app", "import stock\n")
-    for code, places in (
+    for code, locations in (
         (
             "def count():\n    return {}['a']\n\ncount()\n",
             ('function_app.py", line 1', 'stock.py", line 4', "line 2, in count"),
@@ -209,7 +210,7 @@ def test_an_import_error_has_the_app_s_traceback(tmp_path: Path):
         (app / "stock.py").write_text(code)
         command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--data", str(tmp_path / "d")]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=READY_SECONDS)
-        at = [done.stderr.find(place) for place in places]
+        at = [done.stderr.find(location) for location in locations]
         assert -1 not in at, done.stderr
         assert at == sorted(at), done.stderr
         assert done.stderr.splitlines()[1].endswith('function_app.py", line 1, in <module>'), done.stderr
@@ -222,17 +223,17 @@ def test_an_error_that_needs_no_traceback_has_none(tmp_path: Path):
     app = write_app(tmp_path / "app", code)
     command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--data", str(tmp_path / "d")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=READY_SECONDS)
-    place = app / "function_app.py"
-    assert done.stderr == f"Error: The app cannot be imported: Unset: Set COLOUR ({place}:4).\n"
+    path = app / "function_app.py"
+    assert done.stderr == f"Error: The app cannot be imported: Unset: Set COLOUR ({path}:4).\n"
 
 
-def test_an_app_that_says_why_it_cannot_run(tmp_path: Path):
+def test_an_app_can_exit_with_a_reason(tmp_path: Path):
     """The text of a SystemExit is shown alone."""
     app = write_app(tmp_path / "app", "raise SystemExit('Set OPENAI_API_KEY.')\n")
     assert fail_to_start(app, tmp_path / "data", preload=HOST) == "Set OPENAI_API_KEY."
 
 
-def test_missing_packages_are_told_with_the_command_that_installs_them(tmp_path: Path):
+def test_missing_packages_are_reported_with_the_install_command(tmp_path: Path):
     """Without the host extra, the message says what to install."""
     code = (
         "import sys; sys.modules['azure_functions_runtime'] = None; from functions_host.cli import main; "
@@ -248,7 +249,7 @@ OLDER_PYTHONS = [path for path in ("/usr/bin/python3.12", "/usr/bin/python3.11")
 
 
 @pytest.mark.skipif(not OLDER_PYTHONS, reason="no older Python on this machine")
-def test_an_older_python_is_told(tmp_path: Path):
+def test_an_older_python_is_reported(tmp_path: Path):
     """The check comes before anything that an older Python cannot read."""
     source = str(Path(__file__).parents[2] / "src")
     command = [OLDER_PYTHONS[0], "-m", "functions_host", "start", "--app", str(tmp_path)]
@@ -280,17 +281,16 @@ def test_a_database_that_is_damaged(tmp_path: Path):
 
 def test_a_stop_does_not_wait_for_running_functions(start_host: StartHost, tmp_path: Path):
     """A function that runs for long is abandoned after a short grace; the exit status is 0."""
-    begun = tmp_path / "begun"
+    marker = tmp_path / "begun"
     code = (
-        f"import time\nfrom pathlib import Path\nbegun = {str(begun)!r}\n{MINIMAL}"
-        "@app.route(route='long')\ndef long(req: func.HttpRequest) -> str:\n"
-        "    Path(begun).touch()\n    time.sleep(600)\n    return ''\n"
+        f"import time\nfrom pathlib import Path\nbegun = {str(marker)!r}\n{MINIMAL}@app.route(route='long')\ndef "
+        "long(req: func.HttpRequest) -> str:\n    Path(begun).touch()\n    time.sleep(600)\n    return ''\n"
     )
     host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
     address = host.url.removeprefix("http://").split(":")
     with socket.create_connection(address) as connection:
         connection.sendall(b"GET /api/long HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        wait_until(begun.exists)
+        wait_until(marker.exists)
         assert host.stop() == 0
 
 
@@ -336,17 +336,17 @@ def test_which_existing_instances_a_start_replaces(
 
 
 @pytest.mark.parametrize("code", ["", "raise AttributeError('it has no DFApp')"])
-def test_a_durable_sdk_of_version_2_is_told_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str):
+def test_a_durable_sdk_of_version_2_is_reported_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str):
     """One sentence with what to install, also when the app cannot even be imported; other apps are not concerned."""
-    installed = tmp_path / "site" / "azure_functions_durable-2.0.1.dist-info"
-    installed.mkdir(parents=True)
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: azure-functions-durable\nVersion: 2.0.1\n")
-    monkeypatch.setenv("PYTHONPATH", str(installed.parent))
+    dist_info = tmp_path / "site" / "azure_functions_durable-2.0.1.dist-info"
+    dist_info.mkdir(parents=True)
+    (dist_info / "METADATA").write_text("Metadata-Version: 2.1\nName: azure-functions-durable\nVersion: 2.0.1\n")
+    monkeypatch.setenv("PYTHONPATH", str(dist_info.parent))
     durable = (
-        "import azure.durable_functions as df\napp = df.DFApp(http_auth_level='ANONYMOUS')\n"
-        "@app.route(route='hello')\ndef hello(req):\n    return 'hello'\n"
-        "@app.orchestration_trigger(context_name='context')\n"
-        "def flow(context):\n    yield context.call_activity('x')\n"
+        "import azure.durable_functions as df\napp = "
+        "df.DFApp(http_auth_level='ANONYMOUS')\n@app.route(route='hello')\ndef hello(req):\n    return "
+        "'hello'\n@app.orchestration_trigger(context_name='context')\ndef flow(context):\n    yield "
+        "context.call_activity('x')\n"
     )
     line = fail_to_start(write_app(tmp_path / "app", durable + code), tmp_path / "data")
     assert "azure-functions-durable 2.0.1 is installed" in line

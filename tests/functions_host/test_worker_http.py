@@ -13,71 +13,71 @@ PAGE = "<p>Grüße™</p>"
 
 
 @pytest.fixture(scope="module")
-def served(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+def app_host(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """A host with the app of these tests."""
     running = start_host("worker_http", tmp_path_factory.mktemp("worker_http") / "data")
     yield running
     running.stop()
 
 
-def get(served: Host, path: str) -> Answer:
-    return served.send("GET", f"/api/{path}")
+def get(app_host: Host, path: str) -> Answer:
+    return app_host.send("GET", f"/api/{path}")
 
 
-def test_text_and_pages(served: Host):
+def test_text_and_pages(app_host: Host):
     """A returned text is text/plain; an HttpResponse has its own type, status and body, or none."""
-    answer = get(served, "text")
+    answer = get(app_host, "text")
     assert (answer.status, answer.text) == (200, "plain text")
     assert answer.headers["content-type"].startswith("text/plain")
-    assert get(served, "awaited").text == "after a while"
+    assert get(app_host, "awaited").text == "after a while"
     for path in ("page", "page_for_admins?code=testMasterKey"):
-        answer = get(served, path)
+        answer = get(app_host, path)
         assert (answer.status, answer.text) == (200, PAGE)
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    answer = get(served, "missing")
+    answer = get(app_host, "missing")
     assert (answer.status, answer.text) == (404, "not here")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    assert (get(served, "bodiless").status, get(served, "bodiless").body) == (200, b"")
-    assert get(served, "no_output?silent=1").status == 204
+    assert (get(app_host, "bodiless").status, get(app_host, "bodiless").body) == (200, b"")
+    assert get(app_host, "no_output?silent=1").status == 204
 
 
-def test_redirects(served: Host):
+def test_redirects(app_host: Host):
     """A redirect reaches the caller; one who follows it gets the page."""
-    assert get(served, "moved?code=x").text == PAGE
-    connection = http.client.HTTPConnection(served.url.removeprefix("http://"))
+    assert get(app_host, "moved?code=x").text == PAGE
+    connection = http.client.HTTPConnection(app_host.url.removeprefix("http://"))
     connection.request("GET", "/api/moved?code=x")
     answer = connection.getresponse()
     assert (answer.status, answer.headers["location"]) == (302, "page?code=x")
     connection.close()
 
 
-def test_an_answer_that_is_set_by_name(served: Host):
+def test_an_answer_that_is_set_by_name(app_host: Host):
     """An HTTP output that is a parameter is the answer; one that is never set is 204."""
-    answer = get(served, "named")
+    answer = get(app_host, "named")
     assert (answer.status, answer.text, answer.headers["x-named"]) == (201, "by name", "yes")
     assert answer.headers["content-type"].startswith("text/plain")
-    assert get(served, "named_text").text == "text by name"
-    assert get(served, "named_text?silent=1").status == 204
-    assert get(served, "generic").text == "generic"
-    answer = get(served, "generic_named")
+    assert get(app_host, "named_text").text == "text by name"
+    assert get(app_host, "named_text?silent=1").status == 204
+    assert get(app_host, "generic").text == "generic"
+    answer = get(app_host, "generic_named")
     assert (answer.status, answer.text) == (202, "generic by name")
 
 
-def test_answers_that_nobody_can_send(served: Host):
+def test_invalid_responses_are_errors(app_host: Host):
     """Bytes, nothing where something is due, and a value without an output, are an empty 500 that the log explains."""
     for path in ("raw_bytes", "nothing", "no_output"):
-        answer = get(served, path)
+        answer = get(app_host, path)
         assert (answer.status, answer.body) == (500, b"")
-    log = served.log.read_text()
+    log = app_host.log.read_text()
     assert 'unsupported type "http" for Python type "bytes"' in log
     assert 'unsupported type "http" for Python type "NoneType"' in log
     assert "without a $return binding returned a non-None value" in log
 
 
 @pytest.mark.parametrize("code", [204, 205, 304])
-def test_statuses_without_a_body(served: Host, code: int):
+def test_statuses_without_a_body(app_host: Host, code: int):
     """What HTTP sends without a body is sent without one, and the connection stays usable."""
-    connection = http.client.HTTPConnection(served.url.removeprefix("http://"))
+    connection = http.client.HTTPConnection(app_host.url.removeprefix("http://"))
     for _ in range(2):
         connection.request("GET", f"/api/status?code={code}")
         answer = connection.getresponse()
@@ -86,89 +86,89 @@ def test_statuses_without_a_body(served: Host, code: int):
 
 
 @pytest.mark.parametrize("code", [0, 99, 101, 1000, -1])
-def test_statuses_that_do_not_exist(served: Host, code: int):
+def test_statuses_that_do_not_exist(app_host: Host, code: int):
     """A status that is none is a 500 that the log explains."""
-    assert get(served, f"status?code={code}").status == 500
-    assert f"the response has the status '{code}'" in served.log.read_text()
+    assert get(app_host, f"status?code={code}").status == 500
+    assert f"the response has the status '{code}'" in app_host.log.read_text()
 
 
-def test_requests_arrive_as_they_were_sent(served: Host):
+def test_requests_arrive_as_they_were_sent(app_host: Host):
     """Method, URL, query, headers and body, to the byte."""
-    seen = served.send("GET", "/api/seen?a=1&b=%3A%25%29", xxx="zzz", Max_Forwards="10").json
+    seen = app_host.send("GET", "/api/seen?a=1&b=%3A%25%29", xxx="zzz", Max_Forwards="10").json
     assert (seen["method"], seen["params"]) == ("GET", {"a": "1", "b": ":%)"})
     assert (seen["headers"]["xxx"], seen["headers"]["max-forwards"]) == ("zzz", "10")
     assert "/api/seen" in seen["url"]
-    seen = served.send("POST", "/api/seen?a=1", "key=value", xxx="zzz").json
+    seen = app_host.send("POST", "/api/seen?a=1", "key=value", xxx="zzz").json
     assert (seen["method"], seen["params"], seen["text"]) == ("POST", {"a": "1"}, "key=value")
     body = b'{"foo":  "bar", "two":  4}'
-    seen = served.send("POST", "/api/seen", body, Content_Type="application/json").json
+    seen = app_host.send("POST", "/api/seen", body, Content_Type="application/json").json
     assert seen["hash"] == hashlib.sha256(body).hexdigest()
-    assert served.send("POST", "/api/seen_json", '{"a": "abc", "d": 42}').json == {"a": "abc", "d": 42}
-    assert get(served, "pair/foo/bar").json == {"first": "foo", "second": "bar"}
+    assert app_host.send("POST", "/api/seen_json", '{"a": "abc", "d": 42}').json == {"a": "abc", "d": 42}
+    assert get(app_host, "pair/foo/bar").json == {"first": "foo", "second": "bar"}
 
 
-def test_forms_are_read(served: Host):
+def test_forms_are_read(app_host: Host):
     """Fields and files of a form reach the function."""
     body = (
         '--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n'
         '--x\r\nContent-Disposition: form-data; name="f"; filename="f.txt"\r\n\r\ntext\r\n--x--\r\n'
     )
-    answer = served.send("POST", "/api/form", body, Content_Type="multipart/form-data; boundary=x")
+    answer = app_host.send("POST", "/api/form", body, Content_Type="multipart/form-data; boundary=x")
     assert answer.json == {"fields": {"a": "1"}, "files": {"f": "f.txt"}}
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "image/png", "application/octet-stream"])
-def test_bytes_survive(served: Host, kind: str):
+def test_bytes_survive(app_host: Host, kind: str):
     """Bytes go in and come out whatever their type is called."""
     body = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
-    answer = served.send("POST", "/api/mirror", body, Content_Type=kind)
+    answer = app_host.send("POST", "/api/mirror", body, Content_Type=kind)
     assert (answer.headers["x-size"], answer.headers["content-type"]) == (str(len(body)), kind)
     assert answer.body == body
 
 
-def test_the_context_of_a_call(served: Host):
+def test_the_context_of_a_call(app_host: Host):
     """A function knows its name, its folder and the id of the invocation, which differs from call to call."""
-    told = [get(served, "told_context").json for _ in range(2)]
-    assert told[0]["name"] == "told_context"
-    assert "worker_http" in told[0]["folder"]
-    assert {"parent", "state"} < told[0].keys()
-    assert told[0]["invocation"] != told[1]["invocation"]
+    contexts = [get(app_host, "told_context").json for _ in range(2)]
+    assert contexts[0]["name"] == "told_context"
+    assert "worker_http" in contexts[0]["folder"]
+    assert {"parent", "state"} < contexts[0].keys()
+    assert contexts[0]["invocation"] != contexts[1]["invocation"]
 
 
-def test_failures_are_500(served: Host):
+def test_failures_are_500(app_host: Host):
     """Whatever a function raises, the caller gets a 500, and the log says what it was."""
     for path in ("divides", "opens?address=http://127.0.0.1:9/x", "mute", "lacks_module"):
-        answer = get(served, path)
+        answer = get(app_host, path)
         assert (answer.status, answer.body) == (500, b""), path
-    log = served.log.read_text()
+    log = app_host.log.read_text()
     for reason in ("ZeroDivisionError: division by zero", "URLError", "MuteError", "No module named 'nothing_of"):
         assert reason in log
     assert "Exception in ASGI application" not in log
 
 
-def cookies(served: Host, kind: str) -> list[str]:
-    answer = get(served, f"cookies/{kind}")
+def cookies(app_host: Host, kind: str) -> list[str]:
+    answer = get(app_host, f"cookies/{kind}")
     assert (answer.status, answer.headers["x-more"]) == (200, "more")
     return answer.headers.get_all("set-cookie") or []
 
 
-def test_cookies_are_written_as_the_functions_host_writes_them(served: Host):
+def test_cookies_are_written_as_the_functions_host_writes_them(app_host: Host):
     """Each cookie has its parts in the host's order and spelling; what is no cookie is left out."""
-    assert cookies(served, "whole") == [
+    assert cookies(app_host, "whole") == [
         "a=1; expires=Thu, 12 Jan 2017 13:55:08 GMT; max-age=10000000; domain=example.com; path=/; secure; httponly",
         "a=2; expires=Fri, 12 Jan 2018 13:55:08 GMT; max-age=9; domain=example.com; path=/; samesite=lax",
     ]
-    assert cookies(served, "short") == ["b=2; domain=; path="]
-    assert cookies(served, "escaped") == ["c=x%20y%2F%3D; domain=; path=; samesite=none"]
-    assert cookies(served, "empty") == []
-    assert cookies(served, "no_flag") == []
+    assert cookies(app_host, "short") == ["b=2; domain=; path="]
+    assert cookies(app_host, "escaped") == ["c=x%20y%2F%3D; domain=; path=; samesite=none"]
+    assert cookies(app_host, "empty") == []
+    assert cookies(app_host, "no_flag") == []
 
 
-def test_cookies_that_make_no_sense(served: Host):
+def test_cookies_that_make_no_sense(app_host: Host):
     """A date that is none, and an age that is none, fail the call; the log has the value."""
-    assert get(served, "cookies/no_date").status == 500
-    assert get(served, "cookies/no_age").status == 500
-    log = served.log.read_text()
+    assert get(app_host, "cookies/no_date").status == 500
+    assert get(app_host, "cookies/no_age").status == 500
+    log = app_host.log.read_text()
     assert "the cookie's Expires is no date: 'Tomorrow'" in log
     assert "the cookie's Max-Age is no number of seconds: 'Long'" in log
 
@@ -184,23 +184,23 @@ def test_cookies_that_make_no_sense(served: Host):
         ("x-a", "€"),
     ],
 )
-def test_headers_cannot_be_smuggled(served: Host, name: str, value: str):
+def test_headers_cannot_be_smuggled(app_host: Host, name: str, value: str):
     """A header that HTTP does not allow fails the call, and nothing of it reaches the caller."""
-    answer = served.send("POST", f"/api/header?name={name}", json.dumps({"value": value}))
+    answer = app_host.send("POST", f"/api/header?name={name}", json.dumps({"value": value}))
     assert (answer.status, answer.body) == (500, b"")
     assert answer.headers["x-evil"] is None
-    assert "that HTTP does not allow" in served.log.read_text()
+    assert "that HTTP does not allow" in app_host.log.read_text()
 
 
-def test_framing_is_the_hosts(served: Host):
+def test_framing_is_the_hosts(app_host: Host):
     """A function cannot set how long its response is, or how it is cut."""
     for name, value in (("Content-Length", "3"), ("Transfer-Encoding", "chunked")):
-        answer = served.send("POST", f"/api/header?name={name}", json.dumps({"value": value}))
+        answer = app_host.send("POST", f"/api/header?name={name}", json.dumps({"value": value}))
         assert (answer.status, answer.text) == (200, "unchecked")
 
 
 @pytest.mark.parametrize(
-    ("told", "status", "kind", "text"),
+    ("response_text", "status", "kind", "text"),
     [
         ('{"body": "b", "status": 201}', 201, "text/plain; charset=utf-8", "b"),
         ('{"Body": {"a": 1}, "statusCode": "202"}', 202, "application/json", '{"a": 1}'),
@@ -210,13 +210,13 @@ def test_framing_is_the_hosts(served: Host):
         ("[" * 100_000, 200, "text/plain; charset=utf-8", "[" * 100_000),
     ],
 )
-def test_texts_that_describe_a_response(served: Host, told: str, status: int, kind: str | None, text: str):
+def test_texts_that_describe_a_response(app_host: Host, response_text: str, status: int, kind: str | None, text: str):
     """A returned JSON object with a body is a response; anything else is text."""
-    answer = served.send("POST", "/api/described", told)
+    answer = app_host.send("POST", "/api/described", response_text)
     assert (answer.status, answer.headers["content-type"], answer.text) == (status, kind, text)
 
 
-def test_loops_and_tasks(served: Host):
+def test_loops_and_tasks(app_host: Host):
     """A function may run a loop of its own, and tasks keep the context that they were given."""
-    assert get(served, "own_loop").text == "looped"
-    assert get(served, "contexts").text == "5 10 0"
+    assert get(app_host, "own_loop").text == "looped"
+    assert get(app_host, "contexts").text == "5 10 0"

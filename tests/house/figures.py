@@ -47,14 +47,14 @@ class Figures:
         modules: Python files.
         tokens: without comments, docstrings and layout.
         pairs: assignments of a tuple to a tuple, per 1,000 statements.
-        banned: names with a banned word, per 1,000 names that are bound.
+        banned_names: names with a banned word, per 1,000 names that are bound.
         participles: names that are one word in -ed, per 1,000.
     """
 
     modules: int
     tokens: int
     pairs: float
-    banned: float
+    banned_names: float
     participles: float
 
 
@@ -76,10 +76,10 @@ def count(folder: Path) -> Figures:
                 and isinstance(node.value, ast.Tuple)
             )
             names.extend(_bound_names(node))
-    banned = sum(map(_is_banned, names))
+    banned_count = sum(map(_is_banned, names))
     participles = sum(_PARTICIPLE.fullmatch(name) is not None for name in names)
     per_name = 1000 / max(len(names), 1)
-    return Figures(modules, tokens, pairs * 1000 / max(statements, 1), banned * per_name, participles * per_name)
+    return Figures(modules, tokens, pairs * 1000 / max(statements, 1), banned_count * per_name, participles * per_name)
 
 
 def _count_tokens(text: str, tree: ast.Module) -> int:
@@ -123,7 +123,7 @@ def main() -> None:
     for name, folder in [(name, SRC / name) for name in PACKAGES] + [("tests", ROOT / "tests")]:
         found = count(folder)
         print(
-            f"{name:20} {found.modules:8,} {found.tokens:9,} {found.pairs:12.1f} {found.banned:13.1f} "
+            f"{name:20} {found.modules:8,} {found.tokens:9,} {found.pairs:12.1f} {found.banned_names:13.1f} "
             f"{found.participles:10.1f}"
         )
 

@@ -45,7 +45,7 @@ class Module:
         return ast.parse(self.text)
 
     @property
-    def room(self) -> str:
+    def folder(self) -> str:
         """The part after the package's name: a folder's name, or the module's own."""
         return (*self.name.split("."), "")[1]
 
@@ -71,17 +71,17 @@ def is_below(name: str, prefix: str) -> bool:
 def _imports(node: ast.AST, *, needs_type_checking: bool, is_deferred: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         typing_only = needs_type_checking or (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test))
-        deferred = is_deferred or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+        deferred_import = is_deferred or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
         if isinstance(child, ast.Import):
             for alias in child.names:
-                yield Import(alias.name, child.lineno, typing_only, deferred)
+                yield Import(alias.name, child.lineno, typing_only, deferred_import)
         elif isinstance(child, ast.ImportFrom):
             assert child.module and not child.level, f"line {child.lineno}: relative imports are not used here"  # noqa: PT018 - one rule
             for alias in child.names:
                 inner = f"{child.module}.{alias.name}"
-                yield Import(inner if _is_module(inner) else child.module, child.lineno, typing_only, deferred)
+                yield Import(inner if _is_module(inner) else child.module, child.lineno, typing_only, deferred_import)
         else:
-            yield from _imports(child, needs_type_checking=typing_only, is_deferred=deferred)
+            yield from _imports(child, needs_type_checking=typing_only, is_deferred=deferred_import)
 
 
 def _is_module(name: str) -> bool:
@@ -131,9 +131,9 @@ def definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]
 def tracked_files() -> tuple[str, ...]:
     """Paths that git tracks or would add; every file outside hidden folders where there is no repository."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    completed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
-    if completed.returncode == 0:
-        return tuple(name for name in completed.stdout.decode().split("\0") if name and (ROOT / name).is_file())
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    if result.returncode == 0:
+        return tuple(name for name in result.stdout.decode().split("\0") if name and (ROOT / name).is_file())
     found = (Path(folder, name) for folder, _, names in os.walk(ROOT) for name in names)
     paths = (path.relative_to(ROOT) for path in found)
     return tuple(path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts[:-1]))

@@ -9,7 +9,7 @@ ALLOWED_MODULES = ("durable_agent_host.concurrency", "durable_agent_host.agent.a
 """The primitives, and the loop of all agents."""
 
 
-def test_loops_are_woken_in_one_room():
+def test_other_loops_are_woken_by_the_primitives_only():
     """Whoever wakes another thread's loop does it with the primitives, which wake each loop once."""
     wrong: list[str] = []
     modules_found: set[str] = set()

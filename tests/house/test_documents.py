@@ -62,7 +62,7 @@ def test_links_lead_somewhere():
     assert not broken_links
 
 
-def test_citations_can_be_looked_up():
+def test_cited_documents_exist():
     """No document, docstring or comment cites a note that is not in the repository."""
     citations = [f"{name}: {found}" for name, text in _texts(".md", ".py").items() for found in NOT_HERE.findall(text)]
     documents = {name for name in tracked_files() if name.endswith(".md")} | {
@@ -75,15 +75,15 @@ def test_citations_can_be_looked_up():
 
 def test_code_in_documents_can_be_read():
     """Python in a document is valid, and what it imports of ours is there."""
-    imported = 0
+    import_count = 0
     for document, text in _texts(".md").items():
         for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
             for node in ast.walk(ast.parse(dedent(block), filename=document)):
                 if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("durable_agent_host"):
                     module = import_module(node.module or "")
-                    imported += 1
+                    import_count += 1
                     assert not [alias.name for alias in node.names if not hasattr(module, alias.name)], document
-    assert imported
+    assert import_count
 
 
 def test_events_are_documented():
@@ -96,9 +96,9 @@ def test_events_are_documented():
 
 def test_every_document_is_linked():
     """The README leads to every document for users and contributors, in one step."""
-    linked = {path for path, _ in LINK.findall((ROOT / "README.md").read_text())}
+    linked_paths = {path for path, _ in LINK.findall((ROOT / "README.md").read_text())}
     documents = [name for name in tracked_files() if name.startswith("docs/") and name.endswith(".md")]
-    assert not [name for name in documents if name not in linked]
+    assert not [name for name in documents if name not in linked_paths]
 
 
 def test_public_names_are_documented():
@@ -115,9 +115,9 @@ def test_arguments_of_the_app_are_documented():
     assert not [name for name in names if f"`{name}`" not in reference]
 
 
-def test_every_room_is_explained():
+def test_every_folder_is_explained():
     """The architecture names every folder of the package."""
     architecture = (ROOT / "docs/architecture.md").read_text()
     package = ROOT / "src/durable_agent_host"
     rooms = {path.parent.relative_to(package).parts[0] for path in package.rglob("*.py") if path.parent != package}
-    assert not [room for room in rooms if f"| `{room}` |" not in architecture]
+    assert not [folder for folder in rooms if f"| `{folder}` |" not in architecture]

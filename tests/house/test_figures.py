@@ -6,9 +6,9 @@ from tests.house.figures import Figures, count
 from tests.house.source import SRC
 
 LIMITS = {
-    "durable_agent_host": Figures(modules=307, tokens=355_500, pairs=1, banned=0.6, participles=5),
-    "functions_host": Figures(modules=78, tokens=59_500, pairs=1, banned=0.5, participles=2),
-    "practice_model": Figures(modules=58, tokens=46_000, pairs=1, banned=0.7, participles=1),
+    "durable_agent_host": Figures(modules=307, tokens=355_500, pairs=1, banned_names=0.6, participles=5),
+    "functions_host": Figures(modules=78, tokens=59_500, pairs=1, banned_names=0.5, participles=2),
+    "practice_model": Figures(modules=58, tokens=46_000, pairs=1, banned_names=0.7, participles=1),
 }
 """Package → what it may have; a figure that falls is lowered here."""
 
@@ -20,5 +20,5 @@ def test_a_package_does_not_grow(package: str):
     assert figures.modules <= limits.modules
     assert figures.tokens <= limits.tokens
     assert figures.pairs <= limits.pairs
-    assert figures.banned <= limits.banned
+    assert figures.banned_names <= limits.banned_names
     assert figures.participles <= limits.participles

@@ -117,7 +117,7 @@ port, and knows nothing of how a turn runs; the stream and the log know the even
 _PURE_ENGINE = ("decide", "decision", "entities", "events", "ledger", "packing", "rewind", "sdk_wire")
 
 PURE = (
-    *(f"durable_agent_host.{room}" for room in sorted(_PURE_ROOMS)),
+    *(f"durable_agent_host.{folder}" for folder in sorted(_PURE_ROOMS)),
     "durable_agent_host.http.body_parsing",
     "durable_agent_host.http.parse",
     "durable_agent_host.http.sse",
@@ -204,28 +204,28 @@ def test_packages_do_not_import_each_other(package):
 @pytest.mark.parametrize("package", ROOMS)
 def test_rooms_import_in_one_direction(package):
     """A room imports only the rooms below it."""
-    allowed, unbound = ROOMS[package]
+    allowed_folders, unbound = ROOMS[package]
     wrong: list[str] = []
     for module in modules(package):
-        if module.room in unbound:
+        if module.folder in unbound:
             continue
-        assert module.room in allowed, f"{module.name}: say in ROOMS what {module.room} may import"
+        assert module.folder in allowed_folders, f"{module.name}: say in ROOMS what {module.folder} may import"
         for found in module.imports_from(package):
-            room = (*found.module.split("."), "")[1]
-            if room not in allowed[module.room] | {module.room}:
+            folder = (*found.module.split("."), "")[1]
+            if folder not in allowed_folders[module.folder] | {module.folder}:
                 wrong += describe_imports(module, [found])
     assert not wrong
 
 
-@pytest.mark.parametrize(("room", "other"), sorted(DOORS))
-def test_a_room_is_entered_by_its_doors(room, other):
+@pytest.mark.parametrize(("folder", "other"), sorted(DOORS))
+def test_a_folder_is_imported_through_its_public_modules(folder, other):
     """Of some rooms another one imports few modules, and none stays on the list that it does not import."""
     found = [
         (module, found_import)
-        for module in modules(f"durable_agent_host.{room}")
+        for module in modules(f"durable_agent_host.{folder}")
         for found_import in module.imports_from(f"durable_agent_host.{other}")
     ]
-    doors = {f"durable_agent_host.{other}.{name}" for name in DOORS[room, other]}
+    doors = {f"durable_agent_host.{other}.{name}" for name in DOORS[folder, other]}
     wrong = [
         violation
         for module, found_import in found
@@ -258,14 +258,14 @@ def test_pure_modules_import_no_effects(name):
 def _is_pure(module: Module) -> bool:
     """Whether a module, and what it imports of ours, imports no effects. Source: the imports, not the list above."""
     by_name = {other.name: other for other in modules(*PACKAGES)}
-    reached, ahead = {module.name}, [module]
+    visited, ahead = {module.name}, [module]
     while ahead:
         current = ahead.pop()
         names = [found.module for found in current.imports if not found.needs_type_checking]
         if _effects(current) or any(is_below(name, impure) for name in names for impure in IMPURE_MODULES):
             return False
-        new = {name for name in names if name in by_name} - reached
-        reached |= new
+        new = {name for name in names if name in by_name} - visited
+        visited |= new
         ahead += [by_name[name] for name in new]
     return True
 
@@ -287,7 +287,7 @@ def _effects(module: Module) -> list[str]:
 
 
 @pytest.mark.parametrize("sdk", ALLOWED_PACKAGES)
-def test_a_third_party_package_has_one_home(sdk):
+def test_a_third_party_package_is_imported_by_one_package(sdk):
     """What a library's next version changes is changed in one place."""
     wrong: list[str] = []
     used = False

@@ -55,20 +55,20 @@ OF_THE_HOST = {"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "functions_host.web.body_lim
 CONNECTIONS = "functions_host/web/test_connection_limits.py"
 SMALL = "functions_host/web/test_small_limits.py"
 LIMITS = "durable_agent_host/test_scenarios_limits.py"
-ANSWERS = "durable_agent_host/test_scenarios_odd_responses.py"
+RESPONSES = "durable_agent_host/test_scenarios_odd_responses.py"
 MODELS = "durable_agent_host/test_scenarios_bounded_model.py"
 SENT = f"{LIMITS}::test_requests_are_accepted_up_to_each_limit"
 SCHEMAS = "durable_agent_host/turn/test_answer_schema.py"
 TRIED = {
-    "`response_format` of a turn": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_refused",
-    "objects in a `response_format`": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_refused",
+    "`response_format` of a turn": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_rejected",
+    "objects in a `response_format`": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_rejected",
     "time to check an answer against its `response_format`": (
         "durable_agent_host/test_scenarios_turns.py::test_an_expensive_schema_does_not_block_other_turns"
     ),
     "body of any request": f"{CONNECTIONS}::test_a_body_that_is_allowed_arrives",
-    "URL of a request": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
-    "headers of a request, together": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
-    "headers of a request": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
+    "URL of a request": f"{CONNECTIONS}::test_a_head_is_accepted_up_to_its_limits",
+    "headers of a request, together": f"{CONNECTIONS}::test_a_head_is_accepted_up_to_its_limits",
+    "headers of a request": f"{CONNECTIONS}::test_a_head_is_accepted_up_to_its_limits",
     "time until the headers are complete": f"{CONNECTIONS}::test_who_sends_nothing_more_is_let_go",
     "bytes of a body in a second": f"{CONNECTIONS}::test_who_sends_nothing_more_is_let_go",
     "time during which a client reads nothing of its answer": f"{SMALL}::test_who_does_not_read_its_answer_is_cut_off",
@@ -136,9 +136,11 @@ TRIED = {
     "pauses of a model in one answer": ("durable_agent_host/test_wire_anthropic.py::test_endless_pauses_fail_the_turn"),
     "tool calls of one answer": f"{MODELS}::test_a_misbehaving_model_fails_the_turn",
     "arguments of a tool call": f"{MODELS}::test_a_misbehaving_model_fails_the_turn",
-    "levels of JSON in the arguments of a tool call": (f"{ANSWERS}::test_deep_arguments_leave_the_conversation_intact"),
+    "levels of JSON in the arguments of a tool call": (
+        f"{RESPONSES}::test_deep_arguments_leave_the_conversation_intact"
+    ),
     "levels of JSON in an answer of a model, other than in texts": (
-        f"{ANSWERS}::test_structured_arguments_over_the_depth_limit_fail_the_turn"
+        f"{RESPONSES}::test_structured_arguments_over_the_depth_limit_fail_the_turn"
     ),
     "result of a tool call": f"{MODELS}::test_a_gigantic_result_is_not_sent_to_the_model",
 }

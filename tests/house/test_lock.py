@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from scripts.supply.locks import read_lock
-from tests.house.installed import needed_by
+from tests.house.distributions import needed_by
 from tests.house.source import ROOT, modules
 
 LOCKS = {"constraints.txt": "durable-agent-host[dev]", "requirements.txt": "durable-agent-host"}
@@ -28,15 +28,19 @@ def _versions(file: str) -> dict[str, str]:
 @pytest.mark.parametrize("file", LOCKS)
 def test_what_is_installed_is_what_is_locked(file):
     """A lock names every package that is needed, no other, and the version that is installed."""
-    needed = {name: package.version for name, package in needed_by(LOCKS[file]).items() if name != "durable-agent-host"}
-    assert _versions(file) == needed
+    needed_versions = {
+        name: package.version for name, package in needed_by(LOCKS[file]).items() if name != "durable-agent-host"
+    }
+    assert _versions(file) == needed_versions
 
 
 @pytest.mark.parametrize("file", HASHED)
 def test_the_locks_agree(file):
     """What is deployed, and what audits it, has the versions that are tested."""
-    tested = _versions("constraints.txt")
-    assert {name: version for name, version in _versions(file).items() if tested.get(name, version) != version} == {}
+    tested_versions = _versions("constraints.txt")
+    assert {
+        name: version for name, version in _versions(file).items() if tested_versions.get(name, version) != version
+    } == {}
 
 
 @pytest.mark.parametrize("file", sorted({*LOCKS, *HASHED}))
@@ -45,7 +49,7 @@ def test_a_lock_pins_each_package_once(file):
     text = (ROOT / file).read_text()
     lines = [line for line in text.replace("\\\n", " ").splitlines() if not line.startswith("#")]
     assert not [
-        one for one in lines if not re.match(r"[\w.-]+==[\w.!+]+( ; [^:@]+)?( +--hash=sha256:[0-9a-f]{64})*$", one)
+        line for line in lines if not re.match(r"[\w.-]+==[\w.!+]+( ; [^:@]+)?( +--hash=sha256:[0-9a-f]{64})*$", line)
     ]
     assert "://" not in text
     names = [pin.name for pin in read_lock(ROOT / file)]
@@ -56,7 +60,7 @@ def test_a_lock_pins_each_package_once(file):
 def test_every_file_that_may_be_installed_has_its_hash(file):
     """Each package of a lock with hashes has at least one, and no file stands for two packages."""
     hashes = {pin.name: pin.hashes for pin in read_lock(ROOT / file)}
-    assert not [name for name, allowed in hashes.items() if not allowed]
+    assert not [name for name, file_hashes in hashes.items() if not file_hashes]
     every = [*chain.from_iterable(hashes.values())]
     assert len(every) == len(set(every))
 
@@ -70,15 +74,21 @@ def test_the_locks_fit_the_project():
     """The pins are in the ranges of pyproject.toml: every extra where it is tested, none where deployed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = chain.from_iterable(extra for name, extra in project["optional-dependencies"].items() if name != "bench")
-    tested = [requirement for requirement in map(Requirement, extras) if requirement.name != project["name"]]
-    deployed = [Requirement(requirement) for requirement in project["dependencies"]]
-    assert not [
-        str(requirement) for requirement in (*deployed, *tested) if not _is_pinned_by(requirement, "constraints.txt")
+    tested_requirements = [
+        requirement for requirement in map(Requirement, extras) if requirement.name != project["name"]
     ]
-    assert not [str(requirement) for requirement in deployed if not _is_pinned_by(requirement, "requirements.txt")]
+    deployed_requirements = [Requirement(requirement) for requirement in project["dependencies"]]
+    assert not [
+        str(requirement)
+        for requirement in (*deployed_requirements, *tested_requirements)
+        if not _is_pinned_by(requirement, "constraints.txt")
+    ]
+    assert not [
+        str(requirement) for requirement in deployed_requirements if not _is_pinned_by(requirement, "requirements.txt")
+    ]
 
 
-def test_the_tools_fit_what_is_asked_of_them():
+def test_the_tools_fit_their_requirements():
     """The tools that lock and audit are locked themselves, in the ranges of tools.in."""
     lines = (ROOT / "scripts/supply/tools.in").read_text().splitlines()
     requirements = [Requirement(line) for line in lines if not line.startswith("#")]
@@ -103,9 +113,11 @@ def test_every_imported_distribution_is_declared():
     """What the source imports is named in pyproject.toml, so that no other package decides which version it gets."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
-    declared = {canonicalize_name(Requirement(line).name) for line in lines}
+    declared_names = {canonicalize_name(Requirement(line).name) for line in lines}
     owners = _modules_by_distribution()
-    imported = {found.module: module.name for module in modules() for found in module.imports}
-    foreign = {name: owners[name] for name in imported if name in owners}
+    importers = {found.module: module.name for module in modules() for found in module.imports}
+    foreign = {name: owners[name] for name in importers if name in owners}
     assert {"agent-framework-durabletask", "azure-core"} <= set(foreign.values())
-    assert not [f"{imported[name]}: {name} of {owner}" for name, owner in foreign.items() if owner not in declared]
+    assert not [
+        f"{importers[name]}: {name} of {owner}" for name, owner in foreign.items() if owner not in declared_names
+    ]

@@ -53,14 +53,14 @@ def test_event_names_are_constants_that_exist_once():
     wrong = [
         f"{module.at(node.lineno)} {node.value!r}"
         for module in modules("durable_agent_host")
-        if module.room != "cli" and module.name != "durable_agent_host.turn.event_names"
+        if module.folder != "cli" and module.name != "durable_agent_host.turn.event_names"
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in EVENTS
     ]
     assert not wrong
 
 
-def test_requests_of_turns_are_built_in_one_place():
+def test_turn_requests_are_built_in_one_module():
     """What a new way of asking needs is in one module; stored requests are read by the wire."""
     wrong = [
         module.at(node.lineno)

@@ -207,7 +207,7 @@ def test_a_deployed_app_can_be_imported(tmp_path):
 MACHINE_PATH = re.compile(rb"(?<![\w.])/(?:home|Users|root|work|workspace)/[\w.]|[A-Z]:\\\\?Users\\")
 
 
-def test_no_file_names_a_place_on_one_machine():
+def test_no_file_contains_a_path_of_one_machine():
     """The project stands on any machine: no tracked file names a folder of someone's home."""
     paths: list[str] = []
     for name in tracked_files():
@@ -221,8 +221,8 @@ def test_no_file_names_a_place_on_one_machine():
 
 def test_processes_of_tests_are_started_in_one_way():
     """One harness starts, awaits, kills and stops processes; commands that run to their end need none."""
-    started = {
+    starting_files = {
         name for name in tracked_files() if name.endswith(".py") and "subprocess.Popen(" in (ROOT / name).read_text()
     }
-    test_files = {name for name in started if name.startswith("tests/")}
+    test_files = {name for name in starting_files if name.startswith("tests/")}
     assert test_files <= {"tests/processes.py", "tests/forks.py", "tests/house/test_repository.py"}

@@ -15,7 +15,7 @@ def test_what_sets_the_sweeps_is_documented():
     assert not [name for name in tests if not (ROOT / name).is_file()]
 
 
-def test_what_sets_the_sweeps_is_read_in_one_place():
+def test_sweep_settings_are_read_in_one_module():
     """No other file of the tests reads the variables, so that each means one thing."""
     switch_pattern = re.compile(rf"environ(?:\.get\(|\[)\"(?:{'|'.join(SWITCHES)})\"")
     files = [name for name in tracked_files() if name.startswith("tests/") and name.endswith(".py")]

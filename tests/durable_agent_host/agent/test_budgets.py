@@ -10,7 +10,7 @@ from durable_agent_host.turn.budget_checks import price_of, usage_of_response
 
 
 @pytest.mark.parametrize(
-    ("budgets", "said"),
+    ("budgets", "message"),
     [
         (Budgets(turn=Budget(tokens=0)), "tokens=0: give a number above 0"),
         (Budgets(session=Budget(seconds=float("nan"))), "seconds=nan"),
@@ -19,9 +19,9 @@ from durable_agent_host.turn.budget_checks import price_of, usage_of_response
         (Budgets(prices={"gpt": Price(-1, 1)}), "the price of model 'gpt'"),
     ],
 )
-def test_a_budget_without_meaning_keeps_the_app_from_starting(budgets: Budgets, said: str):
+def test_a_budget_without_meaning_keeps_the_app_from_starting(budgets: Budgets, message: str):
     """The error says what is wrong and what to give."""
-    with pytest.raises(RegistrationError, match=re.escape(said)):
+    with pytest.raises(RegistrationError, match=re.escape(message)):
         DurableAgentApp(budgets=budgets)
 
 
@@ -40,7 +40,7 @@ def test_an_agent_without_a_journal_has_no_budget_of_its_own():
     app.add_agent(Silent())  # type: ignore[arg-type]
 
 
-def test_the_price_of_a_model_is_that_of_the_longest_name():
+def test_a_model_has_the_price_of_its_most_specific_prefix():
     """A dated version has its model's price; an unknown model the one of ``*``, or the dearest."""
     prices = {"gpt-5": Price(1, 10), "gpt-5-mini": Price(0.2, 2)}
     assert price_of(prices, "gpt-5-mini-2025-08-07") == prices["gpt-5-mini"]
@@ -84,7 +84,7 @@ def test_tokens_of_a_cache_cost_what_the_cache_costs(usage, tokens: int, cost: f
 
 
 @pytest.mark.parametrize(
-    ("counts", "tokens", "read", "written"),
+    ("counts", "tokens", "cache_read", "cache_written"),
     [
         ((10, 500, 510, 400), 510, 10, 500),  # reasoning within the output
         ((10, 5, 415, 400), 415, 10, 405),  # reasoning beside it
@@ -93,8 +93,8 @@ def test_tokens_of_a_cache_cost_what_the_cache_costs(usage, tokens: int, cost: f
         ((10, 5, None, 400), 15, 10, 5),
     ],
 )
-def test_the_cost_is_that_of_the_tokens(counts, tokens: int, read: int, written: int):
+def test_the_cost_is_that_of_the_tokens(counts, tokens: int, cache_read: int, cache_written: int):
     """Tokens that only the total has were written; a total below input and output counts as they do."""
     names = "input_token_count", "output_token_count", "total_token_count", "reasoning_output_token_count"
     found = usage_of_response(dict(zip(names, counts, strict=True)), "m", {"m": Price(2, 8)})
-    assert (found.tokens, found.cost) == (tokens, pytest.approx((read * 2 + written * 8) / 1_000_000))
+    assert (found.tokens, found.cost) == (tokens, pytest.approx((cache_read * 2 + cache_written * 8) / 1_000_000))

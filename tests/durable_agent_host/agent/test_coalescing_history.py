@@ -67,7 +67,7 @@ async def documents(real, session_id):
     return sorted(messages, key=lambda message: message["additional_properties"].get(POSITION, 0))
 
 
-def chunked(script=SCRIPT, length=6):
+def chunk_messages(script=SCRIPT, length=6):
     """Give an answer as older clients stored a streamed code run: hundreds of chunks, and the script again."""
     texts = [script[n : n + length] for n in range(0, len(script), length)]
     calls = [
@@ -84,41 +84,43 @@ def chunked(script=SCRIPT, length=6):
 
 def scripts(contents):
     """Give the scripts of stored contents."""
-    return ["".join(part["text"] for part in one.get("inputs") or []) for one in contents if "call_id" in one]
+    return [
+        "".join(part["text"] for part in content.get("inputs") or []) for content in contents if "call_id" in content
+    ]
 
 
 async def test_hundreds_of_chunks_are_one_item(real):
     """A streamed script that the framework's provider stores as hundreds of chunks is one call, whole."""
-    await real.save_messages("bare", [chunked()])
+    await real.save_messages("bare", [chunk_messages()])
     (bare,) = await documents(real, "bare")
     assert len(bare["contents"]) > 300
-    wrapped = CoalescingHistoryProvider(real)
-    await wrapped.save_messages("wrapped", [chunked()])
-    (stored,) = await documents(real, "wrapped")
-    kinds = [content["type"] for content in stored["contents"]]
+    provider = CoalescingHistoryProvider(real)
+    await provider.save_messages("wrapped", [chunk_messages()])
+    (document,) = await documents(real, "wrapped")
+    kinds = [content["type"] for content in document["contents"]]
     assert kinds == ["code_interpreter_tool_call", "code_interpreter_tool_result", "text"]
-    assert scripts(stored["contents"])[0] == SCRIPT
-    assert len(json.dumps(stored)) * 10 < len(json.dumps(bare))
+    assert scripts(document["contents"])[0] == SCRIPT
+    assert len(json.dumps(document)) * 10 < len(json.dumps(bare))
 
 
 async def test_an_old_session_is_loaded_folded_and_shrinks_on_its_next_save(real):
     """What was stored chunk by chunk is loaded folded; the next save writes the session anew, in order."""
     before = [
         Message("user", ["compute"]),
-        chunked(),
+        chunk_messages(),
         *(Message("user", [f"{n}"], message_id=f"m{n}") for n in range(15)),
     ]
     await save_as_before(real, "old", before)
-    wrapped = CoalescingHistoryProvider(real)
-    loaded = await wrapped.get_messages("old")
-    assert [len(message.contents) for message in loaded] == [1, 3, *[1] * 15]
+    provider = CoalescingHistoryProvider(real)
+    messages = await provider.get_messages("old")
+    assert [len(message.contents) for message in messages] == [1, 3, *[1] * 15]
     assert len((await documents(real, "old"))[1]["contents"]) > 300
-    await wrapped.save_messages("old", [Message("user", ["again"])])
-    stored = await documents(real, "old")
-    assert [len(message["contents"]) for message in stored] == [1, 3, *[1] * 15, 1]
-    assert [message.text for message in await wrapped.get_messages("old")][-2:] == ["14", "again"]
+    await provider.save_messages("old", [Message("user", ["again"])])
+    document = await documents(real, "old")
+    assert [len(message["contents"]) for message in document] == [1, 3, *[1] * 15, 1]
+    assert [message.text for message in await provider.get_messages("old")][-2:] == ["14", "again"]
     assert await documents(real, "old.durable-agent-host-copy") == []
-    await wrapped.save_messages("old", [Message("user", ["more"])])
+    await provider.save_messages("old", [Message("user", ["more"])])
     assert len(await documents(real, "old")) == 19
 
 
@@ -158,7 +160,7 @@ class Dies(HistoryProvider):
 @pytest.mark.parametrize("writes", range(12))
 async def test_a_rewriting_that_dies_loses_nothing(real, writes):
     """Wherever the process dies while it writes an old session anew, the next one finds every message once."""
-    before = [chunked(), *(Message("user", [f"{n}"], message_id=f"m{n}") for n in range(8))]
+    before = [chunk_messages(), *(Message("user", [f"{n}"], message_id=f"m{n}") for n in range(8))]
     await save_as_before(real, "s", before)
     new = Message("user", ["again"], message_id="new")
     try:
@@ -172,23 +174,23 @@ async def test_a_rewriting_that_dies_loses_nothing(real, writes):
     assert len(await documents(real, "s")) == 10
 
 
-async def test_the_same_words_twice_are_stored_twice(real):
+async def test_repeated_text_is_stored_twice(real):
     """Two turns that say the same are two turns, and the same objects saved again are not stored again."""
-    wrapped = CoalescingHistoryProvider(real)
+    provider = CoalescingHistoryProvider(real)
     turns = [[Message("user", ["yes"]), Message("assistant", ["ok"])] for _ in range(3)]
     for messages in turns:
-        await wrapped.save_messages("same", messages)
-    await wrapped.save_messages("same", turns[2])
-    assert [message.text for message in await wrapped.get_messages("same")] == ["yes", "ok"] * 3
+        await provider.save_messages("same", messages)
+    await provider.save_messages("same", turns[2])
+    assert [message.text for message in await provider.get_messages("same")] == ["yes", "ok"] * 3
 
 
 async def test_a_retried_turn_is_stored_once(real):
     """A turn of this host that is tried again, with another answer of the model, is stored as it was at first."""
-    for turn, answers in (("turn-1", ["first", "second"]), ("turn-2", ["third"])):
-        for answer in answers:
+    for turn, texts in (("turn-1", ["first", "second"]), ("turn-2", ["third"])):
+        for answer in texts:
             await run_turn(real, turn, answer)
-    stored = await CoalescingHistoryProvider(real).get_messages("retried")
-    assert [message.text for message in stored] == ["hello", "first", "hello", "third"]
+    stored_messages = await CoalescingHistoryProvider(real).get_messages("retried")
+    assert [message.text for message in stored_messages] == ["hello", "first", "hello", "third"]
 
 
 async def run_turn(real, turn_id, answer):
@@ -206,6 +208,6 @@ async def test_more_messages_than_one_batch_are_finished_by_a_second_try(real):
         await CoalescingHistoryProvider(Dies(real, 1)).save_messages("many", messages)
     assert len(await documents(real, "many")) == 100
     await CoalescingHistoryProvider(real).save_messages("many", messages)
-    stored = await CoalescingHistoryProvider(real).get_messages("many")
-    assert [message.text for message in stored] == [f"{n}" for n in range(150)]
+    stored_messages = await CoalescingHistoryProvider(real).get_messages("many")
+    assert [message.text for message in stored_messages] == [f"{n}" for n in range(150)]
     assert len(await documents(real, "many")) == 150

@@ -13,7 +13,7 @@ TURN = ObservedTurn(TurnRequest("Agent", "session", "turn", "go"), 1)
 LATE = ToolCallCompleted("c", "tool", "success", replayed=False, result="done")
 
 
-def test_after_the_end_of_its_turn_a_tool_tells_clients_nothing(tmp_path):
+def test_after_the_end_of_its_turn_a_tool_sends_no_events(tmp_path):
     """What was left behind of a turn that has ended is not told; a turn that waits has not ended."""
 
     async def scenario():
@@ -25,8 +25,8 @@ def test_after_the_end_of_its_turn_a_tool_tells_clients_nothing(tmp_path):
         await events.observe(TURN, AttemptEnded(Cancelled(), TurnOutcome("turn", "cancelled")))
         await writer.flush()
         before = await log.read("log")
-        told = before.records[-1].entry.data
-        assert (told["event"], told["data"]) == (
+        data = before.records[-1].entry.data
+        assert (data["event"], data["data"]) == (
             "tool.completed",
             {"call_id": "c", "outcome": "success", "result": "done"},
         )

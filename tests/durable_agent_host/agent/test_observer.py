@@ -37,12 +37,14 @@ class Recorder:
 
     def names(self) -> list[str]:
         """The moments but the updates, replayed ones marked."""
-        told = [one for one in self.moments if not isinstance(one, UpdateReceived)]
-        return [type(one).__name__ + (" again" if one.replayed else "") for one in told]
+        notifications = [notification for notification in self.moments if not isinstance(notification, UpdateReceived)]
+        return [
+            type(notification).__name__ + (" again" if notification.replayed else "") for notification in notifications
+        ]
 
     def of(self, kind: type[Any]) -> list[Any]:
         """The moments of one class."""
-        return [one for one in self.moments if isinstance(one, kind)]
+        return [notification for notification in self.moments if isinstance(notification, kind)]
 
 
 class Broken:
@@ -66,27 +68,27 @@ def pay() -> str:
 
 
 def attempts(
-    folder: Path, model: PracticeModel, observers: list[Any], answers: list[dict[str, Any] | None]
+    folder: Path, model: PracticeModel, observers: list[Any], responses: list[dict[str, Any] | None]
 ) -> list[TurnOutcome]:
     """Run a turn in as many attempts as there are answers; each call that waits is answered by its name."""
 
-    async def played() -> list[TurnOutcome]:
+    async def run_attempts() -> list[TurnOutcome]:
         log = SqliteTurnLog(folder / "log.db")
         client = OpenAIChatClient(model="practice", api_key="practice", base_url=model.url)
         agent = Agent(client, "Work.", name="Agent", tools=[say, pay], default_options={"store": False})
         runner = AgentRunner("Agent", agent, provider_for, observers=observers, open_log=lambda: log)
         outcomes: list[TurnOutcome] = []
         try:
-            for answer in answers:
+            for answer in responses:
                 calls = outcomes[-1].pending if outcomes else ()
-                given = {call["call_id"]: answer for call in calls if answer}
-                outcomes.append(await runner.run(Session(), REQUEST, given))
+                results = {call["call_id"]: answer for call in calls if answer}
+                outcomes.append(await runner.run(Session(), REQUEST, results))
             return outcomes
         finally:
             await log.close()
             await client.client.close()
 
-    return asyncio.run(played())
+    return asyncio.run(run_attempts())
 
 
 def test_an_observer_that_fails_is_logged_once_and_does_not_touch_the_turn(

@@ -47,9 +47,9 @@ class OfAwsError(Exception):
 
     def __init__(self, status: int, code: str = "", **headers: str) -> None:
         super().__init__("refused")
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
         self.response = {"Error": {"Code": code}}
-        self.response["ResponseMetadata"] = {"HTTPStatusCode": status, "HTTPHeaders": named}
+        self.response["ResponseMetadata"] = {"HTTPStatusCode": status, "HTTPHeaders": header_fields}
 
 
 class OfGrpcError(Exception):
@@ -83,7 +83,7 @@ def in_seconds(seconds: float) -> str:
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
 
-def caused(by: BaseException) -> Exception:
+def raise_from(by: BaseException) -> Exception:
     """The framework's own error around another."""
     error = RuntimeError("service failed")
     error.__cause__ = by
@@ -106,9 +106,9 @@ def service_failed(by: Exception) -> ChatClientException:
         (status_error(500), 1),
         (status_error(503), 1),
         *((status_error(status), None) for status in (400, 401, 403, 404, 422)),
-        (caused(status_error(502)), 1),
+        (raise_from(status_error(502)), 1),
         (openai.APIConnectionError(request=REQUEST), 1),
-        (caused(httpx.RemoteProtocolError("peer closed connection")), 1),
+        (raise_from(httpx.RemoteProtocolError("peer closed connection")), 1),
         (ConnectionResetError(), 1),
         (TimeoutError(), 1),
         (ProviderError("cut off", retryable=True), 1),
@@ -128,7 +128,7 @@ def service_failed(by: Exception) -> ChatClientException:
         (OfGoogleError(503, "7.5s"), 7.5),
         (OfGoogleError(429, "41s"), None),
         (OfGoogleError(400), None),
-        (caused(OfGoogleError(500)), 1),
+        (raise_from(OfGoogleError(500)), 1),
         (OfAwsError(429), 1),
         (OfAwsError(503, retry_after="4"), 4),
         (OfAwsError(400, "ThrottlingException"), 1),
@@ -136,8 +136,8 @@ def service_failed(by: Exception) -> ChatClientException:
         (OfGrpcError("UNAVAILABLE"), 1),
         (OfGrpcError("INVALID_ARGUMENT"), None),
         (ServiceRequestError("cannot connect"), 1),
-        (caused(OfAnthropicStreamError("overloaded_error")), 1),
-        (caused(OfAnthropicStreamError("invalid_request_error")), None),
+        (raise_from(OfAnthropicStreamError("overloaded_error")), 1),
+        (raise_from(OfAnthropicStreamError("invalid_request_error")), None),
         (httpx.TooManyRedirects("20"), None),
         (TypeError("stream is no argument"), None),
         (ValueError("429"), None),
@@ -151,7 +151,7 @@ def test_what_can_pass_is_retried(error, seconds):
     assert POLICY.wait_before(0, error, RESPONSES.explain, 1.0) == seconds
 
 
-def test_waits_grow_and_end():
+def test_delays_grow_and_are_limited():
     """Each wait is twice the one before, up to the longest, and half of it is chance; then it is enough."""
     policy = RetryPolicy(retries=5, first_seconds=1, most_seconds=5)
     error = ConnectionResetError()

@@ -36,7 +36,7 @@ def runner(model: PracticeModel, log: SqliteTurnLog, *tools: Any, **options: Any
 def scenario(tmp_path: Path, play: Callable[[SqliteTurnLog], Any]) -> None:
     """Play a scenario with a turn log of its own."""
 
-    async def played() -> None:
+    async def run_scenario() -> None:
         log = SqliteTurnLog(tmp_path / "log.db")
         try:
             await play(log)
@@ -45,33 +45,33 @@ def scenario(tmp_path: Path, play: Callable[[SqliteTurnLog], Any]) -> None:
             while CLIENTS:
                 await CLIENTS.pop().client.close()
 
-    asyncio.run(played())
+    asyncio.run(run_scenario())
 
 
-def test_an_attempt_that_is_overtaken_gives_the_other_ones_outcome(tmp_path: Path, model: PracticeModel):
+def test_a_superseded_attempt_returns_the_outcome_of_the_later_one(tmp_path: Path, model: PracticeModel):
     """A ghost that wakes up after another process has taken its turn over writes nothing, and says the same."""
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    started, go_on = asyncio.Event(), asyncio.Event()
     attempts: list[int] = []
 
     @tool
     async def wait() -> str:
         """Wait, the first time."""
         attempts.append(1)
-        begun.set()
+        started.set()
         await go_on.wait()
         return "from the ghost"
 
     async def play(log: SqliteTurnLog) -> None:
         model.plan({"calls": [{"name": "wait", "arguments": {}}]}, {"text": "Done."}, {"text": "Never said."})
-        hosted = runner(model, log, wait)
-        ghost = asyncio.create_task(hosted.run(Session(), REQUEST))
-        await begun.wait()
-        outcome = await hosted.run(Session(), REQUEST)
+        agent_runner = runner(model, log, wait)
+        ghost = asyncio.create_task(agent_runner.run(Session(), REQUEST))
+        await started.wait()
+        outcome = await agent_runner.run(Session(), REQUEST)
         go_on.set()
         assert (outcome.status, outcome.text) == ("completed", "Done.")
         assert "outcome of this call is not known" in json.dumps(outcome.entries)
         assert await ghost == outcome
-        assert (await hosted.run(Session(), REQUEST)) == outcome
+        assert (await agent_runner.run(Session(), REQUEST)) == outcome
         assert len(attempts) == 1
         assert len(model.requests()) == 2
 
@@ -101,7 +101,7 @@ def test_a_turn_whose_log_is_lost_fails_and_runs_nothing_again(tmp_path: Path, m
     scenario(tmp_path, play)
 
 
-def test_other_arguments_of_a_person_are_checked_and_told(tmp_path: Path, model: PracticeModel):
+def test_changed_arguments_of_an_approval_are_checked_and_reported(tmp_path: Path, model: PracticeModel):
     """The tool runs with what the person gave, and the model is told; what does not fit is an error of that call."""
     paid: list[int] = []
 
@@ -113,14 +113,14 @@ def test_other_arguments_of_a_person_are_checked_and_told(tmp_path: Path, model:
 
     async def play(log: SqliteTurnLog) -> None:
         model.plan({"calls": [{"name": "pay", "arguments": {"amount": n}} for n in (1, 2, 3)]}, {"text": "Done."})
-        hosted = runner(model, log, pay)
-        pending = (await hosted.run(Session(), REQUEST)).pending
-        given = [{"amount": 10}, {"amount": "many"}, None]
-        answers = {
+        agent_runner = runner(model, log, pay)
+        pending = (await agent_runner.run(Session(), REQUEST)).pending
+        arguments = [{"amount": 10}, {"amount": "many"}, None]
+        approvals = {
             call["call_id"]: {"approved": True, "arguments": arguments}
-            for call, arguments in zip(pending, given, strict=True)
+            for call, arguments in zip(pending, arguments, strict=True)
         }
-        assert (await hosted.run(Session(), REQUEST, answers)).status == "completed"
+        assert (await agent_runner.run(Session(), REQUEST, approvals)).status == "completed"
         outputs = [
             json.dumps(item["output"])
             for item in model.requests()[-1]["body"]["input"]

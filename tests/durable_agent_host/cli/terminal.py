@@ -49,11 +49,11 @@ class Terminal(InTerminal):
         try:
             wait_until(lambda: self.text.count(text) >= times or self.process.poll() is not None, seconds)
         finally:
-            shown = self.text
-            assert shown.count(text) >= times, f"{text!r} is not on the screen:\n{shown}"
-        return shown
+            screen = self.text
+            assert screen.count(text) >= times, f"{text!r} is not on the screen:\n{screen}"
+        return screen
 
-    def ends(self, seconds: float = 60) -> int:
+    def wait_for_exit(self, seconds: float = 60) -> int:
         """Wait for the end; returns the exit status."""
         status = self.process.wait(seconds)
         self._reader.join(60)
@@ -65,11 +65,11 @@ class Terminal(InTerminal):
         os.close(self.terminal)
 
 
-def piped(arguments: Sequence[str], said: str = "") -> subprocess.CompletedProcess[str]:
+def run_piped(arguments: Sequence[str], stdin_text: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command without a terminal, to its end."""
     return subprocess.run(
         [*COMMAND, *arguments],
-        input=said,
+        input=stdin_text,
         capture_output=True,
         text=True,
         cwd=ROOT,

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
-from tests.durable_agent_host.cli.terminal import COMMAND, CTRL_C, CTRL_D, Terminal, piped
+from tests.durable_agent_host.cli.terminal import COMMAND, CTRL_C, CTRL_D, Terminal, run_piped
 from tests.durable_agent_host.conftest import Reborn
 from tests.durable_agent_host.test_scenarios_approvals import plan_payments
 from tests.kit import AgentHost, PracticeModel, clean_environment
@@ -34,13 +34,13 @@ def test_a_conversation_in_a_terminal_streams_and_continues(lab: AgentHost, mode
         chat.sees("Yes.")
         chat.sees("> ", times=3)
         chat.type(CTRL_D)
-        assert chat.ends() == 0
+        assert chat.wait_for_exit() == 0
         assert f"chat Ledger --session {session}" in chat.text
     assert ledger.read_text() == "5.0\n"
     assert lab.session("Ledger", session)["message_count"] == 4
 
 
-def test_a_reader_that_leaves_ends_a_command_quietly(lab: AgentHost, model: PracticeModel):
+def test_a_closed_pipe_stops_a_command_quietly(lab: AgentHost, model: PracticeModel):
     """As with ``sessions list | head``: no traceback, and the status of a closed pipe, whatever the command."""
     model.plan({"text": "Hello. " * 2_000}, {"text": "Hello. " * 2_000})
     session = f"pipe-{uuid4().hex[:8]}"
@@ -56,14 +56,14 @@ def test_a_reader_that_leaves_ends_a_command_quietly(lab: AgentHost, model: Prac
     reader, writer = os.pipe()
     os.close(reader)
 
-    def ended(command: list[str]) -> tuple[int, bytes]:
-        given: dict[str, Any] = {"input": b"Hi\n", "stdout": writer, "stderr": subprocess.PIPE, "timeout": 120}
-        ran = subprocess.run([*COMMAND, *command, "--url", lab.url], env=clean_environment(), check=False, **given)
+    def run_command(command: list[str]) -> tuple[int, bytes]:
+        options: dict[str, Any] = {"input": b"Hi\n", "stdout": writer, "stderr": subprocess.PIPE, "timeout": 120}
+        ran = subprocess.run([*COMMAND, *command, "--url", lab.url], env=clean_environment(), check=False, **options)
         return ran.returncode, ran.stderr
 
     try:
         with ThreadPoolExecutor(len(commands)) as threads:
-            assert list(threads.map(ended, commands)) == [(141, b"")] * len(commands)
+            assert list(threads.map(run_command, commands)) == [(141, b"")] * len(commands)
     finally:
         os.close(writer)
 
@@ -83,11 +83,11 @@ def test_ctrl_c_cancels_the_turn_and_not_the_conversation(lab: AgentHost, model:
         chat.sees("Here again.")
         chat.sees("> ", times=3)
         chat.type(CTRL_C)
-        assert chat.ends() == 130
+        assert chat.wait_for_exit() == 130
     assert [turn["status"] for turn in lab.session("Ledger", session)["turns"]] == ["cancelled", "completed"]
 
 
-def test_an_answer_goes_on_after_the_host_was_killed(model: PracticeModel, tmp_path):
+def test_a_response_continues_after_a_kill_of_the_host(model: PracticeModel, tmp_path):
     """The screen says what happened, and the text after the restart is the whole stored answer."""
     answer = " ".join(f"word{number}" for number in range(60))
     model.plan({"text": answer, **SLOW}, {"text": answer, **SLOW})
@@ -102,10 +102,10 @@ def test_an_answer_goes_on_after_the_host_was_killed(model: PracticeModel, tmp_p
             chat.sees("the host is back", seconds=60)
             chat.sees("word59", seconds=60)
             chat.sees("> ", times=2)
-            shown = chat.text.rpartition("had begun to say]\n")[2]
-            assert answer in shown.replace("\n", ""), shown
+            screen = chat.text.rpartition("had begun to say]\n")[2]
+            assert answer in screen.replace("\n", ""), screen
             chat.type(CTRL_D)
-            assert chat.ends() == 0
+            assert chat.wait_for_exit() == 0
     finally:
         host.host.stop()
 
@@ -143,11 +143,11 @@ def test_a_call_is_approved_denied_and_edited_at_the_prompt(people: AgentHost, m
         chat.sees("Third.")
         chat.sees("> ", times=4)
         chat.type(CTRL_D)
-        assert chat.ends() == 0
+        assert chat.wait_for_exit() == 0
     assert book.read_text().splitlines() == ["paid 1.0", "paid 33.0"]
 
 
-def test_a_chat_that_was_killed_comes_back_to_the_turn_that_waits(people: AgentHost, model: PracticeModel, book):
+def test_a_killed_chat_resumes_the_pending_turn(people: AgentHost, model: PracticeModel, book):
     """Calling it again with the session shows the running turn first, and asks what it waits for."""
     model.plan(plan_payments(7), {"text": "Paid seven."})
     session = f"chat-{uuid4().hex[:8]}"
@@ -161,34 +161,34 @@ def test_a_chat_that_was_killed_comes_back_to_the_turn_that_waits(people: AgentH
         chat.sees("Paid seven.")
         chat.sees("> ")
         chat.type(CTRL_D)
-        assert chat.ends() == 0
+        assert chat.wait_for_exit() == 0
     assert len(book.read_text().splitlines()) == 1
 
 
-def test_a_script_gets_whole_answers_and_an_exit_status(lab: AgentHost):
+def test_a_script_gets_complete_responses_and_an_exit_status(lab: AgentHost):
     """A line is a message and an answer a line; a failed turn is told on stderr and in the status."""
     session = f"chat-{uuid4().hex[:8]}"
-    told = piped(["chat", "--url", lab.url, "Instant", "--session", session], "one\n\ntwo\n")
-    assert (told.returncode, told.stdout, told.stderr) == (0, "1: one\n3: two\n", "")
-    failed = piped(["chat", "--url", lab.url, "Raising"], "break\nwork\n")
-    assert (failed.returncode, failed.stdout.splitlines()) == (1, ["worked, 1 seen"])
-    assert "The turn failed" in failed.stderr
-    assert "cannot do break" in failed.stderr
+    result = run_piped(["chat", "--url", lab.url, "Instant", "--session", session], "one\n\ntwo\n")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "1: one\n3: two\n", "")
+    failed_result = run_piped(["chat", "--url", lab.url, "Raising"], "break\nwork\n")
+    assert (failed_result.returncode, failed_result.stdout.splitlines()) == (1, ["worked, 1 seen"])
+    assert "The turn failed" in failed_result.stderr
+    assert "cannot do break" in failed_result.stderr
 
 
-def test_what_cannot_be_asked_in_a_script_is_said(people: AgentHost, model: PracticeModel, book):
+def test_questions_that_a_script_cannot_answer_are_reported(people: AgentHost, model: PracticeModel, book):
     """A call that waits for a person ends a script with status 2 and the way to decide; the turn waits on."""
     model.plan(plan_payments(8), {"text": "Paid."})
     session = f"chat-{uuid4().hex[:8]}"
-    told = piped(["chat", "--url", people.url, "Payer", "--session", session], "pay\n")
-    assert (told.returncode, told.stdout) == (2, "")
-    assert f"durable-agent-host chat Payer --session {session}" in told.stderr
-    path = told.stderr.partition("POST /api")[2].strip().removesuffix("/approvals")
+    result = run_piped(["chat", "--url", people.url, "Payer", "--session", session], "pay\n")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert f"durable-agent-host chat Payer --session {session}" in result.stderr
+    path = result.stderr.partition("POST /api")[2].strip().removesuffix("/approvals")
     assert people.get(path).json()["status"] == "waiting_for_approval"
     assert people.post(f"{path}/cancel", b"").status_code == 202
 
 
-def test_escape_sequences_of_a_model_are_shown_and_not_obeyed(lab: AgentHost, model: PracticeModel):
+def test_escape_sequences_of_a_model_are_printed_as_text(lab: AgentHost, model: PracticeModel):
     """A terminal is not written to by what a model or a tool says: no colours, no titles, no cleared screens."""
     model.plan({"text": "\x1b[2Jgone\x07 \x9b31m \u202eevil"})
     session = f"chat-{uuid4().hex[:8]}"
@@ -198,23 +198,23 @@ def test_escape_sequences_of_a_model_are_shown_and_not_obeyed(lab: AgentHost, mo
         chat.sees("gone")
         chat.sees("> ", times=2)
         chat.type(CTRL_D)
-        chat.ends()
+        chat.wait_for_exit()
         assert b"\x1b[2J" not in chat.raw
         assert "␛[2Jgone␇" in chat.text
         assert "\u202e" not in chat.text
-    shown = piped(["sessions", "show", "--url", lab.url, "Kept", session])
-    assert "␛[2Jgone␇" in shown.stdout
+    result = run_piped(["sessions", "show", "--url", lab.url, "Kept", session])
+    assert "␛[2Jgone␇" in result.stdout
 
 
 def test_the_agent_has_to_be_named_where_there_are_several(lab: AgentHost):
     """The error lists them; an unknown one and a host that is not there are a sentence, too."""
-    told = piped(["chat", "--url", lab.url], "hello\n")
-    assert told.returncode == 2
-    assert "name one of the host's agents: Instant, Kept" in told.stderr
-    unknown = piped(["chat", "--url", lab.url, "Nobody"], "hello\n")
+    result = run_piped(["chat", "--url", lab.url], "hello\n")
+    assert result.returncode == 2
+    assert "name one of the host's agents: Instant, Kept" in result.stderr
+    unknown = run_piped(["chat", "--url", lab.url, "Nobody"], "hello\n")
     assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
     assert "Nobody" in unknown.stderr
-    away = piped(["chat", "--url", "http://127.0.0.1:9", "Kept"], "hello\n")
+    away = run_piped(["chat", "--url", "http://127.0.0.1:9", "Kept"], "hello\n")
     assert away.returncode == 2
     assert "no host answers" in away.stderr
 
@@ -224,27 +224,27 @@ def test_turns_show_and_tail(lab: AgentHost, model: PracticeModel, ledger):
     model.plan({"calls": [{"name": "charge", "arguments": {"amount": 9}}]}, {"text": "Done."})
     answer = lab.run("Ledger", {"message": "charge"}).json()
     session, turn = answer["session_id"], answer["turn_id"]
-    shown = piped(["turns", "show", "--url", lab.url, "Ledger", session])
-    assert shown.returncode == 0
-    assert f"turn {turn} of session {session}, agent Ledger: completed" in shown.stdout
+    result = run_piped(["turns", "show", "--url", lab.url, "Ledger", session])
+    assert result.returncode == 0
+    assert f"turn {turn} of session {session}, agent Ledger: completed" in result.stdout
     for line in (
         "attempt 1: completed",
         "model call 0",
         'tool charge({"amount": 9.0}): success: charged 9.0',
         "end: completed",
     ):
-        assert line in shown.stdout, shown.stdout
-    whole = json.loads(piped(["turns", "show", "--json", "--url", lab.url, "Ledger", session, turn]).stdout)
-    assert [step["kind"] for step in whole["steps"]][-1] == "end"
-    tailed = piped(["turns", "tail", "--url", lab.url, "Ledger", session, turn])
-    assert tailed.stdout.splitlines()[-1] == "Done."
+        assert line in result.stdout, result.stdout
+    turn_json = json.loads(run_piped(["turns", "show", "--json", "--url", lab.url, "Ledger", session, turn]).stdout)
+    assert [step["kind"] for step in turn_json["steps"]][-1] == "end"
+    tail = run_piped(["turns", "tail", "--url", lab.url, "Ledger", session, turn])
+    assert tail.stdout.splitlines()[-1] == "Done."
     events = [
         json.loads(line)
-        for line in piped(["turns", "tail", "--json", "--url", lab.url, "Ledger", session]).stdout.splitlines()
+        for line in run_piped(["turns", "tail", "--json", "--url", lab.url, "Ledger", session]).stdout.splitlines()
     ]
     assert [event["event"] for event in events][-1] == "turn.completed"
     assert events[-1]["data"]["response"] == "Done."
-    failed = lab.run("Raising", {"message": "break"}).json()
-    assert piped(["turns", "tail", "--url", lab.url, "Raising", failed["session_id"]]).returncode == 1
-    nothing = piped(["turns", "show", "--url", lab.url, "Ledger", "no-such-session"])
+    failed_turn = lab.run("Raising", {"message": "break"}).json()
+    assert run_piped(["turns", "tail", "--url", lab.url, "Raising", failed_turn["session_id"]]).returncode == 1
+    nothing = run_piped(["turns", "show", "--url", lab.url, "Ledger", "no-such-session"])
     assert (nothing.returncode, nothing.stderr.count("\n")) == (2, 1)

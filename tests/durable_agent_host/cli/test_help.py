@@ -12,11 +12,11 @@ from durable_agent_host.cli.main import main
 PROGRAM = "import sys; from durable_agent_host.cli.main import main; main(sys.argv[1:])"
 
 
-def helped(capsys: pytest.CaptureFixture[str], *command: str) -> str:
+def read_help(capsys: pytest.CaptureFixture[str], *command: str) -> str:
     """Ask a command for its help."""
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         main([*command, "--help"])
-    assert ended.value.code == 0
+    assert exit_info.value.code == 0
     return capsys.readouterr().out
 
 
@@ -28,16 +28,16 @@ def commands_in(text: str) -> list[str]:
 
 def test_every_command_names_itself(capsys: pytest.CaptureFixture[str]):
     """The usage of each command begins with the program and the command, and each option has its meaning."""
-    asked = [(name,) for name in commands_in(helped(capsys)) if name != "start"]
+    pending = [(name,) for name in commands_in(read_help(capsys)) if name != "start"]
     seen = []
-    while asked:
-        command = asked.pop()
-        text = helped(capsys, *command)
+    while pending:
+        command = pending.pop()
+        text = read_help(capsys, *command)
         seen.append(" ".join(command))
         assert text.startswith(f"usage: durable-agent-host {' '.join(command)} "), text
         assert "\n\n" in text
         assert re.findall(r"^  (--?[\w-]+)(?: [A-Z_,]+)?\n  \S", text, re.MULTILINE) == [], "an option says nothing"
-        asked += [(*command, name) for name in commands_in(text)]
+        pending += [(*command, name) for name in commands_in(text)]
     for name in ("chat", "sessions list", "sessions delete", "turns tail", "import-threads"):
         assert name in seen
 
@@ -77,11 +77,11 @@ def test_the_package_runs_as_the_command():
         "chat Helper --session s1",
     ],
 )
-def test_options_stand_anywhere(capsys: pytest.CaptureFixture[str], command: str):
+def test_options_are_accepted_in_any_position(capsys: pytest.CaptureFixture[str], command: str):
     """Options before, between and behind positional arguments are understood: only the host is missing."""
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         main([*command.split()[:2], "--url", "http://127.0.0.1:1", *command.split()[2:]])
-    assert (ended.value.code, "no host answers" in capsys.readouterr().err) == (2, True)
+    assert (exit_info.value.code, "no host answers" in capsys.readouterr().err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_options_stand_anywhere(capsys: pytest.CaptureFixture[str], command: str
 )
 def test_what_is_missing_or_too_much_is_named(capsys: pytest.CaptureFixture[str], command: str, missing: str):
     """With options in between, too."""
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         main(command.split())
-    assert (ended.value.code, missing in capsys.readouterr().err) == (2, True)
+    assert (exit_info.value.code, missing in capsys.readouterr().err) == (2, True)
 
 
 @pytest.mark.parametrize(
-    ("spent", "shown"),
+    ("usage", "expected"),
     [
         (None, ""),
         ({"tokens": 1234}, "1,234 tokens"),
@@ -106,6 +106,6 @@ def test_what_is_missing_or_too_much_is_named(capsys: pytest.CaptureFixture[str]
         ({"tokens": 1, "cost": 1e-9}, "cost <0.000001"),
     ],
 )
-def test_costs_are_written_in_full(spent: dict[str, float] | None, shown: str):
+def test_costs_are_written_in_full(usage: dict[str, float] | None, expected: str):
     """Tokens where there are no prices; never an exponent, never nothing for a little."""
-    assert format_usage(spent) == shown
+    assert format_usage(usage) == expected

@@ -25,7 +25,7 @@ EVERY_CONTENT = [
 ]
 
 
-def stored(content):
+def round_trip(content):
     """Send a content through the JSON that the store keeps; NaN is none."""
     return decode_content(json.loads(json.dumps(encode_content(content), allow_nan=False)))
 
@@ -38,7 +38,7 @@ def test_every_type_of_the_framework_has_a_row_and_a_sample():
 @pytest.mark.parametrize("content", EVERY_CONTENT)
 def test_stored_content_is_read_back_equal(content):
     """A content of every type is equal after it was stored as JSON, diagnostics of exceptions included."""
-    assert stored(content) == content
+    assert round_trip(content) == content
 
 
 @pytest.mark.parametrize(
@@ -75,28 +75,28 @@ def test_stored_content_is_read_back_equal(content):
         "{" + '"a":{' * 50 + "}" * 51,
     ],
 )
-def test_argument_text_is_kept_to_the_letter(text):
+def test_argument_text_is_unchanged(text):
     """The arguments of a call come back as the same characters, whether they are JSON or not."""
-    assert stored(Content.from_function_call("call_1", "tool", arguments=text)).arguments == text
+    assert round_trip(Content.from_function_call("call_1", "tool", arguments=text)).arguments == text
 
 
 @given(json_objects, st.sampled_from([(",", ":"), (", ", ": "), (" ,", " : ")]), st.booleans())
-def test_argument_text_of_any_object_is_kept(value, separators, ensure_ascii):
+def test_argument_text_of_any_object_is_unchanged(value, separators, ensure_ascii):
     """However a provider writes an object, its text is the same after a round trip."""
     text = json.dumps(value, separators=separators, ensure_ascii=ensure_ascii)
-    assert stored(Content.from_function_call("call_1", "tool", arguments=text)).arguments == text
+    assert round_trip(Content.from_function_call("call_1", "tool", arguments=text)).arguments == text
 
 
 @given(st.text())
-def test_argument_text_of_any_kind_is_kept(text):
+def test_argument_text_of_any_kind_is_unchanged(text):
     """Any text at all is kept as arguments."""
-    assert stored(Content.from_function_call("call_1", "tool", arguments=text)).arguments == text
+    assert round_trip(Content.from_function_call("call_1", "tool", arguments=text)).arguments == text
 
 
 @given(json_objects)
-def test_argument_objects_are_kept_as_objects(value):
+def test_argument_objects_stay_objects(value):
     """Arguments that a provider gives as an object are no text afterwards."""
-    assert stored(Content.from_function_call("call_1", "tool", arguments=value)).arguments == value
+    assert round_trip(Content.from_function_call("call_1", "tool", arguments=value)).arguments == value
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_nobody_understands_is_written_out_unchanged(wire):
 
 
 @pytest.mark.parametrize("value", [object(), b"bytes", float("nan"), float("inf"), {"deep": [float("-inf")]}])
-def test_what_json_cannot_hold_is_refused_with_its_place(value):
+def test_values_without_a_json_encoding_are_rejected_with_their_path(value):
     """A value that could not be read back is refused before it is stored, and the error says where it stands."""
     with pytest.raises(CorruptStateError, match=r"additional_properties\.cost"):
         encode_content(Content.from_text("x", additional_properties={"cost": value}))
@@ -154,6 +154,6 @@ def test_known_contents_keep_what_is_unknown_in_them(wire):
     assert content.type != "text" or wire["$type"] == "text"
     assert encode_content(content) == wire
     content.additional_properties["changed"] = True
-    changed = encode_content(content)
-    assert set(wire) <= set(changed)
-    assert "changed" in json.dumps(changed)
+    content_json = encode_content(content)
+    assert set(wire) <= set(content_json)
+    assert "changed" in json.dumps(content_json)

@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.offloaded_text import restore, with_text_list
-from durable_agent_host.codec.session_document_reader import (
-    DocumentReader,
-    ReadEntry,
-    ReadReceipt,
-    ReadText,
-)
+from durable_agent_host.codec.session_document_reader import DocumentReader, ReadEntry, ReadReceipt, ReadText
 from durable_agent_host.errors import RequestError
 
 ODD = ['{"a" 1}', "[1,]", "{,}", "[1 2]", "]", '{"a":1', '"a', "[NaN]", "[01]", "[1.]", "tru", "{1:2}", '{"a":}']
@@ -41,7 +36,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.lists(st.integers(0, 200), max_size=6), st.booleans())
-def test_pieces_are_read_as_the_whole(value, cuts, is_ascii):
+def test_chunks_are_read_like_the_complete_text(value, cuts, is_ascii):
     """Wherever it is cut: within texts, escapes, characters and numbers, in an entry and beside the conversation."""
     if not is_ascii:
         value = json.loads(json.dumps(value).encode().replace(b"\\ud", b"\\u0"))  # halves of pairs are no UTF-8
@@ -65,22 +60,22 @@ def test_a_document_is_read_entry_by_entry():
     large = "x" * 20_000
     entries = [{"$type": "request", "n": n, "messages": [{"text": large + str(n)}, "y" * 100]} for n in range(3)]
     receipts = [{"turnId": "a"}, {"turnId": "b"}]
-    rest = {"version": 1, "receipts": receipts, "kept": large}
-    data = {"more": 1, "extensionData": {"durableAgentHost": rest}, "conversationHistory": entries}
+    fields = {"version": 1, "receipts": receipts, "kept": large}
+    data = {"more": 1, "extensionData": {"durableAgentHost": fields}, "conversationHistory": entries}
     raw = json.dumps({"schemaVersion": "1.1.0", "data": data}).encode()
-    read, document = read_all([raw[place : place + 1000] for place in range(0, len(raw), 1000)])
+    read, document = read_all([raw[offset : offset + 1000] for offset in range(0, len(raw), 1000)])
     assert document["data"]["conversationHistory"] == []
     assert document["data"]["extensionData"]["durableAgentHost"] == {"version": 1, "receipts": [], "kept": large}
-    assert [one.receipt for one in read if isinstance(one, ReadReceipt)] == receipts
-    pieces = {one.name: one.data for one in read if isinstance(one, ReadText)}
-    found = [one for one in read if isinstance(one, ReadEntry)]
-    assert [one.number for one in found] == [0, 1, 2]
-    assert [restore(with_text_list(one.entry, one.texts), pieces) for one in found] == entries
-    assert all(len(json.dumps(one.entry)) < 300 for one in found)
+    assert [item.receipt for item in read if isinstance(item, ReadReceipt)] == receipts
+    pieces = {item.name: item.data for item in read if isinstance(item, ReadText)}
+    read_entries = [item for item in read if isinstance(item, ReadEntry)]
+    assert [entry.number for entry in read_entries] == [0, 1, 2]
+    assert [restore(with_text_list(entry.entry, entry.texts), pieces) for entry in read_entries] == entries
+    assert all(len(json.dumps(entry.entry)) < 300 for entry in read_entries)
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ('{"data": {"conversationHistory": [], "conversationHistory": []}}', "comes twice"),
         ('{"data": {"conversationHistory": []}, "data": {"conversationHistory": []}}', "comes twice"),
@@ -90,7 +85,7 @@ def test_a_document_is_read_entry_by_entry():
         ('{"data": "\xff', "not valid JSON"),
     ],
 )
-def test_a_document_that_cannot_be_read_is_refused(body, said):
+def test_an_unreadable_document_is_rejected(body, message):
     """The sentence says why, and where."""
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(RequestError, match=message):
         read_all([body.encode("latin-1")])

@@ -37,13 +37,13 @@ BYTES, SIZE = encode_segment(Segment((ENTRY,)))
         pytest.param(b"z" + zlib.compress(b"no"), 2, "is no JSON", id="no JSON"),
     ],
 )
-def test_what_is_not_the_segment_of_its_reference_is_refused(data, size, sentence):
+def test_a_segment_that_does_not_match_its_reference_is_rejected(data, size, sentence):
     """Other bytes than those that were stored are an error that says what to do, and never a part of a conversation."""
     with pytest.raises(CorruptStateError, match=sentence):
         decode_segment(data, size)
 
 
-def test_a_segment_that_would_fill_the_memory_is_refused():
+def test_a_segment_larger_than_memory_is_rejected():
     """Of a few kilobytes that decompress to 64 megabytes, no more is decompressed than the reference says."""
     compressor = zlib.compressobj(9)
     megabyte = b" " * 1024 * 1024

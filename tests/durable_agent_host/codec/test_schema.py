@@ -23,31 +23,31 @@ def test_every_field_of_the_frameworks_contents_has_a_shape():
 
 
 @pytest.mark.parametrize("name", SESSIONS)
-def test_documents_of_released_versions_have_no_fault(name):
+def test_documents_of_released_versions_are_valid(name):
     """Nothing is found in a golden document, with its unknown parts, and mending leaves it as it is."""
     assert find_schema_violations(golden(name)) == []
     assert make_document_readable(golden(name)) == (golden(name), [])
 
 
 @pytest.mark.parametrize("name", SESSIONS)
-def test_what_has_no_fault_is_read_and_what_has_is_mended(name):
+def test_valid_documents_are_read_and_others_are_repaired(name):
     """Of a changed document either nothing is said, and it is read, or it is mended, and then it is read."""
-    for change, changed in mutations(golden(name), 120, seed=f"codec {name}"):
-        before = json.dumps(changed)
+    for change, mutated in mutations(golden(name), 120, seed=f"codec {name}"):
+        before = json.dumps(mutated)
         try:
-            mended, changes = make_document_readable(changed)
+            repaired, changes = make_document_readable(mutated)
         except StateError:
             with pytest.raises(StateError):
-                repair_document(changed, RESPONSES.repair_rules)
+                repair_document(mutated, RESPONSES.repair_rules)
             continue
-        assert json.dumps(changed) == before
-        assert find_schema_violations(mended) == [], change
-        assert changes or mended == changed, change
-        session = decode_session(mended)
-        known = [one for one in session.entries if one["$type"] in ("request", "response")]
-        replay_messages(known)
+        assert json.dumps(mutated) == before
+        assert find_schema_violations(repaired) == [], change
+        assert changes or repaired == mutated, change
+        session = decode_session(repaired)
+        entries = [entry for entry in session.entries if entry["$type"] in ("request", "response")]
+        replay_messages(entries)
         list(session.receipts)
         assert decode_session(encode_session(session)).entries == session.entries, change
-        assert repair_document(repair_document(changed, RESPONSES.repair_rules)[0], RESPONSES.repair_rules)[1] == [], (
+        assert repair_document(repair_document(mutated, RESPONSES.repair_rules)[0], RESPONSES.repair_rules)[1] == [], (
             change
         )

@@ -36,7 +36,7 @@ sessions = st.builds(
 )
 
 
-def stored(session):
+def encode(session):
     """Send a session through the JSON that the store keeps."""
     return decode_session(json.loads(json.dumps(encode_session(session), allow_nan=False)))
 
@@ -44,7 +44,7 @@ def stored(session):
 @given(sessions)
 def test_any_session_is_read_back_equal(session):
     """What the entity holds is the same after it was stored, the document aside."""
-    again = stored(session)
+    again = encode(session)
     assert Session(
         *[getattr(again, name) for name in ("entries", "agent_session", "running", "queue", "receipts")]
     ) == (Session(*[getattr(session, name) for name in ("entries", "agent_session", "running", "queue", "receipts")]))
@@ -74,6 +74,6 @@ def test_upstreams_reader_takes_contents_of_every_type():
 def test_the_golden_upstream_session_is_read():
     """The recorded session of upstream 1.1 is read and keeps its entries to the letter."""
     document = golden("session-upstream-1.1")
-    written = encode_session(decode_session(document))
-    assert written["data"]["conversationHistory"] == document["data"]["conversationHistory"]
+    encoded = encode_session(decode_session(document))
+    assert encoded["data"]["conversationHistory"] == document["data"]["conversationHistory"]
     assert len(replay_messages(decode_session(document).entries)) == 4

@@ -32,10 +32,16 @@ def test_stored_contents_of_version_1_are_read_and_written_alike(content_type):
 UPSTREAMS = ["session-upstream-1.0", "session-upstream-1.1", "session-upstream-1.2", "session-dotnet-1.1"]
 """Schema 1.0 to 1.2 as upstream's Python packages write them. The .NET one is made up from the documented schema
 (``durable-agent-entity-state.json``) and .NET's habits; no .NET host wrote it."""
-OURS = ["session-v1", "session-v1-owner", "session-v1-empty", "session-v1-unknown-parts", "session-v1-openai"]
+GOLDEN_SESSIONS = [
+    "session-v1",
+    "session-v1-owner",
+    "session-v1-empty",
+    "session-v1-unknown-parts",
+    "session-v1-openai",
+]
 
 
-@pytest.mark.parametrize("name", OURS + UPSTREAMS)
+@pytest.mark.parametrize("name", GOLDEN_SESSIONS + UPSTREAMS)
 def test_stored_sessions_of_version_1_are_written_as_they_were(name):
     """A session that was read and is written again is the same document, with all that this program does not know."""
     assert encode_session(decode_session(golden(name))) == golden(name)
@@ -51,35 +57,35 @@ def test_stored_messages_of_version_1_are_written_as_they_were(name):
     """Every message of a golden session is the same after it was rehydrated, but for its time, which its entry has."""
     for entry in golden(name)["data"]["conversationHistory"]:
         for message in entry.get("messages", []):
-            encoded = encode_message(decode_message(message))
-            assert encoded == {name: value for name, value in message.items() if name != "createdAt"}
+            message_json = encode_message(decode_message(message))
+            assert message_json == {name: value for name, value in message.items() if name != "createdAt"}
 
 
 def test_responses_are_written_as_the_golden_one():
     """A response with calls, results and items of the service is written to the golden entry that it was read from."""
     for entry in golden("session-v1-openai")["data"]["conversationHistory"]:
         if entry["$type"] == "response":
-            written = encode_response_entry(
+            response_json = encode_response_entry(
                 entry["correlationId"], decode_response(entry), created_at=entry["createdAt"]
             )
-            assert written == entry
+            assert response_json == entry
 
 
 def test_a_segment_of_version_1_is_read():
     """The golden bytes of a compressed segment are read; its size is that of its JSON."""
-    stored = golden("segment-v1")
-    segment = decode_segment(b64decode(stored["segment"]), stored["size"])
-    assert segment == Segment(tuple(stored["entries"]), tuple(stored["receipts"]))
+    document = golden("segment-v1")
+    segment = decode_segment(b64decode(document["segment"]), document["size"])
+    assert segment == Segment(tuple(document["entries"]), tuple(document["receipts"]))
 
 
 def test_a_session_of_dotnet_is_replayed():
     """What .NET stores is read with its calls, results, usage and unknown cards, and nothing of it is lost."""
     entries = golden("session-dotnet-1.1")["data"]["conversationHistory"]
-    user, asked, result, answer = replay_messages(entries)
+    user, call_message, result, answer = replay_messages(entries)
     assert user.contents[1].uri == "https://example.com/a.png"
     assert user.text == "What is the weather in Zürich?"
-    assert asked.author_name == "WeatherAgent"
-    assert json.loads(asked.contents[1].arguments) == {"city": "Zürich", "days": 3, "exact": True, "at": 47.5}
+    assert call_message.author_name == "WeatherAgent"
+    assert json.loads(call_message.contents[1].arguments) == {"city": "Zürich", "days": 3, "exact": True, "at": 47.5}
     assert (result.role, result.contents[0].result) == ("tool", {"degrees": 21.5, "sky": "clear"})
     assert [content.type for content in answer.contents] == [
         *("text", "usage", "data", "hosted_file", "hosted_vector_store")

@@ -12,15 +12,15 @@ def test_what_has_ended_just_before_a_cancel_is_not_lost():
     done: list[str] = []
 
     async def caller() -> None:
-        own = asyncio.current_task()
-        assert own is not None
+        caller_task = asyncio.current_task()
+        assert caller_task is not None
 
-        async def work() -> None:
-            asyncio.get_running_loop().call_soon(own.cancel)
+        async def operation() -> None:
+            asyncio.get_running_loop().call_soon(caller_task.cancel)
 
-        await in_own_task(work)
+        await in_own_task(operation)
         done.append("work")
-        assert own.cancelling() == 1
+        assert caller_task.cancelling() == 1
         await asyncio.sleep(0)
         done.append("more")
 
@@ -36,7 +36,7 @@ def test_a_cancel_reaches_the_code_and_its_caller():
     """The code is cancelled where it waits, and may take its time to end."""
     done: list[str] = []
 
-    async def work() -> None:
+    async def operation() -> None:
         try:
             await asyncio.sleep(60)
         finally:
@@ -44,7 +44,7 @@ def test_a_cancel_reaches_the_code_and_its_caller():
             done.append("cleaned up")
 
     async def run() -> None:
-        task = asyncio.create_task(in_own_task(work))
+        task = asyncio.create_task(in_own_task(operation))
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -11,13 +11,13 @@ import requests
 
 from tests.durable_agent_host.crash.site import LOST, PATIENCE_SECONDS, Site
 
-ENDED = ("turn.completed", "turn.failed", "turn.cancelled")
+TERMINAL_EVENTS = ("turn.completed", "turn.failed", "turn.cancelled")
 UNDER_WAY = ("running", "waiting_for_approval")
 _NUMBERS = itertools.count()
 
 
 @dataclass
-class Asked:
+class TurnRequest:
     """One request to run a turn, and what came of it.
 
     Attributes:
@@ -27,7 +27,7 @@ class Asked:
         status: of HTTP.
         answer: the JSON answer.
         turn_id: the turn's.
-        streamed: the text that a streaming client put together, or None.
+        streamed_text: the text that a streaming client put together, or None.
     """
 
     body: dict[str, Any]
@@ -36,7 +36,7 @@ class Asked:
     status: int = 0
     answer: dict[str, Any] = field(default_factory=dict)
     turn_id: str = ""
-    streamed: str | None = None
+    streamed_text: str | None = None
 
     @property
     def headers(self) -> dict[str, str]:
@@ -44,79 +44,79 @@ class Asked:
         return {"Idempotency-Key": self.key} if self.key else {}
 
 
-def run_path(asked: Asked) -> str:
+def run_path(request: TurnRequest) -> str:
     """Give the path at which turns are run."""
-    return f"/agents/{asked.agent}/run"
+    return f"/agents/{request.agent}/run"
 
 
-def turn_path(asked: Asked, rest: str = "") -> str:
+def turn_path(request: TurnRequest, suffix: str = "") -> str:
     """Give the path of a turn."""
-    return f"/agents/{asked.agent}/sessions/{asked.body['session_id']}/turns/{asked.turn_id}{rest}"
+    return f"/agents/{request.agent}/sessions/{request.body['session_id']}/turns/{request.turn_id}{suffix}"
 
 
-def new_asked(agent: str, session: str, message: str, **more: Any) -> Asked:
+def new_request(agent: str, session: str, message: str, **more: Any) -> TurnRequest:
     """Make a request with a key of its own."""
-    return Asked({"session_id": session, "message": message} | more, agent, f"key-{next(_NUMBERS)}-{session}")
+    return TurnRequest({"session_id": session, "message": message} | more, agent, f"key-{next(_NUMBERS)}-{session}")
 
 
-def retry(site: Site, asked: Asked) -> Asked:
+def retry(site: Site, request: TurnRequest) -> TurnRequest:
     """Send a request until its answer comes, always with the same key."""
-    answer = site.ask("POST", run_path(asked), json=asked.body, headers=asked.headers)
-    asked.status, asked.answer = answer.status_code, answer.json()
-    asked.turn_id = answer.headers.get("x-ms-turn-id", "")
-    return asked
+    answer = site.ask("POST", run_path(request), json=request.body, headers=request.headers)
+    request.status, request.answer = answer.status_code, answer.json()
+    request.turn_id = answer.headers.get("x-ms-turn-id", "")
+    return request
 
 
-def post(site: Site, asked: Asked) -> Asked:
+def post(site: Site, request: TurnRequest) -> TurnRequest:
     """Have a turn accepted, without waiting for its answer."""
-    headers = asked.headers | {"x-ms-wait-for-response": "false"}
-    answer = site.ask("POST", run_path(asked), json=asked.body, headers=headers)
+    headers = request.headers | {"x-ms-wait-for-response": "false"}
+    answer = site.ask("POST", run_path(request), json=request.body, headers=headers)
     assert answer.status_code == 202, answer.text
-    asked.turn_id = answer.headers["x-ms-turn-id"]
-    return asked
+    request.turn_id = answer.headers["x-ms-turn-id"]
+    return request
 
 
-def look_afterwards(site: Site, asked: Asked) -> Asked:
+def post_once(site: Site, request: TurnRequest) -> TurnRequest:
     """Send a request once; when the connection is lost, find the turn by its session and wait for its end.
 
     A request that never arrived has left nothing, and the user sends it once more.
     """
-    asked.key = None
-    while not asked.turn_id:
+    request.key = None
+    while not request.turn_id:
         try:
             answer = requests.post(
-                site.api(run_path(asked)), json=asked.body, headers=site.headers, timeout=PATIENCE_SECONDS
+                site.api(run_path(request)), json=request.body, headers=site.headers, timeout=PATIENCE_SECONDS
             )
-            asked.turn_id = answer.headers["x-ms-turn-id"]
+            request.turn_id = answer.headers["x-ms-turn-id"]
         except LOST:
-            asked.turn_id = _turn_of(site, asked.body)
-    return await_end(site, asked)
+            request.turn_id = _turn_of(site, request.body)
+    return await_end(site, request)
 
 
 def _turn_of(site: Site, body: dict[str, Any]) -> str:
     found = [
-        one["instanceId"]
-        for one in site.instances(showInput="true")
-        if body["message"] in json.dumps(one.get("input"), ensure_ascii=False) and one["name"] == "agent_turn"
+        instance["instanceId"]
+        for instance in site.instances(showInput="true")
+        if body["message"] in json.dumps(instance.get("input"), ensure_ascii=False) and instance["name"] == "agent_turn"
     ]
     assert len(found) <= 1, found
     return found[0] if found else ""
 
 
-def await_end(site: Site, asked: Asked) -> Asked:
+def await_end(site: Site, request: TurnRequest) -> TurnRequest:
     """Look at a turn until it has ended; its view is the answer."""
-    patience = site.patience(f"the end of turn {asked.turn_id}")
+    patience = site.patience(f"the end of turn {request.turn_id}")
     while True:
-        view = read_turn(site, asked)
+        view = read_turn(site, request)
         if view["status"] not in UNDER_WAY:
-            asked.status, asked.answer = 200, view
-            return asked
+            request.status, request.answer = 200, view
+            return request
         patience.wait(seen=view)
 
 
-def read_turn(site: Site, asked: Asked) -> dict[str, Any]:
+def read_turn(site: Site, request: TurnRequest) -> dict[str, Any]:
     """Read a turn."""
-    answer = site.ask("GET", turn_path(asked))
+    answer = site.ask("GET", turn_path(request))
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -133,42 +133,42 @@ class Stream:
     """
 
     site: Site
-    asked: Asked
+    request: TurnRequest
     pieces: dict[int, str] = field(default_factory=dict)
     last_id: int = -1
     end: tuple[str, dict[str, Any]] | None = None
     events: list[tuple[int, str, dict[str, Any]]] = field(default_factory=list)
 
-    def follow(self, *, posts: bool = True) -> Asked:
+    def follow(self, *, posts: bool = True) -> TurnRequest:
         """Follow until the terminal event."""
-        patience = self.site.patience(f"the end of a stream of {self.asked.body['message']}")
+        patience = self.site.patience(f"the end of a stream of {self.request.body['message']}")
         while self.end is None:
             with suppress(*LOST), self._open(posts=posts) as answer:
                 assert answer.status_code == 200, answer.text
-                self.asked.turn_id = answer.headers["x-ms-turn-id"]
+                self.request.turn_id = answer.headers["x-ms-turn-id"]
                 for event in parse_events(answer):
-                    self.take(*event)
+                    self.add_event(*event)
             if self.end is None:
                 patience.wait(0.03, self.events[-3:])
         name, data = self.end
         if posts:
-            self.asked.status, self.asked.answer = 200, data
-            self.asked.streamed = self.text
+            self.request.status, self.request.answer = 200, data
+            self.request.streamed_text = self.text
             if name == "turn.failed":
-                self.asked.status = data.get("status", 500)
-        return self.asked
+                self.request.status = data.get("status", 500)
+        return self.request
 
     def _open(self, *, posts: bool) -> requests.Response:
         headers = self.site.headers | {"Accept": "text/event-stream"}
         more: dict[str, Any] = {"stream": True, "timeout": PATIENCE_SECONDS}
         if self.last_id >= 0:
             headers["Last-Event-ID"] = str(self.last_id)
-        if self.asked.turn_id or not posts:
-            return requests.get(self.site.api(turn_path(self.asked, "/events")), headers=headers, **more)
-        headers |= self.asked.headers
-        return requests.post(self.site.api(run_path(self.asked)), json=self.asked.body, headers=headers, **more)
+        if self.request.turn_id or not posts:
+            return requests.get(self.site.api(turn_path(self.request, "/events")), headers=headers, **more)
+        headers |= self.request.headers
+        return requests.post(self.site.api(run_path(self.request)), json=self.request.body, headers=headers, **more)
 
-    def take(self, offset: int, name: str, data: dict[str, Any]) -> None:
+    def add_event(self, offset: int, name: str, data: dict[str, Any]) -> None:
         """Take an event; ids only grow, and text that is void is dropped."""
         assert offset > self.last_id, (offset, name, self.events[-3:])
         assert self.end is None, f"{name} after {self.end}"
@@ -178,7 +178,7 @@ class Stream:
             self.pieces[offset] = data["text"]
         elif name == "turn.restarted":
             self.pieces = {at: text for at, text in self.pieces.items() if at < data["discard_from"]}
-        elif name in ENDED:
+        elif name in TERMINAL_EVENTS:
             self.end = (name, data)
 
     @property
@@ -189,9 +189,9 @@ class Stream:
 
 def parse_events(answer: requests.Response) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Read whole events from a stream; what is cut off is left out."""
-    rest = b""
+    tail = b""
     for chunk in answer.iter_content(None):
-        *blocks, rest = (rest + chunk).split(b"\n\n")
+        *blocks, tail = (tail + chunk).split(b"\n\n")
         for block in blocks:
             fields = dict(line.split(": ", 1) for line in block.decode().splitlines() if not line.startswith(":"))
             if "data" in fields:

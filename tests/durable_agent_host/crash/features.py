@@ -8,7 +8,7 @@ from typing import Any
 
 from durable_agent_host.durable.turn_data_cleanup import CLEANUP_ORCHESTRATION
 from tests.durable_agent_host.crash import clients
-from tests.durable_agent_host.crash.oracle import Figures, Told, Witnesses, check_case, check_site, read_told
+from tests.durable_agent_host.crash.oracle import CaseResult, Figures, Witnesses, check_case, check_site, read_result
 from tests.durable_agent_host.crash.scenarios import Case
 from tests.durable_agent_host.crash.site import Site
 from tests.durable_agent_host.stored_bytes import read_all_bytes
@@ -19,7 +19,7 @@ CANARY = " canary.crash@example.com"
 """Said by users, model and tools in every turn."""
 SINGLE = ("encryption", "redaction", "budgets", "owners")
 ALL = frozenset(SINGLE)
-FORGET_SECONDS = 300
+CLEANUP_SECONDS = 300
 """How long the deletion of what ended turns have left may take: it begins 10 s after their end."""
 KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"test={base64.b64encode(bytes(32)).decode()}"}
 OWNER, STRANGER = {"x-caller": "ann"}, {"x-caller": "bob"}
@@ -34,7 +34,7 @@ def featured_site(
     return Site(folder, model, crash=crash or {}, env=env, features=chosen, canary=CANARY, headers=headers)
 
 
-class Undisturbed:
+class Baselines:
     """What scenarios tell when nothing is killed, with the canary and without it; each is played once.
 
     Args:
@@ -44,73 +44,73 @@ class Undisturbed:
 
     def __init__(self, folder: Path, model: PracticeModel) -> None:
         self._folder, self._model = folder, model
-        self._told: dict[tuple[str, bool], Told] = {}
+        self._results: dict[tuple[str, bool], CaseResult] = {}
 
-    def play(self, names: Iterable[str], features: frozenset[str]) -> dict[str, Told]:
+    def play(self, names: Iterable[str], features: frozenset[str]) -> dict[str, CaseResult]:
         """Play what was not played yet; gives what each scenario tells.
 
         A host that encrypts, counts or knows owners tells what one does that does none of it.
         """
-        is_redacted, wanted = "redaction" in features, sorted(set(names))
-        if missing := [name for name in wanted if (name, is_redacted) not in self._told]:
-            folder = self._folder / f"undisturbed-{len(self._told)}"
+        is_redacted, scenario_names = "redaction" in features, sorted(set(names))
+        if missing := [name for name in scenario_names if (name, is_redacted) not in self._results]:
+            folder = self._folder / f"undisturbed-{len(self._results)}"
             site = featured_site(folder, self._model, {"redaction"} & features)
             try:
                 for name in missing:
-                    self._told[name, is_redacted] = read_told(Case(site, name).run())
+                    self._results[name, is_redacted] = read_result(Case(site, name).run())
                 assert is_redacted or CANARY.strip().encode() in read_all_bytes(site.data), "the search finds nothing"
             finally:
                 site.close()
-        return {name: self._told[name, is_redacted] for name in wanted}
+        return {name: self._results[name, is_redacted] for name in scenario_names}
 
 
-def check_featured(case: Case, undisturbed: Told, figures: Figures) -> None:
+def check_featured(case: Case, baseline: CaseResult, figures: Figures) -> None:
     """Hold a case against the same scenario undisturbed, and look for what its features must not leave."""
-    site, witnesses = case.site, Witnesses.hear(case.site)
-    check_case(case, undisturbed, witnesses, figures)
+    site, witnesses = case.site, Witnesses.read(case.site)
+    check_case(case, baseline, witnesses, figures)
     if "budgets" in site.features:
-        check_spent(case, witnesses)
+        check_usage(case, witnesses)
     if "owners" in site.features:
         check_strangers(case)
     if "redaction" in site.features:
-        await_forgotten(site)
-        for asked in case.asked:
-            assert clients.read_turn(site, asked)["response"] == asked.answer.get("response", None)
+        await_cleanup(site)
+        for request in case.requests:
+            assert clients.read_turn(site, request)["response"] == request.answer.get("response", None)
     check_site(site)
     assert (CANARY.strip() in repr(site.model.requests())) is True
     if site.features & {"encryption", "redaction"}:
         check_nowhere(site)
 
 
-def check_spent(case: Case, witnesses: Witnesses) -> None:
+def check_usage(case: Case, witnesses: Witnesses) -> None:
     """Turns add up to their session, and what is counted is what was done, or was in flight at a kill."""
     session = case.site.ask("GET", case.path).json()
-    views = [clients.read_turn(case.site, asked)["spent"] for asked in case.asked]
+    views = [clients.read_turn(case.site, request)["spent"] for request in case.requests]
     for kind in ("tokens", "model_calls", "tool_calls"):
         assert session["spent"][kind] == sum(view[kind] for view in views), (kind, session["spent"], views)
     assert abs(session["spent"]["cost"] - sum(view["cost"] for view in views)) < 1e-9
     kills = len(witnesses.kills)
-    for turn, spent in enumerate(views):
+    for turn, usage in enumerate(views):
         mark = case.mark(turn)
-        made, lines = len(witnesses.calls[mark]), len(witnesses.effects.get(mark, []))
-        asked = sum(len(step.get("calls", [])) for step in case.steps[turn][: case.rounds(turn)])
-        assert made <= spent["model_calls"] <= made + kills, (mark, made, spent)
-        assert lines <= spent["tool_calls"] <= asked * (1 + kills), (mark, lines, asked, spent)
-        assert spent["tokens"] > 0
+        call_count, lines = len(witnesses.calls[mark]), len(witnesses.effects.get(mark, []))
+        tool_call_count = sum(len(step.get("calls", [])) for step in case.steps[turn][: case.rounds(turn)])
+        assert call_count <= usage["model_calls"] <= call_count + kills, (mark, call_count, usage)
+        assert lines <= usage["tool_calls"] <= tool_call_count * (1 + kills), (mark, lines, tool_call_count, usage)
+        assert usage["tokens"] > 0
 
 
 def check_strangers(case: Case) -> None:
     """For somebody else there is no such session and no such turn; for nobody there is nothing."""
     site = case.site
-    for path in (case.path, clients.turn_path(case.asked[0]), clients.turn_path(case.asked[0], "/events")):
+    for path in (case.path, clients.turn_path(case.requests[0]), clients.turn_path(case.requests[0], "/events")):
         assert site.ask("GET", path, headers=STRANGER).status_code == 404
     assert site.ask("GET", case.path, headers={"x-caller": ""}).status_code == 403
 
 
-def await_forgotten(site: Site) -> None:
+def await_cleanup(site: Site) -> None:
     """Wait until what ended turns have left is deleted."""
-    end = time.monotonic() + FORGET_SECONDS
-    while any(one["name"] == CLEANUP_ORCHESTRATION for one in running(site)):
+    end = time.monotonic() + CLEANUP_SECONDS
+    while any(instance["name"] == CLEANUP_ORCHESTRATION for instance in running(site)):
         site.check()
         assert time.monotonic() < end, running(site)
         time.sleep(0.5)

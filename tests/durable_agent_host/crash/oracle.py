@@ -19,7 +19,7 @@ from practice_model.dialects.anthropic.reading import parse_request
 from practice_model.dialects.chat_completions.messages import items_from_messages
 from practice_model.dialects.gemini.contents import parse_generate_request
 from tests.durable_agent_host.crash import clients
-from tests.durable_agent_host.crash.clients import Asked, Stream
+from tests.durable_agent_host.crash.clients import Stream, TurnRequest
 from tests.durable_agent_host.crash.scenarios import Case
 from tests.durable_agent_host.crash.site import Effect, Site
 
@@ -38,18 +38,18 @@ class Figures:
     counts: Counter[str] = field(default_factory=Counter[str])
     late: list[float] = field(default_factory=list[float])
 
-    def note_repeat(self, before: "ModelCall", witnesses: "Witnesses") -> None:
+    def add_repeat(self, before: "ModelCall", witnesses: "Witnesses") -> None:
         """Note a call that was made again, and how long the host had had its whole stream when it died."""
-        if before.ended == "complete":
-            ended = before.began + (before.milliseconds or 0) / 1000
-            death = min((kill for kill in witnesses.kills if kill >= before.began), default=ended)
-            self.late.append(death - ended)
+        if before.outcome == "complete":
+            completed_at = before.started_at + (before.milliseconds or 0) / 1000
+            death = min((kill for kill in witnesses.kills if kill >= before.started_at), default=completed_at)
+            self.late.append(death - completed_at)
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name} {count}" for name, count in self.counts.items())
+        counts = ", ".join(f"{name} {count}" for name, count in self.counts.items())
         late = sorted(self.late) or [0.0]
         spread = f"{late[len(late) // 2] * 1000:.0f} ms in the middle, {late[-1] * 1000:.0f} ms at the most"
-        return f"{told}; of these had sent all when the host died: {len(self.late)}, {spread} before"
+        return f"{counts}; of these had sent all when the host died: {len(self.late)}, {spread} before"
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class ModelCall:
 
     mark: str
     round: int
-    began: float
-    ended: str | None
+    started_at: float
+    outcome: str | None
     milliseconds: float | None
     pid: int
 
@@ -72,46 +72,46 @@ class Witnesses:
         kills: times at which the host died.
         effects: lines by the mark of their turn.
         calls: model calls by the mark of their turn, oldest first.
-        posted: how many messages of each mark a thread has got.
+        post_counts: how many messages of each mark a thread has got.
     """
 
     kills: Sequence[float]
     effects: dict[str, list[Effect]]
     calls: dict[str, list[ModelCall]]
-    posted: Counter[str]
+    post_counts: Counter[str]
 
     @classmethod
-    def hear(cls, site: Site) -> "Witnesses":
+    def read(cls, site: Site) -> "Witnesses":
         """Read the file, and the log of the model."""
         effects: dict[str, list[Effect]] = {}
-        for one in site.effects():
-            effects.setdefault(_mark_of(one.line), []).append(one)
+        for effect in site.effects():
+            effects.setdefault(_mark_of(effect.line), []).append(effect)
         calls: dict[str, list[ModelCall]] = {}
-        answered: dict[str, ModelCall] = {}
+        calls_by_response: dict[str, ModelCall] = {}
         threads = _Threads()
         for entry in site.model.requests():
             is_thread = entry["path"].startswith("/agents/")
-            call = threads.read_call(entry) if is_thread else _read_call(entry, answered)
+            call = threads.read_call(entry) if is_thread else _read_call(entry, calls_by_response)
             if call is None:
                 continue
             calls.setdefault(call.mark, []).append(call)
             if entry["response_id"]:
-                answered[entry["response_id"]] = call
-        return cls(list(site.kills), effects, calls, threads.posted)
+                calls_by_response[entry["response_id"]] = call
+        return cls(list(site.kills), effects, calls, threads.post_counts)
 
 
 def _mark_of(text: str) -> str:
     return text[: text.index("]") + 1]
 
 
-def _read_call(entry: dict[str, Any], answered: dict[str, ModelCall]) -> ModelCall:
+def _read_call(entry: dict[str, Any], calls_by_response: dict[str, ModelCall]) -> ModelCall:
     """Read a request: its turn's mark, and how many rounds of tools came after the user's message.
 
     Args:
         entry: of the model's log.
-        answered: earlier calls by the id of their response, for requests that go on from one.
+        calls_by_response: earlier calls by the id of their response, for requests that go on from one.
     """
-    before = answered.get(entry["body"].get("previous_response_id") or "")
+    before = calls_by_response.get(entry["body"].get("previous_response_id") or "")
     mark, rounds, kind = (before.mark, before.round, "") if before else ("", 0, "")
     for item in _items_of(entry):
         last, kind = kind, item.get("type") or "message"
@@ -120,13 +120,13 @@ def _read_call(entry: dict[str, Any], answered: dict[str, ModelCall]) -> ModelCa
             mark = _mark_of(content if isinstance(content, str) else "".join(part["text"] for part in content))
             rounds = 0
         rounds += kind == "function_call_output" != last
-    return _called(entry, mark, rounds)
+    return _build_call(entry, mark, rounds)
 
 
-def _called(entry: dict[str, Any], mark: str, rounds: int) -> ModelCall:
-    began = datetime.fromisoformat(entry["at"]).timestamp()
+def _build_call(entry: dict[str, Any], mark: str, rounds: int) -> ModelCall:
+    started_at = datetime.fromisoformat(entry["at"]).timestamp()
     return ModelCall(
-        mark, rounds, began, entry["ended"], entry["milliseconds_streaming"], int(entry["headers"]["x-process"])
+        mark, rounds, started_at, entry["ended"], entry["milliseconds_streaming"], int(entry["headers"]["x-process"])
     )
 
 
@@ -134,27 +134,27 @@ class _Threads:
     """Reads requests to a service that keeps conversations in threads; a run is the model's first call of a turn.
 
     Attributes:
-        posted: how many messages of each mark there are.
+        post_counts: how many messages of each mark there are.
     """
 
     def __init__(self) -> None:
-        self.posted: Counter[str] = Counter()
+        self.post_counts: Counter[str] = Counter()
         self._turns: dict[str, tuple[str, int]] = {}
 
     def read_call(self, entry: dict[str, Any]) -> ModelCall | None:
         """Read a request; None when it asks the model for nothing."""
         if (entry["method"], entry["status"]) != ("POST", OK) or not entry["path"].startswith("/agents/threads/"):
             return None
-        _, _, _, thread, *_, what = entry["path"].split("/")
-        if what == "messages":
+        _, _, _, thread, *_, action = entry["path"].split("/")
+        if action == "messages":
             mark = _mark_of(entry["body"]["content"])
-            self.posted[mark] += 1
+            self.post_counts[mark] += 1
             self._turns[thread] = mark, 0
             return None
         mark, rounds = self._turns[thread]
-        rounds += what == "submit_tool_outputs"
+        rounds += action == "submit_tool_outputs"
         self._turns[thread] = mark, rounds
-        return _called(entry, mark, rounds)
+        return _build_call(entry, mark, rounds)
 
 
 def _items_of(entry: dict[str, Any]) -> Iterable[dict[str, Any]]:
@@ -172,38 +172,41 @@ def _items_of(entry: dict[str, Any]) -> Iterable[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Told:
+class CaseResult:
     """What a case has told, without what differs from run to run: ids, times, usage."""
 
     messages: list[Any]
-    answers: list[tuple[int, str, str]]
+    responses: list[tuple[int, str, str]]
     texts: list[str]
 
 
-def read_told(case: Case) -> Told:
+def read_result(case: Case) -> CaseResult:
     """Read the transcript and the answers of a case."""
     session = case.site.ask("GET", case.path)
     assert session.ok, session.text
     body = session.json()
     assert (body["running_turn_id"], body["queued_turn_ids"]) == (None, []), body
-    order = [asked.turn_id for asked in case.asked]
-    told = [{"turn": order.index(one["turn_id"])} | one for one in body["messages"]]
-    bare = [{name: value for name, value in one.items() if name not in _LEFT_OUT} for one in told]
+    order = [request.turn_id for request in case.requests]
+    transcript = [{"turn": order.index(message["turn_id"])} | message for message in body["messages"]]
+    bare = [{name: value for name, value in message.items() if name not in _LEFT_OUT} for message in transcript]
     ids: dict[str, str] = {}
 
     def number(found: re.Match[str]) -> str:
         return ids.setdefault(found[0], f"{found[1]}-{len(ids)}")
 
     text = _ID.sub(number, _TIME.sub("0", _SIGNATURE.sub('"signed"', json.dumps(bare)))).replace(case.tag, "TAG")
-    answers = [(one.status, _how(one.answer), one.answer.get("response") or "") for one in case.asked]
+    responses = [
+        (request.status, _read_status(request.answer), request.answer.get("response") or "")
+        for request in case.requests
+    ]
     messages = json.loads(text)
-    return Told(messages, answers, [_text_of(messages, turn) for turn in range(len(order))])
+    return CaseResult(messages, responses, [_text_of(messages, turn) for turn in range(len(order))])
 
 
-def _how(answer: dict[str, Any]) -> str:
+def _read_status(answer: dict[str, Any]) -> str:
     """Read how a turn ended: an answer of `run`, a problem and the turn's route say it each in its place."""
-    how = str(answer.get("turn_status") or answer["status"])
-    return {"completed": "success"}.get(how, how)
+    status = str(answer.get("turn_status") or answer["status"])
+    return {"completed": "success"}.get(status, status)
 
 
 def _text_of(messages: list[Any], turn: int) -> str:
@@ -215,37 +218,39 @@ def _text_of(messages: list[Any], turn: int) -> str:
     )
 
 
-def check_case(case: Case, undisturbed: Told, witnesses: Witnesses, figures: Figures) -> None:
+def check_case(case: Case, baseline: CaseResult, witnesses: Witnesses, figures: Figures) -> None:
     """Hold a case against the same scenario undisturbed."""
-    told = read_told(case)
-    assert told.answers == undisturbed.answers, (told.answers, undisturbed.answers)
-    doubts = _excuse_doubts(told.messages, undisturbed.messages)
-    assert told.messages == undisturbed.messages
-    figures.counts["turns"] += len(case.asked)
+    result = read_result(case)
+    assert result.responses == baseline.responses, (result.responses, baseline.responses)
+    doubts = _excuse_doubts(result.messages, baseline.messages)
+    assert result.messages == baseline.messages
+    figures.counts["turns"] += len(case.requests)
     figures.counts["tool calls in doubt"] += len(doubts)
     for turn in range(len(case.steps)):
         mark = case.mark(turn)
-        own = {line.replace("TAG", case.tag) for line in doubts if line.replace("TAG", case.tag).startswith(mark)}
-        check_effects(case, turn, own, witnesses, figures)
+        turn_doubts = {
+            line.replace("TAG", case.tag) for line in doubts if line.replace("TAG", case.tag).startswith(mark)
+        }
+        check_effects(case, turn, turn_doubts, witnesses, figures)
         check_calls(mark, case.rounds(turn), witnesses, figures)
-        if case.scenario.is_asked_once:
-            assert witnesses.posted[mark] == 1, mark
+        if case.scenario.is_posted_once:
+            assert witnesses.post_counts[mark] == 1, mark
             assert len(witnesses.calls[mark]) == case.rounds(turn), witnesses.calls[mark]
-    for asked, text in zip(case.asked, told.texts, strict=True):
-        check_client(case.site, asked, text)
+    for request, text in zip(case.requests, result.texts, strict=True):
+        check_client(case.site, request, text)
 
 
-def _excuse_doubts(messages: list[Any], undisturbed: list[Any]) -> set[str]:
+def _excuse_doubts(messages: list[Any], baseline_messages: list[Any]) -> set[str]:
     """Find the calls that are reported in doubt, and take the undisturbed results in their place."""
     lines: dict[str, str] = {}
     doubts: set[str] = set()
-    for ours, theirs in zip(_contents(messages), _contents(undisturbed), strict=False):
-        if ours["$type"] == "functionCall":
-            lines[ours["callId"]] = ours["arguments"]["line"]
-        elif ours["$type"] == "functionResult" and IN_DOUBT in json.dumps(ours):
-            doubts.add(lines[ours["callId"]])
-            ours.clear()
-            ours.update(theirs)
+    for content, baseline_content in zip(_contents(messages), _contents(baseline_messages), strict=False):
+        if content["$type"] == "functionCall":
+            lines[content["callId"]] = content["arguments"]["line"]
+        elif content["$type"] == "functionResult" and IN_DOUBT in json.dumps(content):
+            doubts.add(lines[content["callId"]])
+            content.clear()
+            content.update(baseline_content)
     return doubts
 
 
@@ -256,28 +261,30 @@ def _contents(messages: list[Any]) -> Iterator[Any]:
 def check_effects(case: Case, turn: int, doubts: set[str], witnesses: Witnesses, figures: Figures) -> None:
     """Every tool took effect once; or it was in doubt; or it may be run again, and a kill made it do so."""
     mark = case.mark(turn)
-    asked_for = {
-        (one["name"], one["arguments"]["line"].format(f"{mark}{round_}")): round_
+    expected_calls = {
+        (call["name"], call["arguments"]["line"].format(f"{mark}{round_}")): round_
         for round_, step in enumerate(case.steps[turn][: case.rounds(turn)])
-        for one in step.get("calls", [])
+        for call in step.get("calls", [])
     }
     left: dict[tuple[str, str], list[Effect]] = {}
     for effect in witnesses.effects.get(mark, []):
         left.setdefault((effect.tool, effect.line), []).append(effect)
-    assert set(left) <= set(asked_for), left
-    assert doubts <= {line for tool, line in asked_for if tool not in MAY_RUN_AGAIN}, doubts
+    assert set(left) <= set(expected_calls), left
+    assert doubts <= {line for tool, line in expected_calls if tool not in MAY_RUN_AGAIN}, doubts
     assert not doubts or witnesses.kills
-    figures.counts["tool calls"] += len(asked_for)
-    for (tool, line), round_ in asked_for.items():
+    figures.counts["tool calls"] += len(expected_calls)
+    for (tool, line), round_ in expected_calls.items():
         effects = left.get((tool, line), [])
-        used = [one.began for one in witnesses.calls[mark] if one.round > round_]
-        assert all(one.at < min(used, default=one.at + 1) for one in effects), f"{line} after its result was used"
+        used = [call.started_at for call in witnesses.calls[mark] if call.round > round_]
+        assert all(effect.at < min(used, default=effect.at + 1) for effect in effects), (
+            f"{line} after its result was used"
+        )
         figures.counts["lines"] += len(effects)
         if tool not in MAY_RUN_AGAIN:
             assert len(effects) == 1 or (not effects and line in doubts), (tool, line, effects, doubts)
             continue
         assert effects, (tool, line)
-        assert len({one.key for one in effects}) == 1, effects
+        assert len({effect.key for effect in effects}) == 1, effects
         figures.counts["lines of tools that were run again"] += len(effects) - 1
         for before, after in pairwise(effects):
             assert before.pid != after.pid, (before, after)
@@ -294,41 +301,41 @@ def check_calls(mark: str, rounds: int, witnesses: Witnesses, figures: Figures) 
         figures: are added to.
     """
     calls = witnesses.calls.get(mark, [])
-    assert {one.round for one in calls} == set(range(rounds)), (mark, calls)
+    assert {call.round for call in calls} == set(range(rounds)), (mark, calls)
     newest = -1
     last: dict[int, ModelCall] = {}
-    for one in calls:
-        assert one.round >= newest, f"{mark}: round {one.round} was asked for again, after round {newest}: {calls}"
-        newest = one.round
-        if before := last.get(one.round):
-            assert before.pid != one.pid, f"{mark}: no kill between {before} and {one}"
+    for call in calls:
+        assert call.round >= newest, f"{mark}: round {call.round} was asked for again, after round {newest}: {calls}"
+        newest = call.round
+        if before := last.get(call.round):
+            assert before.pid != call.pid, f"{mark}: no kill between {before} and {call}"
             figures.counts["model calls made again"] += 1
-            figures.note_repeat(before, witnesses)
-        last[one.round] = one
+            figures.add_repeat(before, witnesses)
+        last[call.round] = call
     figures.counts["model calls needed"] += len(last)
     figures.counts["model calls made"] += len(calls)
 
 
-def check_client(site: Site, asked: Asked, text: str) -> None:
+def check_client(site: Site, request: TurnRequest, text: str) -> None:
     """The answer stays: for the same key, at the turn's route, and as a stream from the beginning.
 
     Args:
         site: where.
-        asked: with the answer that the client has.
+        request: with the answer that the client has.
         text: what is stored of the turn.
     """
-    view = clients.read_turn(site, asked)
-    assert _how(view) == _how(asked.answer)
-    assert (view["response"] or "") == (asked.answer.get("response") or "")
-    assert _how(view) == "cancelled" or view["response"] == text
-    if asked.key is not None:
-        again = clients.retry(site, Asked(asked.body, asked.agent, asked.key))
-        assert again.turn_id == asked.turn_id
-        if asked.streamed is None:
-            assert (again.status, again.answer) == (asked.status, asked.answer)
-    if asked.streamed is not None:
-        assert asked.streamed == text
-    late = Stream(site, Asked(asked.body, asked.agent, turn_id=asked.turn_id))
+    view = clients.read_turn(site, request)
+    assert _read_status(view) == _read_status(request.answer)
+    assert (view["response"] or "") == (request.answer.get("response") or "")
+    assert _read_status(view) == "cancelled" or view["response"] == text
+    if request.key is not None:
+        again = clients.retry(site, TurnRequest(request.body, request.agent, request.key))
+        assert again.turn_id == request.turn_id
+        if request.streamed_text is None:
+            assert (again.status, again.answer) == (request.status, request.answer)
+    if request.streamed_text is not None:
+        assert request.streamed_text == text
+    late = Stream(site, TurnRequest(request.body, request.agent, turn_id=request.turn_id))
     late.follow(posts=False)
     if late.text or "redaction" not in site.features:  # whose events are deleted soon after the end
         assert late.text == text, late.events

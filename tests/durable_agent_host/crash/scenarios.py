@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.durable_agent_host.crash import clients
-from tests.durable_agent_host.crash.clients import UNDER_WAY, Asked, Stream, new_asked
+from tests.durable_agent_host.crash.clients import UNDER_WAY, Stream, TurnRequest, new_request
 from tests.durable_agent_host.crash.site import Site
 
 Step = dict[str, Any]
@@ -40,16 +40,16 @@ class Scenario:
     Attributes:
         turns: the model's steps, one list for each turn; the calls of step n leave lines named after it.
         play: what the clients do; gives what was asked, in order.
-        cancelled: turns that end cancelled, and in which round of tools.
+        cancelled_rounds: turns that end cancelled, and in which round of tools.
         agent: with whom; the services of ``Kept`` and ``Threads`` keep the conversation.
-        is_asked_once: whether the service goes on by itself when the host dies, so that it is asked for nothing again.
+        is_posted_once: whether the service goes on by itself when the host dies, so that it is asked for nothing again.
     """
 
     turns: tuple[tuple[Step, ...], ...]
-    play: "Callable[[Case], list[Asked]]"
-    cancelled: Mapping[int, int] = field(default_factory=dict[int, int])
+    play: "Callable[[Case], list[TurnRequest]]"
+    cancelled_rounds: Mapping[int, int] = field(default_factory=dict[int, int])
     agent: str = "Worker"
-    is_asked_once: bool = False
+    is_posted_once: bool = False
 
 
 @dataclass
@@ -60,14 +60,14 @@ class Case:
         site: where it takes place.
         name: of the scenario.
         tag: the session's id, and the beginning of every mark.
-        asked: what was asked, in order; the last is the undisturbed turn.
+        requests: what was asked, in order; the last is the undisturbed turn.
         kills: how often the host was killed meanwhile.
     """
 
     site: Site
     name: str
     tag: str = ""
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[TurnRequest] = field(default_factory=list)
     kills: int = 0
 
     def __post_init__(self) -> None:
@@ -85,15 +85,15 @@ class Case:
 
     def rounds(self, turn: int) -> int:
         """Tell how many model calls a turn takes."""
-        return self.scenario.cancelled.get(turn, len(self.steps[turn]) - 1) + 1
+        return self.scenario.cancelled_rounds.get(turn, len(self.steps[turn]) - 1) + 1
 
     def mark(self, turn: int) -> str:
         """Name a turn in texts."""
         return f"[{self.tag}/{turn}]"
 
-    def new_asked(self, turn: int, **more: Any) -> Asked:
+    def new_request(self, turn: int, **more: Any) -> TurnRequest:
         """Make the request of a turn."""
-        return new_asked(self.scenario.agent, self.tag, f"{self.mark(turn)} Do your work.{self.site.canary}", **more)
+        return new_request(self.scenario.agent, self.tag, f"{self.mark(turn)} Do your work.{self.site.canary}", **more)
 
     @property
     def path(self) -> str:
@@ -105,88 +105,89 @@ class Case:
         before = len(self.site.kills)
         for turn, steps in enumerate(self.steps):
             canary = self.site.canary
-            marked = [_marked(step, f"{self.mark(turn)}{round_}", canary) for round_, step in enumerate(steps)]
-            self.site.model.plan(*marked, by_round=True, user_text=self.mark(turn))
-        self.asked = self.scenario.play(self)
-        self.asked.append(clients.retry(self.site, self.new_asked(len(self.scenario.turns))))
+            marked_steps = [_mark_step(step, f"{self.mark(turn)}{round_}", canary) for round_, step in enumerate(steps)]
+            self.site.model.plan(*marked_steps, by_round=True, user_text=self.mark(turn))
+        self.requests = self.scenario.play(self)
+        self.requests.append(clients.retry(self.site, self.new_request(len(self.scenario.turns))))
         self.kills = len(self.site.kills) - before
         return self
 
     def await_line(self, turn: int, tool: str) -> None:
         """Wait until a tool has left a line in a turn."""
         patience = self.site.patience(f"the line of {tool} in {self.mark(turn)}")
-        while not any(self.mark(turn) in one.line and one.tool == tool for one in self.site.effects()):
+        while not any(self.mark(turn) in effect.line and effect.tool == tool for effect in self.site.effects()):
             patience.wait()
 
 
-def _marked(step: Step, mark: str, canary: str) -> Step:
+def _mark_step(step: Step, mark: str, canary: str) -> Step:
     secret = {"secret": canary} if canary else {}
     calls = [
-        one | {"arguments": {"line": one["arguments"]["line"].format(mark)} | secret} for one in step.get("calls", [])
+        call | {"arguments": {"line": call["arguments"]["line"].format(mark)} | secret}
+        for call in step.get("calls", [])
     ]
     text = {"text": step["text"] + canary} if canary and step.get("text") else {}
     return step | text | ({"calls": calls} if calls else {})
 
 
-def _retried(case: Case) -> list[Asked]:
-    return [clients.retry(case.site, case.new_asked(0))]
+def _retry(case: Case) -> list[TurnRequest]:
+    return [clients.retry(case.site, case.new_request(0))]
 
 
-def _retried_twice(case: Case) -> list[Asked]:
-    return [clients.retry(case.site, case.new_asked(turn)) for turn in range(2)]
+def _retried_twice(case: Case) -> list[TurnRequest]:
+    return [clients.retry(case.site, case.new_request(turn)) for turn in range(2)]
 
 
-def _looked_at(case: Case) -> list[Asked]:
-    return [clients.look_afterwards(case.site, case.new_asked(0))]
+def _post_once(case: Case) -> list[TurnRequest]:
+    return [clients.post_once(case.site, case.new_request(0))]
 
 
-def _streamed(case: Case) -> list[Asked]:
-    return [Stream(case.site, case.new_asked(0)).follow()]
+def _stream(case: Case) -> list[TurnRequest]:
+    return [Stream(case.site, case.new_request(0)).follow()]
 
 
-def _approved(case: Case) -> list[Asked]:
+def _approve(case: Case) -> list[TurnRequest]:
     """Approve what has to be approved, and have nothing run again that is in doubt."""
-    asked = clients.post(case.site, case.new_asked(0))
+    request = clients.post(case.site, case.new_request(0))
     patience = case.site.patience(f"the end of approvals in {case.tag}")
-    while (view := clients.read_turn(case.site, asked))["status"] in UNDER_WAY:
+    while (view := clients.read_turn(case.site, request))["status"] in UNDER_WAY:
         for pending in view.get("pending_approvals") or ():
             answer = {"call_id": pending["call_id"], "approved": pending["name"] != "careful"}
-            told = case.site.ask("POST", clients.turn_path(asked, "/approvals"), json=answer)
-            assert told.status_code in {200, 202, 409}, told.text
+            response = case.site.ask("POST", clients.turn_path(request, "/approvals"), json=answer)
+            assert response.status_code in {200, 202, 409}, response.text
         patience.wait(seen=view)
-    return [clients.retry(case.site, asked)]
+    return [clients.retry(case.site, request)]
 
 
-def _cancelled(case: Case) -> list[Asked]:
-    asked = clients.post(case.site, case.new_asked(0))
+def _cancel(case: Case) -> list[TurnRequest]:
+    request = clients.post(case.site, case.new_request(0))
     case.await_line(0, "linger")
-    told = case.site.ask("POST", clients.turn_path(asked, "/cancel"))
-    assert told.status_code in {200, 202, 409}, told.text
-    return [clients.retry(case.site, asked)]
+    response = case.site.ask("POST", clients.turn_path(request, "/cancel"))
+    assert response.status_code in {200, 202, 409}, response.text
+    return [clients.retry(case.site, request)]
 
 
-def _interrupted(case: Case) -> list[Asked]:
-    first = clients.post(case.site, case.new_asked(0))
+def _interrupt(case: Case) -> list[TurnRequest]:
+    first = clients.post(case.site, case.new_request(0))
     case.await_line(0, "brood")
-    second = clients.retry(case.site, case.new_asked(1, policy="interrupt"))
+    second = clients.retry(case.site, case.new_request(1, policy="interrupt"))
     return [clients.retry(case.site, first), second]
 
 
-def _queued(case: Case) -> list[Asked]:
-    asked: list[Asked] = []
+def _queue(case: Case) -> list[TurnRequest]:
+    requests: list[TurnRequest] = []
     for turn in range(3):
-        asked.append(clients.post(case.site, case.new_asked(turn)))
-        _await_admission(case, asked[-1])
+        requests.append(clients.post(case.site, case.new_request(turn)))
+        _await_admission(case, requests[-1])
     with ThreadPoolExecutor(3) as pool:
-        return list(pool.map(lambda one: clients.retry(case.site, one), asked))
+        return list(pool.map(lambda request: clients.retry(case.site, request), requests))
 
 
-def _await_admission(case: Case, asked: Asked) -> None:
+def _await_admission(case: Case, request: TurnRequest) -> None:
     """Wait until the session knows a turn, so that the turns' order is settled."""
-    patience = case.site.patience(f"the admission of turn {asked.turn_id}")
+    patience = case.site.patience(f"the admission of turn {request.turn_id}")
     while True:
         answer = case.site.ask("GET", case.path)
-        if answer.ok and asked.turn_id in answer.text:
+        if answer.ok and request.turn_id in answer.text:
             return
         patience.wait(seen=answer.text)
 
@@ -194,21 +195,21 @@ def _await_admission(case: Case, asked: Asked) -> None:
 _SEQUENCE = (call("note", text="First. "), call("again"), call("note"), say(ANSWER))
 
 SCENARIOS = {
-    "plain": Scenario(((say(LONG_ANSWER),),), _retried),
-    "sequence": Scenario((_SEQUENCE,), _retried),
-    "parallel": Scenario(((call("note", "again", "note"), say(ANSWER)),), _retried),
-    "approval": Scenario(((call("pay", "note"), call("careful", "pay"), say(ANSWER)),), _approved),
-    "cancel": Scenario(((call("note"), call("linger", text="I am at it. "), say(ANSWER)),), _cancelled, {0: 1}),
-    "queue": Scenario(((call("note"), say(ANSWER)),) * 3, _queued),
-    "stream": Scenario(((*_SEQUENCE[:3], say(LONG_ANSWER)),), _streamed),
-    "interrupt": Scenario(((call("brood"), say(ANSWER)), (call("note"), say(ANSWER))), _interrupted, {0: 0}),
-    "look": Scenario((_SEQUENCE,), _looked_at),
+    "plain": Scenario(((say(LONG_ANSWER),),), _retry),
+    "sequence": Scenario((_SEQUENCE,), _retry),
+    "parallel": Scenario(((call("note", "again", "note"), say(ANSWER)),), _retry),
+    "approval": Scenario(((call("pay", "note"), call("careful", "pay"), say(ANSWER)),), _approve),
+    "cancel": Scenario(((call("note"), call("linger", text="I am at it. "), say(ANSWER)),), _cancel, {0: 1}),
+    "queue": Scenario(((call("note"), say(ANSWER)),) * 3, _queue),
+    "stream": Scenario(((*_SEQUENCE[:3], say(LONG_ANSWER)),), _stream),
+    "interrupt": Scenario(((call("brood"), say(ANSWER)), (call("note"), say(ANSWER))), _interrupt, {0: 0}),
+    "look": Scenario((_SEQUENCE,), _post_once),
     "large": Scenario(((say(LONG_ANSWER + LARGE),), (call("note"), say(ANSWER + LARGE))), _retried_twice),
     "kept": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Kept"),
     "gemini": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Gemini"),
     "chat": Scenario((_SEQUENCE, (call("note", "again"), say(ANSWER))), _retried_twice, agent="Chatter"),
     "threads": Scenario(
-        (_SEQUENCE, (call("note", "again"), say(ANSWER))), _retried_twice, agent="Threads", is_asked_once=True
+        (_SEQUENCE, (call("note", "again"), say(ANSWER))), _retried_twice, agent="Threads", is_posted_once=True
     ),
     "claude": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Claude"),
 }

@@ -91,8 +91,8 @@ class Site:
         self.up = threading.Event()
         self.failure: Exception | None = None
         self._host = self._start(self.crash)
-        self._keeper = threading.Thread(target=self._keep, daemon=True)
-        self._keeper.start()
+        self._supervisor = threading.Thread(target=self._keep, daemon=True)
+        self._supervisor.start()
 
     @property
     def data(self) -> Path:
@@ -101,8 +101,8 @@ class Site:
 
     @property
     def _env(self) -> dict[str, str]:
-        told = {"EFFECTS": str(self.effects_file), "FEATURES": ",".join(self.features), "CANARY": self.canary}
-        return told | self.env
+        settings = {"EFFECTS": str(self.effects_file), "FEATURES": ",".join(self.features), "CANARY": self.canary}
+        return settings | self.env
 
     def _start(self, more: dict[str, str]) -> AgentHost:
         host = start_host(self.data, self.model, app=self.app, port=self._port, **self._env, **more)
@@ -160,7 +160,7 @@ class Site:
         """End the host for good."""
         self._closing.set()
         self._host.kill()
-        self._keeper.join()
+        self._supervisor.join()
         self.output += self._host.output
 
     def effects(self) -> list[Effect]:
@@ -178,9 +178,9 @@ class Site:
             except LOST:
                 patience.wait(0.03)
 
-    def patience(self, what: str) -> "Patience":
+    def patience(self, subject: str) -> "Patience":
         """Begin to wait for something."""
-        return Patience(self, what)
+        return Patience(self, subject)
 
     def api(self, path: str) -> str:
         """Give the URL of a path below ``/api``."""
@@ -197,12 +197,12 @@ class Patience:
 
     Args:
         site: whose host is killed.
-        what: is waited for.
+        subject: is waited for.
     """
 
     site: Site
-    what: str
-    began: float = field(default_factory=time.time)
+    subject: str
+    started_at: float = field(default_factory=time.time)
 
     def wait(self, seconds: float = 0.02, seen: object = None) -> None:
         """Wait a moment before the next look.
@@ -211,6 +211,6 @@ class Patience:
             AssertionError: nothing has disturbed the host for long, and it has not come.
         """
         self.site.check()
-        undisturbed_since = max([self.began, *self.site.kills[-1:]])
-        assert time.time() < undisturbed_since + PATIENCE_SECONDS, f"stuck: {self.what}; last seen: {seen!r}"
+        undisturbed_since = max([self.started_at, *self.site.kills[-1:]])
+        assert time.time() < undisturbed_since + PATIENCE_SECONDS, f"stuck: {self.subject}; last seen: {seen!r}"
         time.sleep(seconds)

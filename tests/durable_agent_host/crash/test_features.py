@@ -14,7 +14,7 @@ import pytest
 
 from durable_agent_host.turn_log.crash_points import BUDGET_POINTS, CLEANUP_POINTS, JOURNAL_POINTS
 from functions_host.engine.crash_points import POINTS
-from tests.durable_agent_host.crash.features import ALL, SINGLE, Undisturbed, check_featured, featured_site
+from tests.durable_agent_host.crash.features import ALL, SINGLE, Baselines, check_featured, featured_site
 from tests.durable_agent_host.crash.oracle import Figures
 from tests.durable_agent_host.crash.scenarios import SCENARIOS, Case
 from tests.durable_agent_host.crash.test_sweep import AT_ONCE, ENGINE, passes
@@ -51,17 +51,17 @@ def draw(chance: random.Random, features: frozenset[str], points: Sequence[str])
 
 
 def play(
-    plans: Sequence[Plan], features: frozenset[str], folder: Path, model: PracticeModel, undisturbed: Undisturbed
+    plans: Sequence[Plan], features: frozenset[str], folder: Path, model: PracticeModel, baselines: Baselines
 ) -> set[Plan]:
     """Play scenarios with planned crashes, some at once; gives those in which the host died."""
-    told = undisturbed.play((name for name, _ in plans), features)
+    results = baselines.play((name for name, _ in plans), features)
 
-    def is_killed(one: Plan) -> bool:
-        name, plan = one
+    def is_killed(named_plan: Plan) -> bool:
+        name, plan = named_plan
         variable = "FUNCTIONS_HOST_CRASH" if plan.partition(":")[0] in POINTS else "DURABLE_AGENT_HOST_CRASH"
         site = featured_site(folder / f"{name}-{plan.replace(':', '-')}", model, features, {variable: plan})
         try:
-            check_featured(Case(site, name).run(), told[name], Figures())
+            check_featured(Case(site, name).run(), results[name], Figures())
         except Exception as error:
             error.add_note(f"scenario {name}, crash {plan}, features {sorted(features)}, kills {site.kills}")
             raise
@@ -72,28 +72,28 @@ def play(
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         died = list(pool.map(is_killed, plans))
-    return {one for one, killed in zip(plans, died, strict=True) if killed}
+    return {plan for plan, is_dead in zip(plans, died, strict=True) if is_dead}
 
 
 @pytest.fixture(scope="module")
-def featured(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+def feature_baselines(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Baselines:
     """What scenarios tell undisturbed."""
-    return Undisturbed(tmp_path_factory.mktemp("featured"), practice_model)
+    return Baselines(tmp_path_factory.mktemp("featured"), practice_model)
 
 
 @pytest.mark.sweep
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(IS_LONG, reason="the whole has these")
-def test_kills_with_all_features(practice_model: PracticeModel, featured: Undisturbed, tmp_path: Path):
+def test_kills_with_all_features(practice_model: PracticeModel, feature_baselines: Baselines, tmp_path: Path):
     """With everything on, and with one thing alone, killed at drawn points: as undisturbed, and nothing is leaked."""
-    practice_model.forget()
+    practice_model.reset()
     chance = chooser("crash points with features")
     points = [chance.choice(RESERVED), chance.choice(CLEANUP_POINTS), *chance.sample([*JOURNAL_POINTS, *ENGINE], 2)]
     plans = draw(chance, ALL, points)
-    assert play(plans, ALL, tmp_path / "all", practice_model, featured) == set(plans)
+    assert play(plans, ALL, tmp_path / "all", practice_model, feature_baselines) == set(plans)
     alone = frozenset({chance.choice(SINGLE)})
     plans = draw(chance, alone, [chance.choice(points_of(alone))])
-    assert play(plans, alone, tmp_path / "alone", practice_model, featured) == set(plans)
+    assert play(plans, alone, tmp_path / "alone", practice_model, feature_baselines) == set(plans)
 
 
 @pytest.mark.sweep
@@ -101,11 +101,11 @@ def test_kills_with_all_features(practice_model: PracticeModel, featured: Undist
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("features", [*SINGLE, "all"])
 def test_kills_at_every_point_with_features(
-    features: str, practice_model: PracticeModel, featured: Undisturbed, tmp_path: Path
+    features: str, practice_model: PracticeModel, feature_baselines: Baselines, tmp_path: Path
 ):
     """Killed at every point of journal, budgets and forgetting, and at eight of the engine, all comes out the same."""
     chance, chosen = chooser(f"crash points with {features}"), ALL if features == "all" else frozenset({features})
     plans = draw(chance, chosen, [*points_of(chosen), *chance.sample(ENGINE, 8)])
-    died = play(plans, chosen, tmp_path, practice_model, featured)
+    died = play(plans, chosen, tmp_path, practice_model, feature_baselines)
     print(f"{features}: killed {len(died)} of {len(plans)}; not killed: {sorted(set(plans) - died)}")
     assert died == set(plans)

@@ -55,13 +55,15 @@ def document() -> bytes:
 def turn(host: AgentHost) -> None:
     """Run the same turns of a new session, each with a key; none is there twice."""
     messages = [f"number {number} ".ljust(size, "y") for number, size in enumerate((12_000, 40_000, 12_000))]
-    answers: list[str] = []
+    responses: list[str] = []
     for number, message in enumerate(messages):
         answer = host.run(TALKER, {"message": message, "session_id": "t"}, headers={"Idempotency-Key": f"k{number}"})
         assert answer.status_code == 200, answer.text
-        answers.append(answer.json()["response"])
-    said = [one["text"] for entry in spoken(host, "t", TALKER) for m in entry["messages"] for one in m["contents"]]
-    assert said == [text for pair in zip(messages, answers, strict=True) for text in pair]
+        responses.append(answer.json()["response"])
+    texts = [
+        content["text"] for entry in spoken(host, "t", TALKER) for m in entry["messages"] for content in m["contents"]
+    ]
+    assert texts == [text for pair in zip(messages, responses, strict=True) for text in pair]
 
 
 def fork(host: AgentHost) -> None:
@@ -81,9 +83,9 @@ def repair(host: AgentHost) -> None:
     answer = requests.post(url(host, "s/repair"), timeout=60)
     assert answer.status_code == 200, answer.text
     assert requests.get(url(host, "s/verify"), timeout=60).json()["problems"] == []
-    [kept] = [one for one in sessions(host) if one != "s"]
-    problems = requests.get(url(host, f"{kept}/verify"), timeout=60).json()["problems"]
-    assert [one["problem"] for one in problems] == ["call lost has no result"]
+    [original] = [name for name in sessions(host) if name != "s"]
+    problems = requests.get(url(host, f"{original}/verify"), timeout=60).json()["problems"]
+    assert [problem["problem"] for problem in problems] == ["call lost has no result"]
 
 
 def damage(host: AgentHost) -> None:
@@ -126,14 +128,14 @@ head of a copy, and at a repair first the head of the original's second name."""
 
 
 def sessions(host: AgentHost, agent: str = AGENT) -> list[str]:
-    listed = requests.get(f"{host.url}/api/agents/{agent}/sessions", timeout=60).json()["sessions"]
-    return [one["session_id"] for one in listed]
+    entries = requests.get(f"{host.url}/api/agents/{agent}/sessions", timeout=60).json()["sessions"]
+    return [entry["session_id"] for entry in entries]
 
 
 def spoken(host: AgentHost, session: str, agent: str = AGENT) -> list[dict[str, Any]]:
-    exported = requests.get(url(host, f"{session}/export", agent), timeout=60)
-    assert exported.status_code == 200, exported.text
-    return exported.json()["data"]["conversationHistory"]
+    response = requests.get(url(host, f"{session}/export", agent), timeout=60)
+    assert response.status_code == 200, response.text
+    return response.json()["data"]["conversationHistory"]
 
 
 def pieces_file(data: Path) -> Path:
@@ -141,12 +143,12 @@ def pieces_file(data: Path) -> Path:
 
 
 async def _stored_and_named(path: Path, states: list[Any]) -> tuple[set[Any], set[Any]]:
-    asked: set[tuple[str, str]] = set()
+    requested: set[tuple[str, str]] = set()
 
     class Noting(SqliteBlobStore):
-        async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
-            asked.update((home, name) for name in names)
-            return await super().get(home, names)
+        async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
+            requested.update((namespace, name) for name in names)
+            return await super().get(namespace, names)
 
     store = Noting(path)
     try:
@@ -155,8 +157,10 @@ async def _stored_and_named(path: Path, states: list[Any]) -> tuple[set[Any], se
             await record.namespaces()
             await record.agent_session()
             await record.entries()
-        homes = [home async for home in store.list_namespaces() if home != SECRET_NAMESPACE]
-        return {(home, piece.name) for home in homes async for piece in store.list_blobs(home)}, asked
+        namespaces = [namespace async for namespace in store.list_namespaces() if namespace != SECRET_NAMESPACE]
+        return {
+            (namespace, piece.name) for namespace in namespaces async for piece in store.list_blobs(namespace)
+        }, requested
     finally:
         await store.close()
 
@@ -164,9 +168,9 @@ async def _stored_and_named(path: Path, states: list[Any]) -> tuple[set[Any], se
 def is_clean(host: AgentHost, data: Path) -> bool:
     """Whether the store has what the sessions need, all of which can be read, and nothing else."""
     states = [host.state(agent, name) for agent in (AGENT, TALKER) for name in sessions(host, agent)]
-    stored, named = asyncio.run(_stored_and_named(pieces_file(data), states))
-    assert named <= stored
-    return stored == named
+    stored_blobs, referenced_blobs = asyncio.run(_stored_and_named(pieces_file(data), states))
+    assert referenced_blobs <= stored_blobs
+    return stored_blobs == referenced_blobs
 
 
 def grow_old(data: Path) -> None:
@@ -189,15 +193,17 @@ def grown(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("what", "point"), [(what, point) for what, (_, points) in CASES.items() for point in points])
+@pytest.mark.parametrize(
+    ("operation", "point"), [(operation, point) for operation, (_, points) in CASES.items() for point in points]
+)
 def test_a_kill_loses_nothing_and_leaves_nothing(
-    model: PracticeModel, grown: Path, tmp_path: Path, what: str, point: str
+    model: PracticeModel, grown: Path, tmp_path: Path, operation: str, point: str
 ):
     """The one who asked asks again and gets the right answer; a sweep then leaves what the sessions need."""
-    data, act, env = tmp_path / "data", CASES[what][0], {"LEDGER": str(tmp_path / "ledger")}
+    data, act, env = tmp_path / "data", CASES[operation][0], {"LEDGER": str(tmp_path / "ledger")}
     shutil.copytree(grown, data)
     model.plan({"text": "An answer."}, times=None)
-    if what == "repair":
+    if operation == "repair":
         host = start_host(data, model, app=LAB, **env)
         damage(host)
         host.stop()
@@ -210,16 +216,16 @@ def test_a_kill_loses_nothing_and_leaves_nothing(
         host.process.wait()
         host = start_host(data, model, app=LAB, **env)
         act(host)
-        if what != "repair":
+        if operation != "repair":
             assert spoken(host, "s") == before
         grow_old(data)
         maintained_until(host, lambda: is_clean(host, data))
         act(host)
-        assert len(model.requests()) == (3 if what == "turn" else 0)
+        assert len(model.requests()) == (3 if operation == "turn" else 0)
     finally:
         host.kill()
 
 
-def test_no_point_of_copies_is_forgotten():
+def test_every_crash_point_of_copies_has_a_case():
     """Each is one at which a host is killed."""
     assert {point.partition(":")[0] for _, points in CASES.values() for point in points} >= {*COPY_POINTS}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.durable_agent_host.crash.oracle import Figures, Told, Witnesses, check_case, check_site
+from tests.durable_agent_host.crash.oracle import CaseResult, Figures, Witnesses, check_case, check_site
 from tests.durable_agent_host.crash.scenarios import SCENARIOS, Case
 from tests.durable_agent_host.crash.site import Site
 from tests.kit import PracticeModel
@@ -24,7 +24,7 @@ from tests.sweeps import chooser, count
 KILLS = {kind: count("KILLS", short=short, long=300) for kind, short in (("sqlite", 8), ("redis", 3), ("blob", 3))}
 """By the store of the turn log; engine and sessions are in SQLite always, so the others need fewer."""
 SESSIONS = 8
-LONGEST_LIFE_SECONDS = 1.2
+MAX_LIFE_SECONDS = 1.2
 """From when the host is ready. Every fifth is killed before: so soon after its process began."""
 SHORT_LIFE_CHANCE = 0.2
 
@@ -43,25 +43,25 @@ def keep_playing(site: Site, numbers: Iterator[int], stop: threading.Event) -> l
 def kill_at_random(site: Site, kills: int, chooser: random.Random, players: list[Future[list[Case]]]) -> None:
     """Kill the host at random moments of its life; stop early when a client has failed."""
     while len(site.kills) < kills:
-        time.sleep(chooser.uniform(0, LONGEST_LIFE_SECONDS))
+        time.sleep(chooser.uniform(0, MAX_LIFE_SECONDS))
         if any(player.done() for player in players):
             return  # a client has failed
         short = chooser.random() < SHORT_LIFE_CHANCE
-        site.kill(next_life_seconds=chooser.uniform(0, LONGEST_LIFE_SECONDS) if short else None)
+        site.kill(next_life_seconds=chooser.uniform(0, MAX_LIFE_SECONDS) if short else None)
 
 
 @pytest.mark.sweep
 @pytest.mark.timeout(600 + 12 * max(KILLS.values()))
 @pytest.mark.parametrize("kind", KILLS)
 def test_random_kills_under_load(
-    kind: str, practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path
+    kind: str, practice_model: PracticeModel, baselines: dict[str, CaseResult], tmp_path: Path
 ):
     """Eight sessions at once, in all scenarios, on a host that is killed again and again: all is as undisturbed."""
     with turn_log_of(kind, tmp_path) as env:
-        kill_under_load(Site(tmp_path, practice_model, env=env), kind, undisturbed)
+        kill_under_load(Site(tmp_path, practice_model, env=env), kind, baselines)
 
 
-def kill_under_load(site: Site, kind: str, undisturbed: dict[str, Told]) -> None:
+def kill_under_load(site: Site, kind: str, baselines: dict[str, CaseResult]) -> None:
     """Play and kill at the same time, then look at what has come of it all."""
     kills, stop = KILLS[kind], threading.Event()
     figures = Figures()
@@ -74,12 +74,12 @@ def kill_under_load(site: Site, kind: str, undisturbed: dict[str, Told]) -> None
             finally:
                 stop.set()
         cases = [case for player in players for case in player.result()]
-        witnesses = Witnesses.hear(site)
+        witnesses = Witnesses.read(site)
         figures.counts.update({"kills": len(site.kills), "sessions": len(cases)})
         figures.counts["most kills in one session"] = max(case.kills for case in cases)
         for case in cases:
             try:
-                check_case(case, undisturbed[case.name], witnesses, figures)
+                check_case(case, baselines[case.name], witnesses, figures)
             except Exception as error:
                 error.add_note(case.tag)
                 raise

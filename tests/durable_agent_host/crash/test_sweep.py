@@ -16,7 +16,7 @@ import pytest
 
 from durable_agent_host.turn_log.crash_points import JOURNAL_POINTS
 from functions_host.engine.crash_points import POINTS
-from tests.durable_agent_host.crash.oracle import Figures, Told, Witnesses, check_case, check_site
+from tests.durable_agent_host.crash.oracle import CaseResult, Figures, Witnesses, check_case, check_site
 from tests.durable_agent_host.crash.scenarios import SCENARIOS, Case
 from tests.durable_agent_host.crash.site import Site
 from tests.kit import PracticeModel
@@ -48,14 +48,14 @@ Plan = tuple[str, str]
 
 
 def is_killed(
-    plan: str, name: str, folder: Path, model: PracticeModel, undisturbed: dict[str, Told], *, env: dict[str, str]
+    plan: str, name: str, folder: Path, model: PracticeModel, baselines: dict[str, CaseResult], *, env: dict[str, str]
 ) -> bool:
     """Play a scenario with a planned crash; tells whether the host died by it."""
     variable = "FUNCTIONS_HOST_CRASH" if plan.partition(":")[0] in POINTS else "DURABLE_AGENT_HOST_CRASH"
     site = Site(folder / f"{name}-{plan.replace(':', '-')}", model, crash={variable: plan}, env=env)
     try:
         case = Case(site, name).run()
-        check_case(case, undisturbed[name], Witnesses.hear(site), Figures())
+        check_case(case, baselines[name], Witnesses.read(site), Figures())
         check_site(site)
     except Exception as error:
         error.add_note(f"scenario {name}, crash {plan}, kills {site.kills}")
@@ -67,18 +67,18 @@ def is_killed(
 
 
 def sweep(
-    plans: Iterable[Plan], folder: Path, model: PracticeModel, undisturbed: dict[str, Told], **env: str
+    plans: Iterable[Plan], folder: Path, model: PracticeModel, baselines: dict[str, CaseResult], **env: str
 ) -> set[Plan]:
     """Play scenarios with planned crashes, some at once; gives those in which the host died."""
-    listed = list(plans)
+    plan_list = list(plans)
 
-    def play(one: Plan) -> bool:
-        name, plan = one
-        return is_killed(plan, name, folder, model, undisturbed, env=env)
+    def play(named_plan: Plan) -> bool:
+        name, plan = named_plan
+        return is_killed(plan, name, folder, model, baselines, env=env)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        died = list(pool.map(play, listed))
-    return {one for one, killed in zip(listed, died, strict=True) if killed}
+        died = list(pool.map(play, plan_list))
+    return {plan for plan, is_dead in zip(plan_list, died, strict=True) if is_dead}
 
 
 def passes(name: str, point: str) -> bool:
@@ -106,7 +106,7 @@ def draw(chance: random.Random) -> list[Plan]:
     plans = [(LATER_PASSES[point][0], f"{point}:{LATER_PASSES[point][1]}") for point in sorted(later)]
     # Points that few scenarios pass choose first.
     first = [[point, [name for name in SCENARIOS if passes(name, point)]] for point in points if point not in later]
-    for point, names in sorted(first, key=lambda one: len(one[1])):
+    for point, names in sorted(first, key=lambda item: len(item[1])):
         name = min(chance.sample(names, len(names)), key=lambda name: chosen[name])
         chosen[name] += 1
         plans.append((name, f"{point}:1"))
@@ -116,10 +116,10 @@ def draw(chance: random.Random) -> list[Plan]:
 @pytest.mark.sweep
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(IS_LONG, reason="the whole product has these")
-def test_kills_at_drawn_points(practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path):
+def test_kills_at_drawn_points(practice_model: PracticeModel, baselines: dict[str, CaseResult], tmp_path: Path):
     """Killed around calls of models and tools, ends of turns and the engine's commits, all comes out as undisturbed."""
     plans = draw(chooser("crash points"))
-    assert sweep(plans, tmp_path, practice_model, undisturbed) == set(plans)
+    assert sweep(plans, tmp_path, practice_model, baselines) == set(plans)
 
 
 @pytest.mark.sweep
@@ -127,17 +127,17 @@ def test_kills_at_drawn_points(practice_model: PracticeModel, undisturbed: dict[
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("points", [JOURNAL, ENGINE], ids=["journal", "engine"])
 def test_kills_at_every_point_in_every_scenario(
-    points: tuple[str, ...], practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path
+    points: tuple[str, ...], practice_model: PracticeModel, baselines: dict[str, CaseResult], tmp_path: Path
 ):
     """The whole product: every scenario dies at every point that it passes, and comes out as undisturbed."""
     product = [(name, point) for point in points for name in SCENARIOS]
-    first = sweep(((name, f"{point}:1") for name, point in product), tmp_path, practice_model, undisturbed)
+    first = sweep(((name, f"{point}:1") for name, point in product), tmp_path, practice_model, baselines)
     assert first == {(name, f"{point}:1") for name, point in product if passes(name, point)}
     plans = [(name, f"{point}:{LATER}") for name, point in product if passes(name, point)]
     plans += [
         (name, f"{point}:{nth}") for point, (name, nth) in LATER_PASSES.items() if point in points and nth != LATER
     ]
-    later = sweep(plans, tmp_path, practice_model, undisturbed)
+    later = sweep(plans, tmp_path, practice_model, baselines)
     assert {(name, f"{point}:{nth}") for point, (name, nth) in LATER_PASSES.items() if point in points} <= later
     print(f"killed: {len(first)} at the first pass, {len(later)} at pass {LATER}")
     print("not passed:", sorted((name, point) for name, point in product if not passes(name, point)), sorted(UNUSED))

@@ -28,15 +28,15 @@ from durable_agent_host.errors import CorruptStateError, EncryptionKeyError
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 
 OLD, NEW = LocalKey("old", bytes(32)), LocalKey("new", bytes(range(32)))
-PLACE = ("piece", "home", "name")
+ASSOCIATED_DATA = ("piece", "home", "name")
 
 
 @pytest.fixture
 async def store(tmp_path: Path):
     """A store of pieces."""
-    made = SqliteBlobStore(tmp_path / "pieces.db")
-    yield made
-    await made.close()
+    blob_store = SqliteBlobStore(tmp_path / "pieces.db")
+    yield blob_store
+    await blob_store.close()
 
 
 def ring(store: SqliteBlobStore, *keys: WrappingKey) -> Keyring:
@@ -44,7 +44,7 @@ def ring(store: SqliteBlobStore, *keys: WrappingKey) -> Keyring:
     return Keyring(lambda: store, keys)
 
 
-async def wrapped(store: SqliteBlobStore) -> list[bytes]:
+async def read_wrapped_keys(store: SqliteBlobStore) -> list[bytes]:
     """What is stored of the keys."""
     names = [piece.name async for piece in store.list_blobs(KEYS_NAMESPACE)]
     return list((await store.get(KEYS_NAMESPACE, names)).values())
@@ -53,10 +53,10 @@ async def wrapped(store: SqliteBlobStore) -> list[bytes]:
 async def test_processes_that_begin_at_once_read_each_other(store: SqliteBlobStore):
     """However many keys are made at once, every process decrypts what every other has encrypted, and then uses one."""
     rings = [ring(store, OLD) for _ in range(4)]
-    await asyncio.gather(*(one.ready() for one in rings))
-    data = [Cipher(one).encrypt(PLACE, b"text") for one in rings]
-    for one in rings:
-        assert {await asyncio.to_thread(Cipher(one).decrypt, PLACE, each) for each in data} == {b"text"}
+    await asyncio.gather(*(keyring.ready() for keyring in rings))
+    data = [Cipher(keyring).encrypt(ASSOCIATED_DATA, b"text") for keyring in rings]
+    for keyring in rings:
+        assert {await asyncio.to_thread(Cipher(keyring).decrypt, ASSOCIATED_DATA, each) for each in data} == {b"text"}
     assert len({ring(store, OLD).all()[0].id for _ in range(3)}) == 1
 
 
@@ -64,41 +64,43 @@ async def test_pieces_of_processes_that_begin_at_once(store: SqliteBlobStore):
     """A piece is stored under a name that follows from the key of its process: one that has another key finds it."""
     first, second = ring(store, OLD), ring(store, OLD)
     await first.ready()
-    kept = {piece.name: b"" async for piece in store.list_blobs(KEYS_NAMESPACE)}
-    kept = await store.get(KEYS_NAMESPACE, kept)
-    await store.delete(KEYS_NAMESPACE, kept)
+    key_blobs = {piece.name: b"" async for piece in store.list_blobs(KEYS_NAMESPACE)}
+    key_blobs = await store.get(KEYS_NAMESPACE, key_blobs)
+    await store.delete(KEYS_NAMESPACE, key_blobs)
     await second.ready()
-    await store.put(KEYS_NAMESPACE, kept)  # as if both had looked before either wrote
+    await store.put(KEYS_NAMESPACE, key_blobs)  # as if both had looked before either wrote
     assert first.all() != second.all()
-    stores = [EncryptedBlobStore(store, Cipher(one), one) for one in (first, second)]
-    for mine, others, data in ((*stores, b"of the first"), (*stores[::-1], b"of the second")):
-        await mine.put("a" * 32, {blob_name(data): data})
-        assert await others.get("a" * 32, [blob_name(data)]) == {blob_name(data): data}
+    stores = [EncryptedBlobStore(store, Cipher(keyring), keyring) for keyring in (first, second)]
+    for writer, reader, data in ((*stores, b"of the first"), (*stores[::-1], b"of the second")):
+        await writer.put("a" * 32, {blob_name(data): data})
+        assert await reader.get("a" * 32, [blob_name(data)]) == {blob_name(data): data}
 
 
-@pytest.mark.parametrize("kept", [b"{}", b"[]", b"7", b'"text"', b"null", b"{", b"", b'{"dataKey": "a"}'])
-async def test_what_is_no_wrapped_key_is_an_error(store: SqliteBlobStore, kept: bytes):
+@pytest.mark.parametrize("data", [b"{}", b"[]", b"7", b'"text"', b"null", b"{", b"", b'{"dataKey": "a"}'])
+async def test_what_is_no_wrapped_key_is_an_error(store: SqliteBlobStore, data: bytes):
     """Among the keys, what somebody else has put there is named, and no other key is made for it."""
     await ring(store, OLD).ready()
-    before = await wrapped(store)
-    await store.put(KEYS_NAMESPACE, {blob_name(kept): kept})
+    before = await read_wrapped_keys(store)
+    await store.put(KEYS_NAMESPACE, {blob_name(data): data})
     with pytest.raises(CorruptStateError):
         await ring(store, OLD).ready()
-    assert sorted(await wrapped(store)) == sorted([*before, kept])
+    assert sorted(await read_wrapped_keys(store)) == sorted([*before, data])
 
 
-@pytest.mark.parametrize("place", [("piece", "home", "other"), ("piece", "other", "name"), ("log", "home", "name")])
-async def test_what_is_encrypted_belongs_to_its_place(store: SqliteBlobStore, place: tuple[str, ...]):
+@pytest.mark.parametrize(
+    "associated_data", [("piece", "home", "other"), ("piece", "other", "name"), ("log", "home", "name")]
+)
+async def test_ciphertext_is_bound_to_its_associated_data(store: SqliteBlobStore, associated_data: tuple[str, ...]):
     """At another place, or with any bit changed, it is refused; at its own, the same text gives the same bytes."""
     cipher = Cipher(ring(store, OLD))
-    data = cipher.encrypt(PLACE, b"text")
-    assert (cipher.encrypt(PLACE, b"text"), cipher.decrypt(PLACE, data)) == (data, b"text")
+    data = cipher.encrypt(ASSOCIATED_DATA, b"text")
+    assert (cipher.encrypt(ASSOCIATED_DATA, b"text"), cipher.decrypt(ASSOCIATED_DATA, data)) == (data, b"text")
     with pytest.raises(CorruptStateError, match="moved"):
-        cipher.decrypt(place, data)
+        cipher.decrypt(associated_data, data)
     for at in range(4, len(data)):
         with pytest.raises(CorruptStateError):
-            cipher.decrypt(PLACE, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-    assert cipher.encrypt(place, b"text")[4:] != data[4:]
+            cipher.decrypt(ASSOCIATED_DATA, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    assert cipher.encrypt(associated_data, b"text")[4:] != data[4:]
 
 
 OAEP = padding.OAEP(padding.MGF1(SHA256()), SHA256(), None)
@@ -128,7 +130,7 @@ class VaultHandler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
         if self.is_known():
             vault = self.server.vault
-            vault.asked.add((self.path.partition("?")[0], self.headers["authorization"], body["alg"]))
+            vault.requests.add((self.path.partition("?")[0], self.headers["authorization"], body["alg"]))
             value, public = base64.urlsafe_b64decode(body["value"] + "=="), vault.key.public_key()
             done = public.encrypt(value, OAEP) if "/wrapkey" in self.path else vault.key.decrypt(value, OAEP)
             self.answer(vault.status, {"kid": f"https://{vault.host}/keys/mine/1", "value": url_text(done)})
@@ -205,19 +207,19 @@ def key_in(vault: SimpleNamespace) -> KeyVaultKey:
 async def test_a_vault_keeps_the_key(store: SqliteBlobStore):
     """A key of Key Vault unwraps in the vault, by the version that wrapped; a refusal changes nothing."""
     with key_vault() as vault:
-        data = Cipher(ring(store, key_in(vault))).encrypt(PLACE, b"text")
+        data = Cipher(ring(store, key_in(vault))).encrypt(ASSOCIATED_DATA, b"text")
         vault.version = "2"
-        assert Cipher(ring(store, key_in(vault))).decrypt(PLACE, data) == b"text"
+        assert Cipher(ring(store, key_in(vault))).decrypt(ASSOCIATED_DATA, data) == b"text"
         token = f"Bearer token for https://{vault.host[4:]}/.default"
-        assert vault.asked == {("/keys/mine/1/unwrapkey", token, "RSA-OAEP-256")}
-        before = await wrapped(store)
+        assert vault.requests == {("/keys/mine/1/unwrapkey", token, "RSA-OAEP-256")}
+        before = await read_wrapped_keys(store)
         vault.status = 403
         with pytest.raises(EncryptionKeyError, match=r"cannot unwrap.*Forbidden"):
-            Cipher(ring(store, key_in(vault))).decrypt(PLACE, data)
-        assert await wrapped(store) == before
+            Cipher(ring(store, key_in(vault))).decrypt(ASSOCIATED_DATA, data)
+        assert await read_wrapped_keys(store) == before
         vault.status = 200
-        assert Cipher(ring(store, OLD, key_in(vault))).decrypt(PLACE, data) == b"text"
-    assert Cipher(ring(store, OLD)).decrypt(PLACE, data) == b"text"
+        assert Cipher(ring(store, OLD, key_in(vault))).decrypt(ASSOCIATED_DATA, data) == b"text"
+    assert Cipher(ring(store, OLD)).decrypt(ASSOCIATED_DATA, data) == b"text"
 
 
 async def test_a_key_whose_version_is_unknown_wraps_nothing(store: SqliteBlobStore):
@@ -225,14 +227,14 @@ async def test_a_key_whose_version_is_unknown_wraps_nothing(store: SqliteBlobSto
     with key_vault() as vault:
         vault.may_get = False
         with pytest.raises(EncryptionKeyError, match=r"cannot wrap.*may not get"):
-            Cipher(ring(store, key_in(vault))).encrypt(PLACE, b"text")
-        assert await wrapped(store) == []
+            Cipher(ring(store, key_in(vault))).encrypt(ASSOCIATED_DATA, b"text")
+        assert await read_wrapped_keys(store) == []
 
 
 @pytest.mark.parametrize("left", [0, 1, 4, 16, 31])
 async def test_what_was_cut_short_is_damaged(store: SqliteBlobStore, left: int):
     """Too short for a key's id, a nonce and a tag: it was changed, and no key is missing."""
     cipher = Cipher(ring(store, OLD))
-    data = await asyncio.to_thread(cipher.encrypt, PLACE, b"text")
+    data = await asyncio.to_thread(cipher.encrypt, ASSOCIATED_DATA, b"text")
     with pytest.raises(CorruptStateError, match="changed"):
-        cipher.decrypt(PLACE, data[:left])
+        cipher.decrypt(ASSOCIATED_DATA, data[:left])

@@ -23,7 +23,7 @@ from durable_agent_host.turn_log.protocol import NullTurnLog
 NOWHERE = "http://127.0.0.1:9/runtime/webhooks/durabletask/?code=the-system-key"
 
 
-async def test_a_store_that_does_not_answer_is_told(caplog, tmp_path):
+async def test_an_unavailable_store_is_reported(caplog, tmp_path):
     """Health is a 503 then, which tells a load balancer to send nobody here; the log has the reason, once, no key."""
     urls = dict.fromkeys(("id", "statusQueryGetUri", "sendEventPostUri", "terminatePostUri"), NOWHERE)
     binding = {"taskHubName": "hub", "creationUrls": {}, "managementUrls": urls, "rpcBaseUrl": NOWHERE}

@@ -63,14 +63,14 @@ def test_what_a_library_sends_is_read(files):
         (form(field("a")).replace(b"name", b"\xff\xfe"), TYPE),
     ],
 )
-def test_a_broken_form_is_refused(body, content_type):
+def test_an_invalid_form_is_rejected(body, content_type):
     """A form that breaks a rule is the caller's mistake; nothing of it is used."""
     with pytest.raises(RequestError):
         parse_form(body, content_type)
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_form_or_refused(data):
+def test_any_bytes_are_parsed_or_rejected(data):
     """Whatever stands between the boundaries, it is read or refused, and never fails otherwise."""
     for body in (data, b"--B\r\n" + data + b"\r\n--B--", form(field("a", data))):
         try:

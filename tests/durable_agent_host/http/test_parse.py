@@ -65,7 +65,7 @@ def test_a_byte_order_mark_is_no_part_of_a_body():
     assert parse(b'\xef\xbb\xbf{"message": "hi"}', JSON).message.text == "hi"
 
 
-def test_a_large_body_is_refused_with_the_setting_that_allows_it():
+def test_a_large_body_is_rejected_with_the_setting_that_allows_it():
     """A body over the limit is refused before it is parsed; one at the limit is not."""
     assert parse("x" * 100, max_bytes=100).message.text == "x" * 100
     with pytest.raises(RequestTooLargeError, match="DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"):
@@ -75,7 +75,7 @@ def test_a_large_body_is_refused_with_the_setting_that_allows_it():
 @pytest.mark.parametrize(
     "body", [b"{", b"", b"{'message': 'hi'}", b'{"message": "hi"} trailing', b"\xff\xfe", b"[" * 9999, b'"hi"']
 )
-def test_bad_json_is_refused(body):
+def test_invalid_json_is_rejected(body):
     """A body that is no JSON is the client's mistake, and the error says so."""
     with pytest.raises(RequestError):
         parse(body, JSON)
@@ -103,13 +103,13 @@ def test_bad_json_is_refused(body):
         (None, "not an object"),
     ],
 )
-def test_a_body_without_a_message_is_refused(body, reason):
+def test_a_body_without_a_message_is_rejected(body, reason):
     """What is no text is no message, and the error names what came."""
     with pytest.raises(RequestError, match=reason):
         parse(body, {"content-type": "text/plain"} if isinstance(body, bytes) else None)
 
 
-TAKEN = [
+VALID_FIELDS = [
     ({"session_id": ""}, {"session_id": None}),
     ({"thread_id": None}, {"session_id": None}),
     ({"session_id": 5, "thread_id": "5"}, {"session_id": "5"}),
@@ -126,15 +126,15 @@ TAKEN = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "expected"), TAKEN)
-def test_a_field_that_means_something_is_taken(fields, expected):
+@pytest.mark.parametrize(("fields", "expected"), VALID_FIELDS)
+def test_valid_fields_are_accepted(fields, expected):
     """Numbers are ids, and 0 and 1 flags, for clients that were written for upstream."""
     call = parse({"message": "hi"} | fields)
     assert {name: getattr(call, name) for name in expected} == expected
 
 
 NAMED_CLASS = {"__response_schema_type__": "pydantic_model", "module": "os", "qualname": "system"}
-REFUSED = {
+INVALID_VALUES = {
     "session_id": [["a"], {"a": 1}, True],
     "role": ["system", "banana", "assistant", "tool", "User", "", 5],
     "response_format": ["json", ["a"], 5, {}, True, NAMED_CLASS],
@@ -145,8 +145,10 @@ REFUSED = {
 HINTS = {"role": "'user'", "response_format": "JSON schema|Python class", "policy": "'queue'"}
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in REFUSED.items() for value in values])
-def test_a_field_that_means_nothing_is_refused(name, value):
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in INVALID_VALUES.items() for value in values]
+)
+def test_invalid_values_are_rejected(name, value):
     """The error names the field, and what it takes."""
     with pytest.raises(RequestError, match=HINTS.get(name, name)) as refusal:
         parse({"message": "hi", name: value})
@@ -170,44 +172,47 @@ def test_the_session_is_named_in_body_or_query(name):
         ({}, {"session_id": "a", "thread_id": "b"}),
     ],
 )
-def test_two_different_sessions_are_refused(body, params):
+def test_two_different_sessions_are_rejected(body, params):
     """Two ids that differ are not resolved by chance."""
     with pytest.raises(RequestError, match=r"Conflicting.*'[ab]'.*'[ab]'.*send one"):
         parse({"message": "hi"} | body, **params)
 
 
 @pytest.mark.parametrize(
-    ("value", "waits"), [("false", False), ("0", False), ("No", False), ("true", True), ("ON", True)]
+    ("value", "should_wait"), [("false", False), ("0", False), ("No", False), ("true", True), ("ON", True)]
 )
-def test_waiting_is_chosen_by_header_query_or_body(value, waits):
+def test_waiting_is_chosen_by_header_query_or_body(value, should_wait):
     """Whether to wait is asked in three places; the header goes first."""
-    assert parse("hi", {"X-MS-Wait-For-Response": value}).wait is waits
-    assert parse("hi", wait_for_response=value).wait is waits
-    assert parse({"message": "hi", "wait_for_response": waits}).wait is waits
-    assert parse({"message": "hi", "wait_for_response": not waits}, {"x-ms-wait-for-response": value}).wait is waits
+    assert parse("hi", {"X-MS-Wait-For-Response": value}).wait is should_wait
+    assert parse("hi", wait_for_response=value).wait is should_wait
+    assert parse({"message": "hi", "wait_for_response": should_wait}).wait is should_wait
+    assert (
+        parse({"message": "hi", "wait_for_response": not should_wait}, {"x-ms-wait-for-response": value}).wait
+        is should_wait
+    )
 
 
 @pytest.mark.parametrize("key", ["", "  ", "x" * 256])
-def test_an_unusable_idempotency_key_is_refused(key):
+def test_an_invalid_idempotency_key_is_rejected(key):
     """A key is 1 to 255 characters."""
     with pytest.raises(RequestError, match="Idempotency-Key"):
         parse("hi", {"Idempotency-Key": key})
 
 
-def test_the_hash_tells_what_is_asked():
+def test_different_requests_have_different_hashes():
     """A retry has the same hash however it is written; another request has another."""
-    asked = {"message": "hi", "session_id": "s", "enable_tool_calls": True, "policy": "queue"}
-    first = parse(asked)
-    retry = parse(dict(reversed(asked.items())), {"idempotency-key": "k", "x-ms-wait-for-response": "false"})
+    fields = {"message": "hi", "session_id": "s", "enable_tool_calls": True, "policy": "queue"}
+    first = parse(fields)
+    retry = parse(dict(reversed(fields.items())), {"idempotency-key": "k", "x-ms-wait-for-response": "false"})
     assert retry.request_hash == first.request_hash == parse("hi", session_id="s").request_hash
-    others = [
+    changes = [
         {"message": "ho"},
         {"session_id": "t"},
         {"enable_tool_calls": False},
         {"response_format": {"type": "object"}},
     ]
-    hashes = {parse(asked | other).request_hash for other in others} | {first.request_hash}
-    assert len(hashes) == len(others) + 1
+    hashes = {parse(fields | other).request_hash for other in changes} | {first.request_hash}
+    assert len(hashes) == len(changes) + 1
 
 
 @given(st.binary(max_size=60), st.sampled_from(["application/json", "text/plain", ""]))
@@ -263,16 +268,16 @@ def test_a_field_that_run_does_not_have_is_named(name, hint):
         parse({"message": "hi", name: []})
 
 
-def test_what_is_asked_makes_the_hash():
+def test_the_hash_covers_parts_files_and_options():
     """Parts, files and options are part of what is asked; a text has the hash that it always had."""
     image = {"type": "image", "url": "https://example.org/a.png"}
-    asked = [
+    bodies = [
         {"message": "hi"},
         {"message": [{"type": "text", "text": "hi"}, image]},
         {"message": "hi", "options": {"temperature": 0}},
         {"message": "hi", "options": {"temperature": 1}},
     ]
-    assert len({parse(one).request_hash for one in asked}) == len(asked)
+    assert len({parse(body).request_hash for body in bodies}) == len(bodies)
     assert parse({"message": [{"type": "text", "text": "hi"}]}).request_hash == parse("hi").request_hash
     assert (
         parse("hi").request_hash == "79ec1d2557bdeedf3e011507e3eabb1f18fd2b93f709b6ebdb1ceedad95df834"

@@ -35,7 +35,7 @@ def body_of(answer):
         (errors.TurnError("failed"), 502),
     ],
 )
-def test_every_error_of_ours_has_its_status(error, status):
+def test_every_error_class_has_a_status(error, status):
     """An error of the tree is answered with its status and its own sentence."""
     answer = problem_of_error(error, headers={"x-ms-turn-id": "turn-1"}, **IDENTITY)
     assert answer.status_code == status

@@ -24,7 +24,7 @@ class Clock:
         return self.seconds
 
 
-def refused(rates: RequestRates, principal: str) -> float | None:
+def retry_delay(rates: RequestRates, principal: str) -> float | None:
     """Ask once; gives after how many seconds to come back, or None."""
     try:
         rates.acquire(principal)
@@ -37,15 +37,15 @@ def test_a_principal_has_a_burst_and_a_rate_of_its_own():
     """What is too much is refused with the time after which one more is let in; others are not touched."""
     clock = Clock()
     rates = RequestRates(2.0, clock)
-    assert [refused(rates, "ann") for _ in range(2 * BURST_SECONDS)] == [None] * (2 * BURST_SECONDS)
-    wait = refused(rates, "ann")
+    assert [retry_delay(rates, "ann") for _ in range(2 * BURST_SECONDS)] == [None] * (2 * BURST_SECONDS)
+    wait = retry_delay(rates, "ann")
     assert wait == pytest.approx(0.5)
-    assert refused(rates, "ben") is None
+    assert retry_delay(rates, "ben") is None
     clock.seconds += wait
-    assert refused(rates, "ann") is None
-    assert refused(rates, "ann") is not None
+    assert retry_delay(rates, "ann") is None
+    assert retry_delay(rates, "ann") is not None
     clock.seconds += 3600
-    assert [refused(rates, "ann") for _ in range(2 * BURST_SECONDS + 1)].count(None) == 2 * BURST_SECONDS
+    assert [retry_delay(rates, "ann") for _ in range(2 * BURST_SECONDS + 1)].count(None) == 2 * BURST_SECONDS
 
 
 def test_clients_that_come_at_once_are_counted_before_their_streams_begin():
@@ -63,10 +63,10 @@ def test_clients_that_come_at_once_are_counted_before_their_streams_begin():
 
 async def test_few_requests_of_a_kind_work_at_once_and_others_wait_in_order():
     """Another principal and another kind do not wait; with too many waiting, the next one is refused."""
-    work, steps, may_end = ConcurrentWork(2), list[int](), asyncio.Event()
+    concurrent_work, steps, may_end = ConcurrentWork(2), list[int](), asyncio.Event()
 
     async def request(number: int) -> None:
-        async with work.of("ann", "sessions.list"):
+        async with concurrent_work.of("ann", "sessions.list"):
             steps.append(number)
             await may_end.wait()
 
@@ -74,7 +74,7 @@ async def test_few_requests_of_a_kind_work_at_once_and_others_wait_in_order():
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert steps == [0, 1]
-    async with work.of("ben", "sessions.list"), work.of("ann", "files.read"):
+    async with concurrent_work.of("ben", "sessions.list"), concurrent_work.of("ann", "files.read"):
         pass
     with pytest.raises(TooManyRequestsError):
         await request(-1)

@@ -13,8 +13,8 @@ TEXTS = st.text(st.characters(categories=None)) | st.sampled_from(["\n", "\r", "
 @given(TEXTS, st.integers(0, 2**40))
 def test_any_text_comes_through(text, offset):
     """Line breaks, control characters and lone surrogates stay in their one line of data."""
-    encoded = encode_event("message.delta", {"text": text}, offset)
-    *lines, empty, end = encoded.decode("ascii").split("\n")
+    frame = encode_event("message.delta", {"text": text}, offset)
+    *lines, empty, end = frame.decode("ascii").split("\n")
     assert (empty, end) == ("", "")
     assert lines[:2] == [f"id: {offset}", "event: message.delta"]
     (data,) = lines[2:]

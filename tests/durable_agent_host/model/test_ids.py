@@ -14,7 +14,7 @@ def test_entities_are_named_as_upstream_names_them():
 
 
 @given(st.lists(st.text(max_size=5), max_size=4), st.lists(st.text(max_size=5), max_size=4))
-def test_derived_ids_differ_when_their_parts_do(parts, others):
+def test_derived_ids_differ_when_their_parts_do(parts, other_parts):
     """The same parts give the same id, other parts or other borders between them another."""
-    assert (derived_id(*parts) == derived_id(*others)) is (parts == others)
+    assert (derived_id(*parts) == derived_id(*other_parts)) is (parts == other_parts)
     assert len(derived_id(*parts)) == 32

@@ -23,7 +23,7 @@ def test_odd_figures_are_left_out_and_everything_else_stays(odd: float):
 @pytest.mark.parametrize("odd", ODD)
 def test_records_that_have_such_figures_are_readable(odd: float):
     """Upstream stores what came."""
-    stored = {"inputTokenCount": odd, "outputTokenCount": 3, "totalTokenCount": None, "extensionData": {"x": odd}}
-    assert decode_usage(stored) == {"output_token_count": 3}
-    spent = usage_of_response({"input_token_count": odd, "output_token_count": 3}, "m", {"m": Price(1.0, 1.0)})
-    assert (spent.tokens, spent.cost) == (3, 3 / 1_000_000)
+    record = {"inputTokenCount": odd, "outputTokenCount": 3, "totalTokenCount": None, "extensionData": {"x": odd}}
+    assert decode_usage(record) == {"output_token_count": 3}
+    usage = usage_of_response({"input_token_count": odd, "output_token_count": 3}, "m", {"m": Price(1.0, 1.0)})
+    assert (usage.tokens, usage.cost) == (3, 3 / 1_000_000)

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from tests.durable_agent_host.provider_table.measuring import MARK, Probe, called, probe
+from tests.durable_agent_host.provider_table.measuring import MARK, Probe, probe, probe_arguments
 
 
 def _call(kind: str, payload: str, /, **fields: Any) -> dict[str, Any]:
     return {"type": kind, "id": "call_1", payload: fields}
 
 
-def _cites(kind: str, **cited: str) -> dict[str, Any]:
-    note = {"type": kind, "text": "[1]", "start_index": 0, "end_index": 3, kind: cited}
-    part = {"type": "output_text", "text": "[1] says so.", "annotations": [note]}
+def _cites(kind: str, **source: str) -> dict[str, Any]:
+    annotation = {"type": kind, "text": "[1]", "start_index": 0, "end_index": 3, kind: source}
+    part = {"type": "output_text", "text": "[1] says so.", "annotations": [annotation]}
     return {"type": "message", "id": "msg_1", "role": "assistant", "content": [part]}
 
 
@@ -30,9 +30,9 @@ def _found(text: str) -> list[dict[str, Any]]:
 
 PROBES: tuple[Probe, ...] = (
     Probe("message", "text", (({"text": MARK},),)),
-    probe("url_citation", "url", _cites("url_citation", url=f"https://{MARK}.example", title="A"), ends=True),
-    probe("file_citation", "file_id", _cites("file_citation", file_id=f"file-{MARK}"), ends=True),
-    probe("file_path", "file_id", _cites("file_path", file_id=f"file-{MARK}"), ends=True),
+    probe("url_citation", "url", _cites("url_citation", url=f"https://{MARK}.example", title="A"), is_answer=True),
+    probe("file_citation", "file_id", _cites("file_citation", file_id=f"file-{MARK}"), is_answer=True),
+    probe("file_path", "file_id", _cites("file_path", file_id=f"file-{MARK}"), is_answer=True),
     Probe("code_interpreter", "input", (_code(MARK, "x"),)),
     Probe("code_interpreter", "logs", (_code("1", MARK),)),
     probe("file_search", "results", _call("file_search", "file_search", results=_found(MARK))),
@@ -45,5 +45,5 @@ PROBES: tuple[Probe, ...] = (
     probe("mcp", "output", {**_MCP, "output": MARK}),
     probe("a tool that nobody knows", "mood", _call("brooding", "brooding", mood=MARK)),
     probe("a step that nobody knows", "mood", _NEW),
-    called("function", "arguments"),
+    probe_arguments("function", "arguments"),
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.durable_agent_host.provider_table.measuring import MARK, Probe, called, probe
+from tests.durable_agent_host.provider_table.measuring import MARK, Probe, probe, probe_arguments
 
 
 def _part(**part: Any) -> dict[str, Any]:
@@ -17,8 +17,8 @@ _SEARCH = {"toolType": "GOOGLE_SEARCH_WEB", "args": {"queries": ["x"]}, "id": "t
 _FOUND = {"toolType": "GOOGLE_SEARCH_WEB", "response": {"results": "x"}, "id": "t1"}
 
 PROBES: tuple[Probe, ...] = (
-    probe("text", "text", _part(text=MARK), ends=True),
-    probe("text", "thoughtSignature", _part(text="x", **_SIGNED), ends=True),
+    probe("text", "text", _part(text=MARK), is_answer=True),
+    probe("text", "thoughtSignature", _part(text="x", **_SIGNED), is_answer=True),
     probe("thought", "text", _part(text=MARK, thought=True)),
     probe("executableCode", "code", _part(executableCode={**_CODE, "code": MARK}), _END),
     probe(
@@ -33,5 +33,5 @@ PROBES: tuple[Probe, ...] = (
     probe("inlineData", "data", _part(inlineData={"mimeType": "image/png", "data": f"{MARK}aa"})),
     probe("toolCall", "args", _part(toolCall={**_SEARCH, "args": {"queries": [MARK]}}), _part(toolResponse=_FOUND)),
     probe("toolResponse", "response", _part(toolCall=_SEARCH), _part(toolResponse={**_FOUND, "response": {"a": MARK}})),
-    called("functionCall", "args"),
+    probe_arguments("functionCall", "args"),
 )

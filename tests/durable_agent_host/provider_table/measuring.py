@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent_framework import AgentSession, Content
+from agent_framework import AgentSession, Content, tool
 
 from durable_agent_host.model.provider_item import PART_OF, STAMP
 from tests.durable_agent_host.provider_lab import KINDS, ProviderLab
@@ -42,36 +42,37 @@ class Found:
     """Where the mark was.
 
     Attributes:
-        streamed: in the contents that a stream gives.
-        stored: in what is stored.
-        replayed: in the next request; None when there was none, or the model refused it.
+        is_streamed: in the contents that a stream gives.
+        is_stored: in what is stored.
+        is_replayed: in the next request; None when there was none, or the model refused it.
     """
 
-    streamed: bool
-    stored: bool
-    replayed: bool | None
+    is_streamed: bool
+    is_stored: bool
+    is_replayed: bool | None
 
 
-def probe(block: str, value: str, *items: Mapping[str, Any], ends: bool = False) -> Probe:
-    """Make a probe of items that come with an answer in one model call; with ``ends``, the items are the answer."""
-    said: tuple[Mapping[str, Any], ...] = () if ends else ({"text": "Done."},)
-    return Probe(block, value, ((*({"item": item} for item in items), *said),))
+def probe(block: str, value: str, *items: Mapping[str, Any], is_answer: bool = False) -> Probe:
+    """Make a probe of items and an answer in one model call; with ``is_answer``, the items are the answer."""
+    answer: tuple[Mapping[str, Any], ...] = () if is_answer else ({"text": "Done."},)
+    return Probe(block, value, ((*({"item": item} for item in items), *answer),))
 
 
-def called(block: str, value: str) -> Probe:
+def probe_arguments(block: str, value: str) -> Probe:
     """Make a probe of the arguments of a call of the app's tool, with blanks as no program writes them."""
     call = {"calls": [{"name": "note", "arguments": f'{{"text":  "{MARK}"}}'}]}
     return Probe(block, value, ((call,), ({"text": "Done."},)))
 
 
-def note(text: str) -> str:
+@tool(name="note")
+def count_characters(text: str) -> str:
     """Take a note."""
     return f"noted {len(text)} characters"
 
 
-def _lab(one: Probe) -> ProviderLab:
-    lab = ProviderLab(tools=[note])
-    lab.plan(*({"items": list(items)} for items in one.steps))
+def _lab(test_probe: Probe) -> ProviderLab:
+    lab = ProviderLab(tools=[count_characters])
+    lab.plan(*({"items": list(items)} for items in test_probe.steps))
     return lab
 
 
@@ -79,14 +80,14 @@ def _has_mark(value: Any) -> bool:
     return MARK in json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _replayed(kind: str, lab: ProviderLab, before: int) -> bool | None:
+def _has_replayed_mark(kind: str, lab: ProviderLab, before: int) -> bool | None:
     sent = lab.bodies[before:]
     if KINDS[kind].keeps_conversation:
         sent = [sent]  # a message is a request of its own there
     return _has_mark(sent[-1]) if sent and not lab.refusals else None
 
 
-async def with_framework(kind: str, one: Probe) -> Found | None:
+async def with_framework(kind: str, test_probe: Probe) -> Found | None:
     """Run both turns with the framework alone; its session goes through JSON.
 
     Returns:
@@ -94,45 +95,47 @@ async def with_framework(kind: str, one: Probe) -> Found | None:
     """
     if not KINDS[kind].is_of_framework:
         return None
-    lab = _lab(one)
+    lab = _lab(test_probe)
     async with lab.agent(kind) as agent:
         session = AgentSession(session_id="session-1")
         stream = agent.run(_QUESTIONS[0], stream=True, session=session)
         contents = [content async for update in stream for content in update.contents]
         answer = await stream.get_final_response()
-    streamed = _has_mark(_neutral([*contents, *(one for said in answer.messages for one in said.contents)]))
-    stored = json.dumps(session.to_dict(), default=str)
+    is_streamed = _has_mark(
+        _neutral([*contents, *(content for message in answer.messages for content in message.contents)])
+    )
+    session_json = json.dumps(session.to_dict(), default=str)
     before = len(lab.bodies)
     async with lab.agent(kind) as agent:
-        session = AgentSession.from_dict(json.loads(stored))
+        session = AgentSession.from_dict(json.loads(session_json))
         try:
             await agent.run(_QUESTIONS[1], stream=True, session=session).get_final_response()
         except Exception:  # noqa: BLE001 - a request that cannot be sent replays nothing
-            return Found(streamed, MARK in stored, None)
-    return Found(streamed, MARK in stored, _replayed(kind, lab, before))
+            return Found(is_streamed, MARK in session_json, None)
+    return Found(is_streamed, MARK in session_json, _has_replayed_mark(kind, lab, before))
 
 
-async def with_host(kind: str, one: Probe) -> Found:
+async def with_host(kind: str, test_probe: Probe) -> Found:
     """Run both turns with this host, each in a process that has nothing but the stored session."""
-    lab = _lab(one)
+    lab = _lab(test_probe)
     await lab.cold_turn(kind, _QUESTIONS[0])
     contents = _neutral(content for message in lab.messages for content in message.contents)
     if KINDS[kind].keeps_conversation:
         await lab.lose_conversation()
     before = len(lab.bodies)
     outcome = await lab.cold_turn(kind, _QUESTIONS[1])
-    replayed = _replayed(kind, lab, before) if outcome.status == "completed" else None
-    return Found(_has_mark(contents), MARK in lab.document, replayed)
+    is_replayed = _has_replayed_mark(kind, lab, before) if outcome.status == "completed" else None
+    return Found(_has_mark(contents), MARK in lab.document, is_replayed)
 
 
 def _neutral(contents: Iterable[Content]) -> list[Any]:
     """Write contents without what only the provider's own code reads."""
-    written: list[Any] = []
+    content_fields: list[Any] = []
     for content in contents:
         plain = copy.copy(content)
         plain.raw_representation = None
         plain.additional_properties = {
             name: value for name, value in content.additional_properties.items() if name not in {STAMP, PART_OF}
         }
-        written.append(plain.to_dict())
-    return written
+        content_fields.append(plain.to_dict())
+    return content_fields

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.durable_agent_host.provider_table.measuring import MARK, Probe, called, probe
+from tests.durable_agent_host.provider_table.measuring import MARK, Probe, probe, probe_arguments
 
 
 def _item(kind: str, item_id: str, **fields: Any) -> dict[str, Any]:
@@ -26,16 +26,16 @@ _FILE = _URL | {"type": "container_file_citation", "container_id": "cntr_1", "fi
 _RESULT = {"file_id": "file-1", "filename": "a", "score": 1.0, "attributes": {}}
 
 
-def _cites(**note: Any) -> dict[str, Any]:
-    return {**_MESSAGE, "content": [{**_TEXT, "annotations": [note]}]}
+def _cites(**annotation: Any) -> dict[str, Any]:
+    return {**_MESSAGE, "content": [{**_TEXT, "annotations": [annotation]}]}
 
 
 PROBES: tuple[Probe, ...] = (
-    probe("message", "text", {**_MESSAGE, "content": [{**_TEXT, "text": MARK}]}, ends=True),
-    probe("message", "id", {**_MESSAGE, "id": f"msg_{MARK}"}, ends=True),
-    probe("message", "phase", {**_MESSAGE, "phase": MARK}, ends=True),
-    probe("url_citation", "url", _cites(**_URL, url=f"https://{MARK}.example"), ends=True),
-    probe("container_file_citation", "file_id", _cites(**_FILE, file_id=f"cfile_{MARK}"), ends=True),
+    probe("message", "text", {**_MESSAGE, "content": [{**_TEXT, "text": MARK}]}, is_answer=True),
+    probe("message", "id", {**_MESSAGE, "id": f"msg_{MARK}"}, is_answer=True),
+    probe("message", "phase", {**_MESSAGE, "phase": MARK}, is_answer=True),
+    probe("url_citation", "url", _cites(**_URL, url=f"https://{MARK}.example"), is_answer=True),
+    probe("container_file_citation", "file_id", _cites(**_FILE, file_id=f"cfile_{MARK}"), is_answer=True),
     probe("code_interpreter_call", "code", {**_CODE, "code": MARK}),
     probe("code_interpreter_call", "logs", {**_CODE, "outputs": [{"type": "logs", "logs": MARK}]}),
     probe("code_interpreter_call", "container_id", {**_CODE, "container_id": f"cntr_{MARK}"}),
@@ -52,5 +52,5 @@ PROBES: tuple[Probe, ...] = (
     probe("tool_search_output", "tools", {**_TOOLS, "tools": [{"type": "function", "name": MARK}]}),
     probe("program", "code", {**_PROGRAM, "code": MARK}),
     probe("compaction", "encrypted_content", _item("compaction", "cmp_1", encrypted_content=MARK)),
-    called("function_call", "arguments"),
+    probe_arguments("function_call", "arguments"),
 )

@@ -36,11 +36,11 @@ The framework alone is an agent with its `AgentSession`, written as JSON and rea
 service cannot be imported with the version of the framework's core that this host needs.
 """
 
-_KEPT = """The service keeps the conversation in a thread, and the next request has only new messages. *Replayed* says
+_THREAD = """The service keeps the conversation in a thread, and the next request has only new messages. *Replayed* says
 what a new thread begins with when the service has lost the old one: it gets the conversation as text.
 """
 
-_WORDS = {True: "yes", False: "no", None: "refused"}
+_CELLS = {True: "yes", False: "no", None: "refused"}
 
 
 async def write_table() -> str:
@@ -49,12 +49,12 @@ async def write_table() -> str:
     for kind, (title, probes) in PROVIDERS.items():
         parts.append(f"## {title}\n")
         if KINDS[kind].keeps_conversation:
-            parts.append(_KEPT)
+            parts.append(_THREAD)
         parts.append("| block | value | framework: streamed | stored | replayed | here: streamed | stored | replayed |")
         parts.append("|---|---|---|---|---|---|---|---|")
-        for one in probes:
-            cells = [*_cells(await with_framework(kind, one)), *_cells(await with_host(kind, one))]
-            parts.append(f"| `{one.block}` | {_name(one.value)} | {' | '.join(cells)} |")
+        for probe in probes:
+            cells = [*_cells(await with_framework(kind, probe)), *_cells(await with_host(kind, probe))]
+            parts.append(f"| `{probe.block}` | {_name(probe.value)} | {' | '.join(cells)} |")
         parts.append("")
     return "\n".join(parts)
 
@@ -66,4 +66,4 @@ def _name(value: str) -> str:
 def _cells(found: Found | None) -> list[str]:
     if found is None:
         return ["-"] * 3
-    return [_WORDS[found.streamed], _WORDS[found.stored], _WORDS[found.replayed]]
+    return [_CELLS[found.is_streamed], _CELLS[found.is_stored], _CELLS[found.is_replayed]]

@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "providers.md"
 
 
 @pytest.mark.timeout(600)
-async def test_the_page_says_what_is_measured():
+async def test_the_page_has_the_measured_values():
     """`scripts/provider-table` writes the page again, when something has changed."""
     assert PAGE.read_text(encoding="utf-8") == await write_table()
 
@@ -21,7 +21,7 @@ def test_nothing_is_left_out_of_the_table():
     """Each client that the labs can make has its probes, and each block of them a row."""
     assert PROVIDERS.keys() == KINDS.keys()
     for name, (_, probes) in PROVIDERS.items():
-        rows = [(one.block, one.value) for one in probes]
+        rows = [(probe.block, probe.value) for probe in probes]
         assert len(rows) == len(set(rows)) > 0, name
 
 

@@ -41,17 +41,21 @@ def events(name):
 def read(events):
     """Give the updates of a stream."""
     reader = RunReader("thread_1")
-    return [update for one in events for update in reader.read(one["event"], one["data"])]
+    return [update for event in events for update in reader.read(event["event"], event["data"])]
 
 
-def stored(response):
+def encode_messages(response):
     """Give the messages of a response as a session stores them."""
     return [encode_message(message) for message in response.messages]
 
 
 def contents_of(response):
     """Give the contents after a round trip through the store."""
-    return [content for one in stored(response) for content in decode_message(json.loads(json.dumps(one))).contents]
+    return [
+        content
+        for message_json in encode_messages(response)
+        for content in decode_message(json.loads(json.dumps(message_json))).contents
+    ]
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -59,29 +63,33 @@ def test_every_block_comes_back_as_the_service_wrote_it(events):
     """Messages, calls and steps are stored in full."""
     groups = list(METADATA.group(contents_of(fold_updates(read(events), AZURE_AI_AGENTS))))
     messages = [restore_block(group)[0] for group in groups if is_message(group[0])]
-    said = [one["data"] for one in events if one["event"] in {"thread.message.completed", "thread.message.incomplete"}]
-    assert messages == said
+    message_jsons = [
+        event["data"] for event in events if event["event"] in {"thread.message.completed", "thread.message.incomplete"}
+    ]
+    assert messages == message_jsons
     calls = [
         restore_block(group)
         for group in groups
         if (mark := METADATA.find(group[0])) and mark["type"] not in {"message", "step"}
     ]
     by_id = {call["id"]: call for call, _ in calls}
-    finished = [one["data"] for one in events if one["event"] == "thread.run.step.completed"]
-    for step in finished:
+    steps = [event["data"] for event in events if event["event"] == "thread.run.step.completed"]
+    for step in steps:
         details = step["step_details"]
-        rest = {name: value for name, value in step.items() if name != "step_details"}
+        step_fields = {name: value for name, value in step.items() if name != "step_details"}
         if details["type"] == "message_creation":
-            group = next(one for one in groups if build_message_id(one) == details["message_creation"]["message_id"])
-            assert restore_block(group)[1] == rest
+            group = next(
+                group for group in groups if build_message_id(group) == details["message_creation"]["message_id"]
+            )
+            assert restore_block(group)[1] == step_fields
             continue
-        own = [call for call in details.get("tool_calls", []) if call["type"] != "function"]
-        for call in own:
+        service_calls = [call for call in details.get("tool_calls", []) if call["type"] != "function"]
+        for call in service_calls:
             expected = {name: value for name, value in call.items() if value is not None or name != "output"}
             found = {name: value for name, value in by_id[call["id"]].items() if name in expected}
             assert found == expected
-        if own:
-            assert any(known == rest for _, known in calls)
+        if service_calls:
+            assert any(call_fields == step_fields for _, call_fields in calls)
         else:
             marks = [mark for group in groups if (mark := METADATA.find(group[0])) and mark["type"] == "step"]
             assert any(mark["id"] == step["id"] for mark in marks)
@@ -96,21 +104,21 @@ def build_message_id(group):
 def test_a_stream_folds_alike_however_it_is_cut(events):
     """Parts folded first give the fold of the whole."""
     updates = read(events)
-    whole = stored(fold_updates(updates, AZURE_AI_AGENTS))
+    expected = encode_messages(fold_updates(updates, AZURE_AI_AGENTS))
     for cut in range(0, len(updates), max(1, len(updates) // 12)):
         parts = [*Fold(updates[:cut], AZURE_AI_AGENTS).pieces(), *Fold(updates[cut:], AZURE_AI_AGENTS).pieces()]
-        assert stored(fold_updates(parts, AZURE_AI_AGENTS)) == whole
+        assert encode_messages(fold_updates(parts, AZURE_AI_AGENTS)) == expected
 
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_nothing_of_a_stream_is_stored_twice(events):
     """What is stored is about as large as the finished messages and calls."""
     blocks = [
-        one["data"]
-        for one in events
-        if one["event"].endswith((".completed", ".incomplete")) and one["event"] != "thread.run.completed"
+        event["data"]
+        for event in events
+        if event["event"].endswith((".completed", ".incomplete")) and event["event"] != "thread.run.completed"
     ]
-    size = len(json.dumps(stored(fold_updates(read(events), AZURE_AI_AGENTS))))
+    size = len(json.dumps(encode_messages(fold_updates(read(events), AZURE_AI_AGENTS))))
     assert size <= 1.5 * len(json.dumps(blocks)) + 3000
 
 
@@ -124,13 +132,13 @@ def test_citations_keep_their_spans_and_kinds():
     [content] = contents_of(
         fold_updates(read([{"event": "thread.message.completed", "data": message}]), AZURE_AI_AGENTS)
     )
-    regions = [note["annotated_regions"][0]["start_index"] for note in content.annotations]
-    kinds = [note["additional_properties"]["kind"] for note in content.annotations]
+    regions = [annotation["annotated_regions"][0]["start_index"] for annotation in content.annotations]
+    kinds = [annotation["additional_properties"]["kind"] for annotation in content.annotations]
     assert (regions, kinds) == ([0, 4], ["file_path", "file_citation"])
     assert restore_block([content])[0] == message
 
 
-def recorded(name):
+def read_recording(name):
     """Give a recorded body, or skip."""
     if not FOLDER.is_dir():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
@@ -139,26 +147,27 @@ def recorded(name):
 
 def test_outputs_are_submitted_as_the_service_has_accepted_them():
     """The recorded body, from the result that the framework hands to the client."""
-    accepted = recorded("fn-requires-action-submit-stream/05.request.json")
+    accepted_request = read_recording("fn-requires-action-submit-stream/05.request.json")
     results = [
-        Content.from_function_result(one["tool_call_id"], result=one["output"]) for one in accepted["tool_outputs"]
+        Content.from_function_result(tool_output["tool_call_id"], result=tool_output["output"])
+        for tool_output in accepted_request["tool_outputs"]
     ]
     body = build_tool_outputs(parse_tool_outputs([Message("tool", results)]), {}, {})
-    assert body | {"stream": True} == accepted
+    assert body | {"stream": True} == accepted_request
 
 
 def test_runs_and_approvals_carry_headers_as_the_service_has_accepted_them():
     """The recorded bodies, from a tool that the app defines with its headers."""
-    accepted_run = recorded("mcp-approval-stream/04.request.json")
-    accepted = recorded("mcp-approval-stream/05.request.json")
+    accepted_run = read_recording("mcp-approval-stream/04.request.json")
+    accepted_request = read_recording("mcp-approval-stream/05.request.json")
     [resource] = accepted_run["tool_resources"]["mcp"]
     server = {"type": "mcp", "server_url": "https://gitmcp.io/Azure/azure-rest-api-specs", **resource}
     tools = [build_tool(server)]
     agent = {"id": accepted_run["assistant_id"], "tools": tools}
     assert build_run({"tools": [server]}, agent, {}, "") | {"stream": True} == accepted_run
-    [approval] = accepted["tool_approvals"]
+    [approval] = accepted_request["tool_approvals"]
     call = Content("function_call", call_id=approval["tool_call_id"], name="n", hosted=True)
-    asked = Content.from_function_approval_request(id=approval["tool_call_id"], function_call=call)
-    answers = parse_tool_outputs([Message("user", [asked.to_function_approval_response(approved=True)])])
+    approval_request = Content.from_function_approval_request(id=approval["tool_call_id"], function_call=call)
+    outputs = parse_tool_outputs([Message("user", [approval_request.to_function_approval_response(approved=True)])])
     labels = {approval["tool_call_id"]: resource["server_label"]}
-    assert build_tool_outputs(answers, labels, approval_headers([server], {})) | {"stream": True} == accepted
+    assert build_tool_outputs(outputs, labels, approval_headers([server], {})) | {"stream": True} == accepted_request

@@ -53,11 +53,11 @@ class Service(NamedTuple):
 
     client: str
     conversation: Callable[[object], list[dict]]
-    mend: Callable[[list[dict], frozenset[str]], list[dict]]
+    rename_calls: Callable[[list[dict], frozenset[str]], list[dict]]
     field: str
     more: dict[str, object]
 
-    def objection(self, messages: list[dict]) -> object:
+    def find_violation(self, messages: list[dict]) -> object:
         """Return the service's error for a request with the messages; None if it is accepted."""
         return find_violation(self.client, {self.field: messages, **self.more})
 
@@ -84,17 +84,17 @@ def test_any_name_becomes_one_that_every_service_accepts(name: str | None):
 @pytest.mark.parametrize("name", ["", None, "no such tool", "x" * 300, "say\n", "a\0b", "查询", "."])
 def test_a_call_with_any_name_is_accepted(service: Service, name: object):
     """What is given is not changed, and doing it again changes nothing."""
-    given_ones = service.conversation(name)
-    before = copy.deepcopy(given_ones)
-    assert service.objection(given_ones) is not None
-    sent = service.mend(given_ones, frozenset())
-    assert given_ones == before
-    assert service.objection(sent) is None
-    assert service.mend(sent, frozenset()) == sent
+    messages = service.conversation(name)
+    before = copy.deepcopy(messages)
+    assert service.find_violation(messages) is not None
+    sent = service.rename_calls(messages, frozenset())
+    assert messages == before
+    assert service.find_violation(sent) is None
+    assert service.rename_calls(sent, frozenset()) == sent
 
 
 @services
-@pytest.mark.parametrize(("name", "offered"), [("say", []), ("get_weather-2", []), ("天气.get", ["天气.get"])])
-def test_good_names_and_names_of_the_request_s_tools_stay(service: Service, name: str, offered: list[str]):
+@pytest.mark.parametrize(("name", "tool_names"), [("say", []), ("get_weather-2", []), ("天气.get", ["天气.get"])])
+def test_good_names_and_names_of_the_request_s_tools_stay(service: Service, name: str, tool_names: list[str]):
     """Services other than the first ones may accept more; they say so by accepting the tool."""
-    assert service.mend(service.conversation(name), frozenset(offered)) == service.conversation(name)
+    assert service.rename_calls(service.conversation(name), frozenset(tool_names)) == service.conversation(name)

@@ -14,12 +14,12 @@ PICTURE = Content.from_uri("data:image/png;base64,AA==", media_type="image/png")
 
 def there(content, provider="there"):
     """Stamp a content as an item of a provider."""
-    changed = copy.copy(content)
-    changed.additional_properties = {
+    item = copy.copy(content)
+    item.additional_properties = {
         **content.additional_properties,
         STAMP: {"provider": provider, "type": "t", "id": "i"},
     }
-    return changed
+    return item
 
 
 def plain(messages):
@@ -27,7 +27,7 @@ def plain(messages):
     return [(message.role, [content.to_dict() for content in message.contents]) for message in messages]
 
 
-def told(*messages, target=TARGET):
+def rewrite(*messages, target=TARGET):
     """Retell messages; neither changes what is given nor anything the second time."""
     before = copy.deepcopy(plain(messages))
     once = rewrite_for(messages, target)
@@ -36,15 +36,15 @@ def told(*messages, target=TARGET):
     return once
 
 
-def said(messages):
+def roles_and_texts(messages):
     """Give roles with texts, and the types of what is no text."""
     return [
-        (one.role, [content.text if content.type == "text" else content.type for content in one.contents])
-        for one in messages
+        (message.role, [content.text if content.type == "text" else content.type for content in message.contents])
+        for message in messages
     ]
 
 
-def test_a_code_run_elsewhere_is_told_in_words_and_its_image_is_shown():
+def test_a_code_run_of_another_provider_becomes_text_and_its_image_is_sent():
     """Code and output become the assistant's words; an image that it made is shown as the user's, after the answer."""
     python = Content.from_text("print(1)", additional_properties={"language": "python"})
     code = there(Content.from_code_interpreter_tool_call(call_id="c", inputs=[python]))
@@ -52,8 +52,8 @@ def test_a_code_run_elsewhere_is_told_in_words_and_its_image_is_shown():
     result = Content.from_code_interpreter_tool_result(
         call_id="c", outputs=outputs, additional_properties={PART_OF: "i"}
     )
-    found = told(Message("user", ["go"]), Message("assistant", [code, result, there(Content.from_text("Done."))]))
-    assert said(found) == [
+    found = rewrite(Message("user", ["go"]), Message("assistant", [code, result, there(Content.from_text("Done."))]))
+    assert roles_and_texts(found) == [
         ("user", ["go"]),
         (
             "assistant",
@@ -64,9 +64,11 @@ def test_a_code_run_elsewhere_is_told_in_words_and_its_image_is_shown():
     assert found[2].contents[0].uri == PICTURE.uri
 
 
-def test_searches_other_tools_and_citations_are_told():
+def test_searches_other_tools_and_citations_become_text():
     """What was searched, found and cited is there to read, without what only its service can read."""
-    cited = Content.from_text("Tea.", annotations=[{"type": "citation", "title": "Tea", "url": "https://tea.example"}])
+    citing_text = Content.from_text(
+        "Tea.", annotations=[{"type": "citation", "title": "Tea", "url": "https://tea.example"}]
+    )
     contents = [
         there(Content.from_search_tool_call("s", tool_name="web_search", arguments={"query": "tea"})),
         there(
@@ -77,14 +79,14 @@ def test_searches_other_tools_and_citations_are_told():
         there(Content.from_mcp_server_tool_call("m", "find", server_name="docs", arguments='{"q": 1}')),
         there(Content.from_mcp_server_tool_result("m", output=[Content.from_text("page")])),
         there(Content.from_function_call("e", "editor", arguments='{"path": "a"}', informational_only=True)),
-        there(cited),
+        there(citing_text),
     ]
-    found = told(
+    found = rewrite(
         Message("user", ["go"]),
         Message("assistant", contents),
         Message("tool", [Content.from_function_result("e", result="ok")]),
     )
-    assert said(found) == [
+    assert roles_and_texts(found) == [
         ("user", ["go"]),
         (
             "assistant",
@@ -105,7 +107,10 @@ def test_files_and_media_that_the_target_does_not_take_are_named():
     """A file that another service keeps, and a kind of media that the target refuses, are named to it."""
     sound = Content.from_uri("data:audio/wav;base64,AA==", media_type="audio/wav")
     question = Message("user", ["go", Content.from_hosted_file("file-1", name="a.pdf"), sound, PICTURE])
-    found = told(question, Message("assistant", [there(Content.from_text("Hi"))]))
-    assert said(found)[0] == ("user", ["go", "[file a.pdf, which is not at hand here]", "[audio/wav]", "data"])
-    own = Message("assistant", [there(Content.from_text("Hi"), "here")])
-    assert told(question, own)[0] is question
+    found = rewrite(question, Message("assistant", [there(Content.from_text("Hi"))]))
+    assert roles_and_texts(found)[0] == (
+        "user",
+        ["go", "[file a.pdf, which is not at hand here]", "[audio/wav]", "data"],
+    )
+    answer = Message("assistant", [there(Content.from_text("Hi"), "here")])
+    assert rewrite(question, answer)[0] is question

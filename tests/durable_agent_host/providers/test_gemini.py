@@ -16,7 +16,7 @@ from durable_agent_host.turn.message_input import read_message
 from tests.durable_agent_host.gemini_lab import plain
 
 SEAL = base64.urlsafe_b64encode(b"\xff\xfe sealed").decode()
-LOOK = {"functionCall": {"id": "f1", "name": "f", "args": {"w": 1}}, "thoughtSignature": SEAL}
+CALL = {"functionCall": {"id": "f1", "name": "f", "args": {"w": 1}}, "thoughtSignature": SEAL}
 
 
 def client():
@@ -25,11 +25,11 @@ def client():
 
 def sent(contents):
     """The parts that a client of a new process sends of contents."""
-    _, said = client()._prepare_gemini_messages([Message("user", ["x"]), Message("assistant", contents)])
-    return plain(request_json(said)[1]["parts"])
+    _, contents_json = client()._prepare_gemini_messages([Message("user", ["x"]), Message("assistant", contents)])
+    return plain(request_json(contents_json)[1]["parts"])
 
 
-def stored(contents, role="assistant"):
+def round_trip(contents, role="assistant"):
     return decode_message(json.loads(json.dumps(encode_message(Message(role, contents)))))
 
 
@@ -39,8 +39,8 @@ def test_images_and_files_are_sent_live_and_from_a_store():
     message += [{"type": "file", "url": "gs://bucket/a.pdf"}, {"type": "audio", "url": "data:audio/wav;base64,YWJj"}]
     contents = [decode_content(content) for content in read_message(message).contents]
     GEMINI.check_message(Message("user", contents))
-    both = Message("user", contents), stored(contents, "user")
-    live, cold = (client()._prepare_gemini_messages([one])[1][0] for one in both)
+    both = Message("user", contents), round_trip(contents, "user")
+    live, cold = (client()._prepare_gemini_messages([message])[1][0] for message in both)
     assert live == cold
     assert [json.loads(part.model_dump_json(exclude_none=True, by_alias=True)) for part in live.parts] == [
         {"text": "look"},

@@ -28,7 +28,7 @@ def chunk(*parts, finish=None, **fields):
     return {"candidates": [candidate | ({"finishReason": finish} if finish else {})], "responseId": "r1"}
 
 
-def streamed(parts):
+def chunks_of(parts):
     """A stream with a chunk for each part."""
     return [*(chunk(part) for part in parts), chunk({"text": ""}, finish="STOP")]
 
@@ -37,8 +37,8 @@ def updates_of(chunks):
     """The updates of the hosted client."""
     reader = ResponseReader(streaming=True)
     return [
-        ChatResponseUpdate(role="assistant", contents=reader.read(one), response_id=reader.response_id)
-        for one in chunks
+        ChatResponseUpdate(role="assistant", contents=reader.read(chunk_json), response_id=reader.response_id)
+        for chunk_json in chunks
     ]
 
 
@@ -50,8 +50,8 @@ def contents_of(chunks):
 
 def sent(chunks):
     """The parts that go back."""
-    kept = [(one, to_parts(one)) for one in contents_of(chunks)]
-    return [part for one, parts in kept for part in ([neutral_part(one)] if parts is None else parts)]
+    contents = [(content, to_parts(content)) for content in contents_of(chunks)]
+    return [part for content, parts in contents for part in ([neutral_part(content)] if parts is None else parts)]
 
 
 def neutral_part(content):
@@ -61,11 +61,16 @@ def neutral_part(content):
     return {"functionCall": {"name": content.name, "args": content.arguments, "id": content.call_id}}
 
 
-def stored(response):
+def encode_messages(response):
     """The stored messages, ids that are made up apart."""
-    written = [encode_message(message) for message in response.messages]
-    names = [one.call_id for message in response.messages for one in message.contents if one.type == "function_call"]
-    text = json.dumps(written, sort_keys=True)
+    message_jsons = [encode_message(message) for message in response.messages]
+    names = [
+        content.call_id
+        for message in response.messages
+        for content in message.contents
+        if content.type == "function_call"
+    ]
+    text = json.dumps(message_jsons, sort_keys=True)
     for number, name in enumerate(name for name in names if name.startswith("tool-call-")):
         text = text.replace(name, f"made-up-{number}")
     return text
@@ -86,48 +91,48 @@ STREAMS = {
 }
 
 
-def recorded():
+def read_recordings():
     """The recorded streams."""
     paths = sorted((RECORDINGS / "gemini").rglob("*.jsonl"))
     return {path.stem: [json.loads(line)["data"] for line in path.read_text().splitlines()] for path in paths}
 
 
 def cases():
-    return {name: streamed(parts) for name, parts in STREAMS.items()} | recorded()
+    return {name: chunks_of(parts) for name, parts in STREAMS.items()} | read_recordings()
 
 
-def cut_elsewhere(chunks, seed):
+def cut_at_random(chunks, seed):
     """Cut texts at other places, and put parts of several chunks into one."""
     draw = random.Random(seed)
     pieces = []
-    for one in chunks:
-        rest = {name: value for name, value in one["candidates"][0].items() if name != "content"}
-        for part in one["candidates"][0].get("content", {}).get("parts", []):
+    for chunk_json in chunks:
+        fields = {name: value for name, value in chunk_json["candidates"][0].items() if name != "content"}
+        for part in chunk_json["candidates"][0].get("content", {}).get("parts", []):
             text = part.get("text")
             if isinstance(text, str) and len(text) > 1 and part.keys() <= {"text", "thought"}:
-                place = draw.randint(1, len(text) - 1)
-                pieces += [({**part, "text": half}, {}) for half in (text[:place], text[place:])]
+                offset = draw.randint(1, len(text) - 1)
+                pieces += [({**part, "text": half}, {}) for half in (text[:offset], text[offset:])]
             else:
                 pieces.append((part, {}))
         if pieces:
-            pieces[-1] = (pieces[-1][0], rest)
-    whole = [{**chunks[-1], "candidates": [{"content": {"parts": [part]}, **rest}]} for part, rest in pieces]
-    for place in range(len(whole) - 1, 0, -1):
-        if draw.random() < 0.3 and not pieces[place - 1][1].keys() - {"index"}:
-            parts = whole[place - 1]["candidates"][0]["content"]["parts"]
-            candidate = whole[place]["candidates"][0]
+            pieces[-1] = (pieces[-1][0], fields)
+    new_chunks = [{**chunks[-1], "candidates": [{"content": {"parts": [part]}, **fields}]} for part, fields in pieces]
+    for offset in range(len(new_chunks) - 1, 0, -1):
+        if draw.random() < 0.3 and not pieces[offset - 1][1].keys() - {"index"}:
+            parts = new_chunks[offset - 1]["candidates"][0]["content"]["parts"]
+            candidate = new_chunks[offset]["candidates"][0]
             candidate["content"]["parts"] = parts + candidate["content"]["parts"]
-            del whole[place - 1]
-    return whole
+            del new_chunks[offset - 1]
+    return new_chunks
 
 
 @pytest.mark.parametrize("name", cases())
-def test_a_stream_that_is_cut_elsewhere_is_stored_the_same(name):
+def test_a_stream_is_stored_the_same_wherever_it_is_cut(name):
     """Wherever the service cuts texts, and however many parts it puts into a chunk."""
     chunks = cases()[name]
-    whole = stored(fold_updates(updates_of(chunks), GEMINI))
+    expected = encode_messages(fold_updates(updates_of(chunks), GEMINI))
     for seed in range(5):
-        assert stored(fold_updates(updates_of(cut_elsewhere(chunks, seed)), GEMINI)) == whole
+        assert encode_messages(fold_updates(updates_of(cut_at_random(chunks, seed)), GEMINI)) == expected
 
 
 @pytest.mark.parametrize("name", cases())
@@ -135,67 +140,71 @@ def test_folding_in_parts_changes_nothing(name):
     """Parts folded first, and parts of those, and what is folded already, give the fold of the whole."""
     updates = updates_of(cases()[name])
     response = fold_updates(updates, GEMINI)
-    whole = stored(response)
+    expected = encode_messages(response)
     draw = random.Random(name)
     for _ in range(4):
         first, second = sorted(draw.randint(0, len(updates)) for _ in range(2))
         a, b, c = (fold_part(part, GEMINI) for part in (updates[:first], updates[first:second], updates[second:]))
-        assert stored(fold_updates([*a, *b, *c], GEMINI)) == whole
-        assert stored(fold_updates([*fold_part([*a, *b], GEMINI), *updates[second:]], GEMINI)) == whole
-    assert stored(fold_updates(response_as_updates(response), GEMINI)) == whole
+        assert encode_messages(fold_updates([*a, *b, *c], GEMINI)) == expected
+        assert encode_messages(fold_updates([*fold_part([*a, *b], GEMINI), *updates[second:]], GEMINI)) == expected
+    assert encode_messages(fold_updates(response_as_updates(response), GEMINI)) == expected
 
 
 @pytest.mark.parametrize("name", cases())
-def test_every_part_of_a_stream_goes_back_as_it_was(name):
+def test_every_part_of_a_stream_is_sent_back_unchanged(name):
     """Nothing is dropped and nothing is changed, but for ids that the service did not give."""
     chunks = cases()[name]
-    given = [part for one in chunks for part in one["candidates"][0].get("content", {}).get("parts", [])]
+    parts = [part for chunk_json in chunks for part in chunk_json["candidates"][0].get("content", {}).get("parts", [])]
     if name == "fn-streamed-arguments":
         calls = [part["functionCall"] for part in sent(chunks)]
-        assert [(one["name"], one["args"]) for one in calls] == [
+        assert [(call["name"], call["args"]) for call in calls] == [
             ("getWeather", {"location": "Boston"}),
             ("getWeather", {"location": "San Francisco"}),
         ]
-        assert sent(chunks)[0]["thoughtSignature"] == given[0]["thoughtSignature"]
+        assert sent(chunks)[0]["thoughtSignature"] == parts[0]["thoughtSignature"]
         return
-    expected = accepted_parts(given)
+    expected = accepted_parts(parts)
     if name == "a result before its code":
         expected = [CODE, RESULT, *expected[2:]]  # the API takes a result behind its code
-    assert without_made_up_ids(sent(chunks)) == expected
+    assert remove_generated_ids(sent(chunks)) == expected
 
 
-def without_made_up_ids(parts):
+def remove_generated_ids(parts):
     """Leave the ids out that were made up for calls without one."""
-    hook = lambda one: {n: v for n, v in one.items() if n != "id" or not str(v).startswith("tool-call-")}  # noqa: E731
+    hook = lambda value: {n: v for n, v in value.items() if n != "id" or not str(v).startswith("tool-call-")}  # noqa: E731
     return json.loads(json.dumps(parts), object_hook=hook)
 
 
 def test_code_is_no_answer_and_has_its_language_outputs_and_outcome():
     """A run is a call and a result with one id; an image that it made is one of its outputs."""
-    call, result, text = contents_of(streamed([CODE, RESULT, IMAGE, {"text": "Done."}]))
+    call, result, text = contents_of(chunks_of([CODE, RESULT, IMAGE, {"text": "Done."}]))
     assert (call.type, call.call_id, call.inputs[0].text) == ("code_interpreter_tool_call", "c1", "print(1)")
     assert call.inputs[0].additional_properties["language"] == "python"
     assert (result.type, result.call_id, result.status) == ("code_interpreter_tool_result", "c1", "completed")
-    assert [(one.type, one.text or one.uri) for one in result.outputs] == [
+    assert [(output.type, output.text or output.uri) for output in result.outputs] == [
         ("text", "1\n"),
         ("data", "data:image/png;base64,YWJj"),
     ]
     assert text.text == "Done."
-    failed = {"codeExecutionResult": {"outcome": "OUTCOME_DEADLINE_EXCEEDED", "output": "too long"}}
-    _, result, _ = contents_of(streamed([{"executableCode": {"code": "1"}}, failed, {"text": "x"}]))
+    failure = {"codeExecutionResult": {"outcome": "OUTCOME_DEADLINE_EXCEEDED", "output": "too long"}}
+    _, result, _ = contents_of(chunks_of([{"executableCode": {"code": "1"}}, failure, {"text": "x"}]))
     (error,) = result.outputs
     assert (result.status, error.type, error.message) == ("failed", "error", "too long")
 
 
-def test_clients_hear_of_code_apart_from_the_answer():
+def test_clients_get_code_as_events_of_a_tool():
     """Code and its output are events of a tool, and none of the answer's text."""
     live = LiveEvents()
-    told = []
-    for one in updates_of(streamed([{"text": "Look. "}, CODE, RESULT, {"text": "Done."}])):
-        told += live.feed(AgentResponseUpdate(contents=one.contents, role=one.role, response_id=one.response_id))
-    kinds = [event.event for event in told]
+    events = []
+    for chunk_update in updates_of(chunks_of([{"text": "Look. "}, CODE, RESULT, {"text": "Done."}])):
+        events += live.feed(
+            AgentResponseUpdate(
+                contents=chunk_update.contents, role=chunk_update.role, response_id=chunk_update.response_id
+            )
+        )
+    kinds = [event.event for event in events]
     assert kinds == ["message.delta", "tool.started", "tool.delta", "tool.completed", "message.delta"]
-    assert "".join(event.data["text"] for event in told if event.event == "message.delta") == "Look.  Done."
+    assert "".join(event.data["text"] for event in events if event.event == "message.delta") == "Look.  Done."
 
 
 def argument(path, **value):
@@ -228,14 +237,14 @@ def test_arguments_that_come_in_pieces_are_one_call():
         argument("$.place.city", stringValue="ton"),
         {"functionCall": {"id": "a"}},
     ]
-    f, g = sorted(contents_of(streamed(pieces)), key=lambda one: one.call_id)
+    f, g = sorted(contents_of(chunks_of(pieces)), key=lambda content: content.call_id)
     assert (f.name, f.arguments) == ("f", {"place": {"city": "Boston"}, "days": [None, 2]})
     assert (g.name, g.arguments) == ("g", {"a b": False})
     assert to_parts(f)[0]["thoughtSignature"] == SEAL
 
 
 @pytest.mark.parametrize(
-    ("response", "said", "retryable"),
+    ("response", "message", "retryable"),
     [
         ({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}, "blocked the prompt: PROHIBITED_CONTENT", False),
         ({"promptFeedback": {"blockReason": "NEW", "blockReasonMessage": "Why."}}, "NEW: Why", False),
@@ -245,14 +254,14 @@ def test_arguments_that_come_in_pieces_are_one_call():
         (chunk(finish="OTHER"), "no reason", True),
     ],
 )
-def test_why_there_is_no_answer_is_told(response, said, retryable):
+def test_the_reason_of_a_missing_response_is_reported(response, message, retryable):
     """Blocked prompts and stopped answers fail the call, in the service's words and with what to do."""
-    with pytest.raises(ProviderError, match=said) as raised:
+    with pytest.raises(ProviderError, match=message) as error_info:
         ResponseReader(streaming=True).read(response)
-    assert raised.value.retryable is retryable
+    assert error_info.value.retryable is retryable
 
 
-def grounded(*parts):
+def grounded_chunk(*parts):
     """A chunk with the sources of an answer."""
     segment = {"startIndex": 8, "endIndex": 13, "text": "Paris"}
     supports = [{"segment": segment, "groundingChunkIndices": [0, 7]}]
@@ -262,33 +271,35 @@ def grounded(*parts):
     return chunk(*parts, finish="STOP", groundingMetadata=metadata, urlContextMetadata={"urlMetadata": [1]}, newField=2)
 
 
-def test_sources_are_citations_and_the_search_is_told():
+def test_sources_are_citations_and_the_search_is_stored():
     """Regions count characters, not bytes; what the service said is kept verbatim, and once."""
-    chunks = [chunk({"text": "Größe "}), grounded({"text": "Paris."}, {"text": "", "thoughtSignature": SEAL})]
-    text, asked, found, beside = contents_of(chunks)
+    chunks = [chunk({"text": "Größe "}), grounded_chunk({"text": "Paris."}, {"text": "", "thoughtSignature": SEAL})]
+    text, search_call, found, metadata = contents_of(chunks)
     assert text.text == "Größe Paris."
-    assert [(one.get("url"), one.get("title"), one.get("snippet")) for one in text.annotations] == [
+    assert [(citation.get("url"), citation.get("title"), citation.get("snippet")) for citation in text.annotations] == [
         ("https://a.example", "A", "Paris"),
         (None, "B", None),
     ]
     (region,) = text.annotations[0]["annotated_regions"]
     assert text.text[region["start_index"] : region["end_index"]] == "Paris"
-    assert (asked.type, asked.tool_name) == ("search_tool_call", "web_search")
-    assert asked.arguments == {"queries": ["capital"]}
-    assert found.call_id == asked.call_id
+    assert (search_call.type, search_call.tool_name) == ("search_tool_call", "web_search")
+    assert search_call.arguments == {"queries": ["capital"]}
+    assert found.call_id == search_call.call_id
     assert found.result["searchEntryPoint"] == {"renderedContent": "<p>"}
-    kept = beside.additional_properties["durable_agent_host.item"]
-    assert (kept["urlContextMetadata"], kept["newField"]) == ({"urlMetadata": [1]}, 2)
+    item = metadata.additional_properties["durable_agent_host.item"]
+    assert (item["urlContextMetadata"], item["newField"]) == ({"urlMetadata": [1]}, 2)
     assert sent(chunks) == [{"text": "Größe Paris."}, {"text": "", "thoughtSignature": SEAL}]
     assert json.dumps(encode_message(Message("assistant", contents_of(chunks)))).count("<p>") == 1
 
 
-def test_a_whole_response_is_read_as_its_stream():
+def test_a_complete_response_is_read_like_its_stream():
     """Without a stream the contents are the same."""
     parts = [{"text": "I run it."}, CODE, RESULT, IMAGE, {"text": "Done.", "thoughtSignature": SEAL}]
     contents = ResponseReader(streaming=False).read(chunk(*parts, finish="STOP"))
     update = ChatResponseUpdate(role="assistant", contents=contents, response_id="r1")
-    assert stored(Fold([update], GEMINI).response()) == stored(fold_updates(updates_of(streamed(parts)), GEMINI))
+    assert encode_messages(Fold([update], GEMINI).response()) == encode_messages(
+        fold_updates(updates_of(chunks_of(parts)), GEMINI)
+    )
 
 
 def candidate(index, text, **more):
@@ -296,7 +307,7 @@ def candidate(index, text, **more):
     return {"index": index, "content": {"role": "model", "parts": [{"text": text}]}, **more}
 
 
-def test_candidates_besides_the_answer_are_kept_and_not_mixed_with_it():
+def test_other_candidates_are_stored_apart_from_the_response():
     """However the chunks bring them: the first is the answer, the others stand beside it."""
     reader = ResponseReader(streaming=True)
     chunks = [
@@ -307,6 +318,6 @@ def test_candidates_besides_the_answer_are_kept_and_not_mixed_with_it():
     ]
     contents = [content for chunk in chunks for content in reader.read({"candidates": chunk})]
     assert "".join(content.text or "" for content in contents) == "Yes."
-    kept = json.dumps([content.to_dict() for content in contents])
-    assert kept.count("No, not so.") == 1
+    contents_json = json.dumps([content.to_dict() for content in contents])
+    assert contents_json.count("No, not so.") == 1
     assert all(to_parts(content) == [] for content in contents if not content.text)

@@ -24,7 +24,7 @@ def test_openai_is_chosen_by_its_key():
     assert str(client.client.base_url) == "http://127.0.0.1:9/v1/"
 
 
-def test_azure_goes_first():
+def test_azure_has_precedence():
     """An Azure endpoint wins over an OpenAI key."""
     client = chat_client_from_environment(AZURE | OPENAI | {"AZURE_OPENAI_API_KEY": "k"})
     assert client.model == "mini"

@@ -26,13 +26,13 @@ def ids_of(*entries):
 
 
 @pytest.mark.parametrize("call_id", ["call_1", "toolu_01A", "x" * 200, "größer 😀", "function-call-7.1"])
-def test_a_lost_id_is_made_valid(call_id):
+def test_a_lost_id_becomes_valid(call_id):
     """Whatever the call id is, the item id has the prefix, the characters and the length that the API asks for."""
-    (made,) = ids_of(entry("t1", call_id))
-    assert re.fullmatch(r"fc_[A-Za-z0-9_-]{1,61}", made)
+    (generated_id,) = ids_of(entry("t1", call_id))
+    assert re.fullmatch(r"fc_[A-Za-z0-9_-]{1,61}", generated_id)
 
 
-def test_made_ids_are_stable_and_different():
+def test_generated_ids_are_stable_and_different():
     """The same history gives the same ids; a call id that comes again, in one turn or the next, gives others."""
     history = [entry("t1", "call_1", "call_2", "call_1"), entry("t2", "call_1")]
     assert ids_of(*history) == ids_of(*history)
@@ -48,7 +48,7 @@ def test_made_ids_are_stable_and_different():
         {"durable_agent_host.item": {"provider": "openai", "type": "function_call", "id": "fc_own"}},
     ],
 )
-def test_an_id_that_is_there_is_kept(properties):
+def test_an_existing_id_is_unchanged(properties):
     """The provider's own id stays, and is put where the other versions of the client look."""
     call = Content("function_call", call_id="call_1", name="f", arguments="{}", additional_properties=properties)
     identify_calls([Message("assistant", [call])], session_id="agent@one")

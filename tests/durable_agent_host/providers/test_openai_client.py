@@ -13,33 +13,33 @@ def test_the_users_client_is_not_changed():
     """The copy has the overrides and shares the connection; the client and its class stay."""
     client = OpenAIChatClient(model="m", api_key="k")
     before = dict(vars(client))
-    hosted = RESPONSES.adapt(client)
-    assert isinstance(hosted, OpenAIChatClient)
+    adapted_client = RESPONSES.adapt(client)
+    assert isinstance(adapted_client, OpenAIChatClient)
     assert type(client) is OpenAIChatClient
     assert vars(client) == before
-    assert hosted.client._client is client.client._client
-    assert RESPONSES.adapt(hosted) is hosted
+    assert adapted_client.client._client is client.client._client
+    assert RESPONSES.adapt(adapted_client) is adapted_client
 
 
 def test_a_subclass_of_the_users_keeps_its_ways():
     """What a user's own client class overrides still holds."""
 
-    class Mine(OpenAIChatClient):
+    class Subclass(OpenAIChatClient):
         def service_url(self):
             return "mine"
 
-    hosted = RESPONSES.adapt(Mine(model="m", api_key="k"))
-    assert isinstance(hosted, Mine)
-    assert hosted.service_url() == "mine"
+    adapted_client = RESPONSES.adapt(Subclass(model="m", api_key="k"))
+    assert isinstance(adapted_client, Subclass)
+    assert adapted_client.service_url() == "mine"
 
 
 def test_items_as_they_were_stored_first_are_still_sent():
     """The golden file: an entry of the first version, and the input items that stand for it."""
-    stored = golden("openai-items-v1")
-    messages = replay_messages(stored["entries"])[1:]
+    items = golden("openai-items-v1")
+    messages = replay_messages(items["entries"])[1:]
     sent = [
         rebuild_item(group) if STAMP in group[0].additional_properties else group[0].call_id
         for message in messages
         for group in group_by_item([content for content in message.contents if content.type != "function_result"])
     ]
-    assert sent == [item for item in stored["input"] if item["type"] != "function_call_output"]
+    assert sent == [item for item in items["input"] if item["type"] != "function_call_output"]

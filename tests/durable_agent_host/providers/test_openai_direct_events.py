@@ -11,7 +11,7 @@ from openai import APIError, AsyncAzureOpenAI, AsyncOpenAI
 
 from durable_agent_host.providers.openai.client import with_fast_event_parsing
 from tests.durable_agent_host.openai_outputs import OUTPUTS, build_events, build_response_body
-from tests.durable_agent_host.stream.streams import recorded
+from tests.durable_agent_host.stream.streams import read_recordings
 
 DELTA: dict[str, Any] = {
     "type": "response.output_text.delta",
@@ -34,13 +34,13 @@ ODD: dict[str, list[dict[str, Any]]] = {
 }
 
 
-async def heard(client: AsyncOpenAI, bodies: list[bytes]) -> list[list[Any]]:
+async def read_events(client: AsyncOpenAI, bodies: list[bytes]) -> list[list[Any]]:
     """Read streams over HTTP; an error that the SDK raises is the last thing that is heard of a stream."""
-    waiting = iter(bodies)
+    remaining_bodies = iter(bodies)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        body = next(waiting)
+        body = next(remaining_bodies)
         head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {len(body)}\r\n"
         writer.write(f"{head}connection: close\r\n\r\n".encode() + body)
         await writer.drain()
@@ -66,11 +66,11 @@ async def compare(streams: Iterable[list[dict[str, Any]]]) -> None:
     """Hold what our client hears against what the SDK's hears."""
     bodies = ["".join(f"data: {json.dumps(event)}\n\n" for event in stream).encode() for stream in streams]
     plain = AsyncOpenAI(api_key="practice", base_url="http://127.0.0.1:1/v1", max_retries=0)
-    theirs = await heard(plain, bodies)
+    sdk_events = await read_events(plain, bodies)
     client = AsyncOpenAI(api_key="practice", base_url="http://127.0.0.1:1/v1", max_retries=0)
-    ours = await heard(with_fast_event_parsing(client), bodies)
-    assert any(theirs)
-    for their, our in zip(theirs, ours, strict=True):
+    fast_events = await read_events(with_fast_event_parsing(client), bodies)
+    assert any(sdk_events)
+    for their, our in zip(sdk_events, fast_events, strict=True):
         assert [type(event) for event in our] == [type(event) for event in their]
         assert our == their
         assert [getattr(event, "__dict__", event) for event in our] == [
@@ -78,7 +78,7 @@ async def compare(streams: Iterable[list[dict[str, Any]]]) -> None:
         ]
 
 
-async def test_answers_of_every_kind_are_read_alike():
+async def test_responses_of_every_kind_are_read_alike():
     """Items of all kinds, with their deltas."""
     await compare([build_events(build_response_body(output)) for output in OUTPUTS.values()])
 
@@ -91,34 +91,34 @@ async def test_odd_events_are_read_alike():
 @pytest.mark.recordings
 async def test_recorded_streams_are_read_alike():
     """What services have really sent."""
-    streams = [stream.events for stream in recorded()]
+    streams = [stream.events for stream in read_recordings()]
     if not streams:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
     await compare(streams)
 
 
 @pytest.mark.parametrize("azure", [False, True])
-async def test_the_client_that_was_given_stays_as_it_is(azure: bool):
+async def test_the_client_argument_is_unchanged(azure: bool):
     """The copy shares its connections, and copies of the copy are of its kind."""
-    given = (
+    client = (
         AsyncAzureOpenAI(api_key="k", azure_endpoint="https://example.invalid", api_version="v1")
         if azure
         else AsyncOpenAI(api_key="k")
     )
-    async with given:
-        kind, before = type(given), dict(vars(given))
-        direct = with_fast_event_parsing(given)
+    async with client:
+        kind, before = type(client), dict(vars(client))
+        direct = with_fast_event_parsing(client)
         again = direct.with_options(max_retries=0)
-        assert type(given) is kind
-        assert dict(vars(given)) == before
+        assert type(client) is kind
+        assert dict(vars(client)) == before
         assert isinstance(direct, kind)
         assert type(again) is type(direct)
         assert with_fast_event_parsing(again) is again
-        assert (direct.max_retries, again.max_retries) == (given.max_retries, 0)
-        assert str(again.base_url) == str(given.base_url)
+        assert (direct.max_retries, again.max_retries) == (client.max_retries, 0)
+        assert str(again.base_url) == str(client.base_url)
 
 
 def test_other_things_come_back():
     """Clients of other SDKs, and what is no client."""
-    for thing in (None, "text", object()):
-        assert with_fast_event_parsing(thing) is thing
+    for value in (None, "text", object()):
+        assert with_fast_event_parsing(value) is value

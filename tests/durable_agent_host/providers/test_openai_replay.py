@@ -20,7 +20,7 @@ CODE = {
     "status": "completed",
 }
 SEARCH = {"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": "x"}, "status": "completed"}
-SAID = {
+MESSAGE = {
     "type": "message",
     "id": "msg_1",
     "role": "assistant",
@@ -32,10 +32,10 @@ SAID = {
 async def sent(*messages, **options):
     """Give what is sent before the new message; a strict model accepts it."""
     client = RESPONSES.adapt(OpenAIChatClient(model="m", api_key="k"))
-    prepared = await client._prepare_options([*messages, Message("user", ["go on"])], {"store": False} | options)
-    body = {"model": "m", "input": prepared["input"], "store": False}
+    options_json = await client._prepare_options([*messages, Message("user", ["go on"])], {"store": False} | options)
+    body = {"model": "m", "input": options_json["input"], "store": False}
     assert check_request(body, Store(), Rules(annotations_required=True), now=0.0) is None
-    return prepared["input"][:-1]
+    return options_json["input"][:-1]
 
 
 def response(*items):
@@ -45,7 +45,7 @@ def response(*items):
 @pytest.mark.parametrize("lost", ["code_interpreter_tool_result", "code_interpreter_tool_call"])
 async def test_an_item_that_lost_a_content_stays_out_and_the_rest_is_sent(lost):
     """A hosted call without its result, or the reverse, is no item any more."""
-    contents = [content for content in response(CODE, SEARCH, SAID) if content.type != lost]
+    contents = [content for content in response(CODE, SEARCH, MESSAGE) if content.type != lost]
     kinds = [item["type"] for item in await sent(Message("assistant", contents))]
     assert kinds == ["web_search_call", "message"]
 
@@ -53,9 +53,9 @@ async def test_an_item_that_lost_a_content_stays_out_and_the_rest_is_sent(lost):
 @pytest.mark.parametrize("mark", [{"provider": "openai"}, {"provider": "openai", "type": "code_interpreter_call"}])
 async def test_a_stamp_of_no_shape_is_no_stamp(mark):
     """The content goes as what it is."""
-    said = Content("text", text="hi", additional_properties={STAMP: mark})
-    (item,) = await sent(Message("assistant", [said]))
-    assert item["content"] == SAID["content"]
+    content = Content("text", text="hi", additional_properties={STAMP: mark})
+    (item,) = await sent(Message("assistant", [content]))
+    assert item["content"] == MESSAGE["content"]
 
 
 async def test_reasoning_before_something_that_is_not_sent_stays_out():
@@ -64,8 +64,8 @@ async def test_reasoning_before_something_that_is_not_sent_stays_out():
     run = Content("code_interpreter_tool_call", call_id="ci_1", inputs=[Content.from_text("1")])
     client = RESPONSES.adapt(OpenAIChatClient(model="m", api_key="k"))
     message = Message("assistant", [thought, run, Content.from_text("hi")])
-    prepared = await client._prepare_options([message, Message("user", ["go on"])], {"store": False})
-    assert [item["type"] for item in prepared["input"]] == ["message", "message"]
+    options = await client._prepare_options([message, Message("user", ["go on"])], {"store": False})
+    assert [item["type"] for item in options["input"]] == ["message", "message"]
 
 
 async def test_reasoning_before_a_text_that_was_cut_off_stays_out():
@@ -73,33 +73,36 @@ async def test_reasoning_before_a_text_that_was_cut_off_stays_out():
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
     client = RESPONSES.adapt(OpenAIChatClient(model="m", api_key="k"))
     message = Message("assistant", [*response(thought), Content.from_text("let me")])
-    prepared = await client._prepare_options([message, Message("user", ["go on"])], {"store": False})
-    body = {"model": "m", "input": prepared["input"], "store": False}
+    options = await client._prepare_options([message, Message("user", ["go on"])], {"store": False})
+    body = {"model": "m", "input": options["input"], "store": False}
     assert check_request(body, Store(), Rules.strict(), now=0.0) is None
-    assert [item["type"] for item in prepared["input"]] == ["message", "message"]
+    assert [item["type"] for item in options["input"]] == ["message", "message"]
 
 
 @pytest.mark.parametrize("uri", ["data:image/png;base64,AAAA", "https://example.com/a.png"])
-async def test_an_image_of_an_assistant_is_shown_as_the_users(uri):
+async def test_an_image_of_the_assistant_is_sent_as_the_users(uri):
     """The API takes no image from an assistant; its words stay its own."""
     image = Content.from_uri(uri, media_type="image/png")
-    said, shown = await sent(Message("assistant", [Content.from_text("See:"), image]))
-    assert (said["role"], [part["type"] for part in said["content"]]) == ("assistant", ["output_text"])
-    assert (shown["role"], [part["type"] for part in shown["content"]]) == ("user", ["input_image"])
+    assistant_message, user_message = await sent(Message("assistant", [Content.from_text("See:"), image]))
+    assert (assistant_message["role"], [part["type"] for part in assistant_message["content"]]) == (
+        "assistant",
+        ["output_text"],
+    )
+    assert (user_message["role"], [part["type"] for part in user_message["content"]]) == ("user", ["input_image"])
     (alone,) = await sent(Message("assistant", [image]))
     assert alone["role"] == "user"
 
 
 def test_an_item_that_comes_twice_is_sent_once():
     """Messages lose the id the second time, since their words may differ; other items are the same item."""
-    items = with_valid_ids([CODE, SAID, CODE, SAID])
-    assert items == [CODE, SAID, {name: value for name, value in SAID.items() if name != "id"}]
+    items = with_valid_ids([CODE, MESSAGE, CODE, MESSAGE])
+    assert items == [CODE, MESSAGE, {name: value for name, value in MESSAGE.items() if name != "id"}]
 
 
 @pytest.mark.parametrize("item_id", ["msg_" + "x" * 70, "msg ü", ""])
 def test_an_id_that_the_service_refuses_is_not_sent(item_id):
     """A message goes without it; an item that has to have one stays out."""
-    assert "id" not in with_valid_ids([SAID | {"id": item_id}])[0]
+    assert "id" not in with_valid_ids([MESSAGE | {"id": item_id}])[0]
     assert with_valid_ids([CODE | {"id": item_id}]) == []
 
 
@@ -116,8 +119,8 @@ async def test_a_link_without_a_media_type_is_a_picture_or_a_text(uri, is_sent):
     link = Content("uri", uri=uri)
     call = Content.from_function_call("call_1", "look", arguments="{}")
     result = Content.from_function_result("call_1", result=[Content.from_text("see"), link])
-    asked, _, output = await sent(Message("user", [link]), Message("assistant", [call]), Message("tool", [result]))
-    assert is_sent.items() <= asked["content"][0].items()
+    question, _, output = await sent(Message("user", [link]), Message("assistant", [call]), Message("tool", [result]))
+    assert is_sent.items() <= question["content"][0].items()
     if "text" in is_sent:
         assert output["output"] == f"see\n{uri}"
     else:

@@ -22,24 +22,31 @@ def response(name: str, result: str, **ids: str) -> dict:
 
 def test_gemini_gets_a_response_for_every_call_and_no_other():
     """Directly after the calls, with the responses that are there; the contents given are not changed."""
-    asked = {"role": "model", "parts": [call("a"), {"text": "I wait."}, call("b")]}
-    given = [HELLO, asked, {"role": "user", "parts": [response("b", "B", id="id-b"), response("c", "C")]}, HELLO]
-    given += [{"role": "model", "parts": [call("d")]}, HELLO, {"role": "model", "parts": [call("e")]}]
-    before = copy.deepcopy(given)
-    sent = pair_calls(given)
-    assert given == before
+    call_message = {"role": "model", "parts": [call("a"), {"text": "I wait."}, call("b")]}
+    contents = [
+        HELLO,
+        call_message,
+        {"role": "user", "parts": [response("b", "B", id="id-b"), response("c", "C")]},
+        HELLO,
+    ]
+    contents += [{"role": "model", "parts": [call("d")]}, HELLO, {"role": "model", "parts": [call("e")]}]
+    before = copy.deepcopy(contents)
+    sent = pair_calls(contents)
+    assert contents == before
     lost = [response(name, LOST_RESULT, id=f"id-{name}") for name in "ad"]
-    answers = [{"role": "user", "parts": parts} for parts in ([response("b", "B", id="id-b"), lost[0]], [lost[1]])]
-    assert sent == [HELLO, asked, answers[0], HELLO, given[4], answers[1], HELLO, given[6]]
+    result_messages = [
+        {"role": "user", "parts": parts} for parts in ([response("b", "B", id="id-b"), lost[0]], [lost[1]])
+    ]
+    assert sent == [HELLO, call_message, result_messages[0], HELLO, contents[4], result_messages[1], HELLO, contents[6]]
     assert find_violation("Gemini", {"contents": sent[:-1]}) is None
     assert pair_calls(sent) == sent
 
 
 def test_gemini_s_calls_without_ids_have_the_responses_of_their_names():
     """Some services give calls no ids."""
-    asked = {"role": "model", "parts": [{"functionCall": {"name": name, "args": {}}} for name in "ab"]}
-    told = {"role": "user", "parts": [response("b", "B"), response("a", "A", id="made-up")]}
-    assert pair_calls([HELLO, asked, told]) == [HELLO, asked, told]
+    call_message = {"role": "model", "parts": [{"functionCall": {"name": name, "args": {}}} for name in "ab"]}
+    result_message = {"role": "user", "parts": [response("b", "B"), response("a", "A", id="made-up")]}
+    assert pair_calls([HELLO, call_message, result_message]) == [HELLO, call_message, result_message]
 
 
 def use(name: object) -> dict:
@@ -55,19 +62,19 @@ def result(name: object, text: str) -> dict:
 def test_anthropic_gets_each_id_once_and_a_result_for_each_call():
     """Ids that recur or that the service refuses are replaced, in calls and results alike, by the same ones always."""
     text = {"type": "text", "text": "So"}
-    told = [result("a", "1"), result("no id/", "3"), result("a", "2"), result("x", "4")]
-    given = [
+    results = [result("a", "1"), result("no id/", "3"), result("a", "2"), result("x", "4")]
+    messages = [
         {"role": "user", "content": [text]},
         {"role": "assistant", "content": [use("a"), use("a"), use("no id/"), text]},
-        {"role": "user", "content": [text, *told]},
+        {"role": "user", "content": [text, *results]},
         {"role": "assistant", "content": [use("a"), use("b")]},
         {"role": "user", "content": [result("a", "5"), text]},
     ]
-    before = copy.deepcopy(given)
-    sent = paired_uses(given)
-    assert given == before
+    before = copy.deepcopy(messages)
+    sent = paired_uses(messages)
+    assert messages == before
     assert find_violation("Claude", {"model": "m", "max_tokens": 1, "messages": sent}) is None
-    assert [one["content"] for one in sent[2]["content"] if "content" in one] == ["1", "3", "2"]
-    assert [one["content"] for one in sent[4]["content"] if "content" in one] == ["5", LOST_RESULT]
-    assert paired_uses(given) == sent
+    assert [block["content"] for block in sent[2]["content"] if "content" in block] == ["1", "3", "2"]
+    assert [block["content"] for block in sent[4]["content"] if "content" in block] == ["5", LOST_RESULT]
+    assert paired_uses(messages) == sent
     assert paired_uses(sent) == sent

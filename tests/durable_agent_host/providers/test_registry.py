@@ -17,14 +17,14 @@ from durable_agent_host.providers.openai.provider import OPENAI, RESPONSES
 from durable_agent_host.providers.registry import provider_for, register_provider
 
 
-class Mine(BaseChatClient):
+class CustomClient(BaseChatClient):
     """A client that no provider is known for."""
 
     def _inner_get_response(self, **kwargs):
         raise NotImplementedError
 
 
-class Derived(Mine):
+class Derived(CustomClient):
     """A client of the same kind."""
 
 
@@ -43,10 +43,10 @@ class Reader(GenericProvider):
 @pytest.fixture
 def reader() -> Iterator[Reader]:
     """A provider that is registered for one test."""
-    one = Reader()
-    register_provider(Mine, one)
-    yield one
-    del registry._REGISTERED[Mine]
+    instance = Reader()
+    register_provider(CustomClient, instance)
+    yield instance
+    del registry._REGISTERED[CustomClient]
     registry._opaque_provider.cache_clear()
 
 
@@ -67,22 +67,22 @@ def test_a_client_has_the_provider_of_its_class(client, provider):
 
 def test_the_nearest_class_decides(reader):
     """A registered provider looks after derived classes, too, until one of them has its own."""
-    assert provider_for(Derived()) is provider_for(Mine()) is reader
+    assert provider_for(Derived()) is provider_for(CustomClient()) is reader
 
-    class Own(OpenAIChatClient):
+    class Subclass(OpenAIChatClient):
         """A client of the app's that wants another provider than its base."""
 
-    register_provider(Own, reader)
+    register_provider(Subclass, reader)
     try:
-        assert provider_for(Own(model="m", api_key="k")) is reader
+        assert provider_for(Subclass(model="m", api_key="k")) is reader
     finally:
-        del registry._REGISTERED[Own]
+        del registry._REGISTERED[Subclass]
         registry._opaque_provider.cache_clear()
 
 
 def test_a_client_that_nobody_knows_gets_the_neutral_provider():
     """It is used as it is, and its contents are what is kept."""
-    client = Mine()
+    client = CustomClient()
     neutral = provider_for(client)
     assert isinstance(neutral, GenericProvider)
     assert neutral not in (OPENAI, RESPONSES, GEMINI)

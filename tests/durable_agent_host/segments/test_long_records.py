@@ -26,44 +26,44 @@ TURNS = 700
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqliteBlobStore]:
-    kept = SqliteBlobStore(tmp_path / "segments.sqlite")
-    yield kept
-    asyncio.run(kept.close())
+    blob_store = SqliteBlobStore(tmp_path / "segments.sqlite")
+    yield blob_store
+    asyncio.run(blob_store.close())
 
 
-def text(said: str) -> dict:
-    return {"$type": "text", "text": said}
+def text(value: str) -> dict:
+    return {"$type": "text", "text": value}
 
 
 def entry(kind: str, turn: str, *messages: tuple[str, list]) -> dict:
-    told = [{"role": role, "contents": contents} for role, contents in messages]
-    return {"$type": kind, "correlationId": turn, "createdAt": "", "messages": told}
+    message_jsons = [{"role": role, "contents": contents} for role, contents in messages]
+    return {"$type": kind, "correlationId": turn, "createdAt": "", "messages": message_jsons}
 
 
-def turns(count: int = TURNS, said: str = "word " * 40) -> list[dict]:
+def turns(count: int = TURNS, filler: str = "word " * 40) -> list[dict]:
     """Turns with some large texts between them."""
     found = []
     for n in range(count):
-        found.append(entry("request", f"t{n}", ("user", [text(f"question {n} {said}")])))
-        reply = f"answer {n} " + ("L" * 40_000 if n % 50 == 7 else said)
+        found.append(entry("request", f"t{n}", ("user", [text(f"question {n} {filler}")])))
+        reply = f"answer {n} " + ("L" * 40_000 if n % 50 == 7 else filler)
         found.append(entry("response", f"t{n}", ("assistant", [text(reply)])))
     return found
 
 
-def stored(store: SqliteBlobStore, entries: list[dict], home: str = "a" * 32) -> Session:
+def import_entries(store: SqliteBlobStore, entries: list[dict], namespace: str = "a" * 32) -> Session:
     """A session with these entries, as an import leaves it."""
-    receipts = [{"turnId": one["correlationId"], "endedAt": ""} for one in entries[::2]]
+    receipts = [{"turnId": entry["correlationId"], "endedAt": ""} for entry in entries[::2]]
     data = {"extensionData": {"durableAgentHost": {"version": 1, "receipts": receipts}}, "conversationHistory": entries}
     raw = json.dumps({"schemaVersion": "1.1.0", "data": data}).encode()
-    return asyncio.run(imported(store, raw, home))
+    return asyncio.run(import_document(store, raw, namespace))
 
 
-async def imported(store: SqliteBlobStore, raw: bytes, home: str) -> Session:
+async def import_document(store: SqliteBlobStore, raw: bytes, namespace: str) -> Session:
     async def body():
-        for place in range(0, len(raw), 100_000):
-            yield raw[place : place + 100_000]
+        for offset in range(0, len(raw), 100_000):
+            yield raw[offset : offset + 100_000]
 
-    writer = ConversationWriter(lambda: store, home, holder="@a@s", seen=200, grace_seconds=3600)
+    writer = ConversationWriter(lambda: store, namespace, holder="@a@s", seen=200, grace_seconds=3600)
     return decode_session((await read_document(body(), writer, max_bytes=1 << 30)).document)
 
 
@@ -72,7 +72,7 @@ def record_of(store: SqliteBlobStore, session: Session) -> ConversationReader:
     return ConversationReader(lambda: store, decode_session(encode_session(session)), cache=BlobCache(0))
 
 
-def whole(store: SqliteBlobStore, session: Session) -> list:
+def read_all(store: SqliteBlobStore, session: Session) -> list:
     return list(asyncio.run(record_of(store, session).entries()))
 
 
@@ -80,22 +80,22 @@ def head_bytes(session: Session) -> int:
     return len(json_bytes_of(encode_session(session)))
 
 
-def forked(store: SqliteBlobStore, session: Session, new_id: str, **asked) -> Session:
+def create_fork(store: SqliteBlobStore, session: Session, new_id: str, **options) -> Session:
     async def fork() -> Session:
-        made = await make_fork(record_of(store, session), new_id, **asked)
-        await made.hold(lambda: store, f"@a@{new_id}")
-        assert set(await record_of(store, made.session).namespaces()) == set(made.namespaces)
-        return made.session
+        new_fork = await make_fork(record_of(store, session), new_id, **options)
+        await new_fork.hold(lambda: store, f"@a@{new_id}")
+        assert set(await record_of(store, new_fork.session).namespaces()) == set(new_fork.namespaces)
+        return new_fork.session
 
     return asyncio.run(fork())
 
 
-def test_pages_are_the_whole(store):
+def test_pages_contain_everything(store):
     """From the newest to the oldest page, each message and each receipt once, and no page is larger than asked."""
     entries = turns()
-    session = stored(store, entries)
-    failed = Receipt("failed", "failed", error={"type": "x", "message": "y"})
-    session = replace(session, receipts=(*session.receipts, failed))
+    session = import_entries(store, entries)
+    failed_receipt = Receipt("failed", "failed", error={"type": "x", "message": "y"})
+    session = replace(session, receipts=(*session.receipts, failed_receipt))
 
     async def pages() -> list:
         found, before = [], None
@@ -110,44 +110,47 @@ def test_pages_are_the_whole(store):
 
     found = asyncio.run(pages())
     assert [entry for page in found for entry in page.entries] == entries
-    assert [one.turn_id for page in found for one in page.receipts] == [*(f"t{n}" for n in range(TURNS)), "failed"]
+    assert [receipt.turn_id for page in found for receipt in page.receipts] == [
+        *(f"t{n}" for n in range(TURNS)),
+        "failed",
+    ]
 
 
 @pytest.mark.parametrize("turn", [0, 1, 7, 31, 32, 350, 698, 699])
 @pytest.mark.parametrize("is_before", [False, True])
-def test_a_fork_ends_anywhere(store, turn, is_before):
+def test_a_session_can_be_forked_at_any_turn(store, turn, is_before):
     """At or before any turn: it has what the original has up to there, shares its pieces, and has a small head."""
     entries = turns()
-    session = stored(store, entries)
+    session = import_entries(store, entries)
     before = asyncio.run(sizes(store, "a" * 32))
-    fork = forked(store, session, "new", at_turn=f"t{turn}", is_before=is_before)
-    assert whole(store, fork) == entries[: 2 * (turn + (not is_before))]
+    fork = create_fork(store, session, "new", at_turn=f"t{turn}", is_before=is_before)
+    assert read_all(store, fork) == entries[: 2 * (turn + (not is_before))]
     assert head_bytes(fork) <= HEAD_BYTES
     assert asyncio.run(sizes(store, "a" * 32)) == before
-    own = asyncio.run(sizes(store, fork.sealed.namespace)) if fork.sealed.namespace else {}
-    assert sum(own.values()) < 300_000
-    assert whole(store, session) == entries
+    fork_sizes = asyncio.run(sizes(store, fork.sealed.namespace)) if fork.sealed.namespace else {}
+    assert sum(fork_sizes.values()) < 300_000
+    assert read_all(store, session) == entries
     with pytest.raises(NotFoundError, match="t999"):
-        forked(store, session, "new", at_turn="t999")
+        create_fork(store, session, "new", at_turn="t999")
 
 
-async def sizes(store: SqliteBlobStore, home: str) -> dict[str, int]:
-    return {piece.name: piece.size async for piece in store.list_blobs(home)}
+async def sizes(store: SqliteBlobStore, namespace: str) -> dict[str, int]:
+    return {piece.name: piece.size async for piece in store.list_blobs(namespace)}
 
 
-@pytest.mark.parametrize("place", ["sealed", "stored"])
-def test_references_of_others_are_not_imported(store, place):
+@pytest.mark.parametrize("field", ["sealed", "stored"])
+def test_references_of_others_are_not_imported(store, field):
     """A document cannot name pieces of another session: it is refused, with the place."""
-    session = stored(store, turns(300))
+    session = import_entries(store, turns(300))
     document = encode_session(session)
-    if place == "stored":
-        (listed,) = [
-            one
+    if field == "stored":
+        (entry,) = [
+            entry
             for chunk in asyncio.run(record_of(store, session).chunks())
-            for one in chunk.entries
-            if "stored" in json.dumps(one.get("extensionData", {}))
+            for entry in chunk.entries
+            if "stored" in json.dumps(entry.get("extensionData", {}))
         ][:1]
-        document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": [listed]}}
-    with pytest.raises(RequestError, match=rf"durableAgentHost\.{place} refers to parts of another session"):
-        asyncio.run(imported(store, json.dumps(document).encode(), "c" * 32))
+        document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": [entry]}}
+    with pytest.raises(RequestError, match=rf"durableAgentHost\.{field} refers to parts of another session"):
+        asyncio.run(import_document(store, json.dumps(document).encode(), "c" * 32))
     assert asyncio.run(sizes(store, "c" * 32)) == {}

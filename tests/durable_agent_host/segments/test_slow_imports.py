@@ -19,7 +19,7 @@ from durable_agent_host.segments.conversation_writer import ConversationWriter
 from durable_agent_host.segments.garbage_collection import GarbageCollector, RetainedNamespace
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 
-HOME, HOLDER = "a" * 32, "@a@s"
+NAMESPACE, HOLDER = "a" * 32, "@a@s"
 GRACE_SECONDS = 8.0
 """Of which a quarter has to pass once; a machine that stands still for all of it fails the test."""
 BRIEF_SECONDS = 0.2
@@ -44,23 +44,23 @@ class Store(SqliteBlobStore):
 
     is_failing = False
 
-    async def hold(self, home: str, holder: str) -> None:
+    async def hold(self, namespace: str, holder: str) -> None:
         """Note a holder, or fail."""
         if self.is_failing:
             raise LogError("the store does not answer")
-        await super().hold(home, holder)
+        await super().hold(namespace, holder)
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    kept = Store(tmp_path / "segments.sqlite")
-    yield kept
-    asyncio.run(kept.close())
+    blob_store = Store(tmp_path / "segments.sqlite")
+    yield blob_store
+    asyncio.run(blob_store.close())
 
 
 async def pieces_of(store: Store) -> dict[str, float]:
     """The names of all pieces, with their ages."""
-    return {piece.name: piece.age_seconds async for piece in store.list_blobs(HOME)}
+    return {piece.name: piece.age_seconds async for piece in store.list_blobs(NAMESPACE)}
 
 
 async def sweep(store: Store, grace: float, session: Session | RetainedNamespace = RetainedNamespace.NOTHING) -> int:
@@ -69,26 +69,26 @@ async def sweep(store: Store, grace: float, session: Session | RetainedNamespace
     async def read(holder: str) -> Session | RetainedNamespace:
         return session
 
-    return (await GarbageCollector(store, read, grace_seconds=grace, unheld_seconds=grace).sweep(HOME)).pieces
+    return (await GarbageCollector(store, read, grace_seconds=grace, unheld_seconds=grace).sweep(NAMESPACE)).pieces
 
 
-async def imported(store: Store | None, body: AsyncIterator[bytes], grace: float = GRACE_SECONDS) -> Imported:
+async def import_document(store: Store | None, body: AsyncIterator[bytes], grace: float = GRACE_SECONDS) -> Imported:
     """Import a document, as the host does, up to its head."""
-    opened = None if store is None else lambda: store
-    writer = ConversationWriter(opened, HOME, holder=HOLDER, seen=200, grace_seconds=grace)
+    open_store = None if store is None else lambda: store
+    writer = ConversationWriter(open_store, NAMESPACE, holder=HOLDER, seen=200, grace_seconds=grace)
     async with writer.holding():
         return await read_document(body, writer, max_bytes=1 << 30)
 
 
 async def parts() -> AsyncIterator[bytes]:
     """The whole document, in parts."""
-    for place in range(0, len(DOCUMENT), 100_000):
-        yield DOCUMENT[place : place + 100_000]
+    for offset in range(0, len(DOCUMENT), 100_000):
+        yield DOCUMENT[offset : offset + 100_000]
 
 
-async def held_for(store: Store) -> float:
+async def hold_age(store: Store) -> float:
     """The age of the hold; a very young one when there is none."""
-    return (await store.holders(HOME)).get(HOLDER, 0.0)
+    return (await store.holders(NAMESPACE)).get(HOLDER, 0.0)
 
 
 def grow_old(path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_a_sweep_takes_nothing_of_an_import_that_is_under_way(store: Store
     async def slowly() -> AsyncIterator[bytes]:
         yield DOCUMENT[: len(DOCUMENT) // 2]
         oldest = 0.0
-        while (age := await held_for(store)) >= oldest:  # until the hold is renewed, while nothing comes
+        while (age := await hold_age(store)) >= oldest:  # until the hold is renewed, while nothing comes
             oldest = age
             await asyncio.sleep(0.05)
         grow_old(tmp_path / "segments.sqlite")
@@ -112,7 +112,7 @@ async def test_a_sweep_takes_nothing_of_an_import_that_is_under_way(store: Store
         swept.append(await sweep(store, GRACE_SECONDS))
         yield DOCUMENT[len(DOCUMENT) // 2 :]
 
-    session = decode_session((await imported(store, slowly())).document)
+    session = decode_session((await import_document(store, slowly())).document)
     assert swept == [0]
     before = await pieces_of(store)
     grow_old(tmp_path / "segments.sqlite")
@@ -135,7 +135,7 @@ async def test_an_import_that_could_not_hold_what_it_stored_fails(store: Store):
         yield DOCUMENT[half:]
 
     with pytest.raises(LogUnavailableError, match=r"for 0.2 s, and may be deleted: import it again"):
-        await imported(store, cut_off(), BRIEF_SECONDS)
+        await import_document(store, cut_off(), BRIEF_SECONDS)
     while await pieces_of(store):
         await asyncio.sleep(0.05)
         await sweep(store, BRIEF_SECONDS)

@@ -31,13 +31,13 @@ def test_the_turn_log_does_not_choose_the_store():
 
 
 @pytest.mark.parametrize("setting", ["sqlite", "sqlite:", "blob:x", "redis://127.0.0.1:1", "file:/x", "/x"])
-def test_a_setting_without_meaning_is_refused(setting):
+def test_an_invalid_setting_is_rejected(setting):
     """What can be set is in the sentence."""
     with pytest.raises(SettingError, match=r"DURABLE_AGENT_HOST_SEGMENTS .*'sqlite:PATH', 'blob' or nothing"):
         open_segment_store(Settings(segments=setting), {})
 
 
-def test_without_a_storage_account_the_sentence_says_what_to_set():
+def test_a_missing_storage_account_is_an_error_with_the_setting():
     """Without the embedded host and without storage there is no place."""
     with pytest.raises(SettingError, match="AzureWebJobsStorage"):
         open_segment_store(Settings(), {})

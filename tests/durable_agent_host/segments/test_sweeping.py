@@ -47,9 +47,9 @@ def azurite_port(tmp_path_factory) -> Iterator[int]:
         yield port
 
 
-def act_of(world: World, what: tuple) -> tuple[str, Coroutine[Any, Any, None]]:
+def act_of(world: World, action: tuple) -> tuple[str, Coroutine[Any, Any, None]]:
     """What is done, and its kind."""
-    match what:
+    match action:
         case ("turn", name, size, end):
             is_open = end == "leaves a call open"
             return f"turn of {name}", world.run_turn(name, size, fails=end == "fails", is_open=is_open)
@@ -70,10 +70,10 @@ def act_of(world: World, what: tuple) -> tuple[str, Coroutine[Any, Any, None]]:
 async def play(world: World, action: tuple) -> None:
     """Do one thing in the world."""
     match action:
-        case ("do", what):
-            await world.do(*act_of(world, what))
-        case ("begin", what, steps):
-            await world.start(*act_of(world, what))
+        case ("do", nested_action):
+            await world.do(*act_of(world, nested_action))
+        case ("begin", nested_action, steps):
+            await world.start(*act_of(world, nested_action))
             for _ in range(steps):
                 await world.go_on(-1)
         case ("go on", number, times):
@@ -140,9 +140,11 @@ async def check_rest(world: World) -> None:
     await world.start("sweep", world.sweep())
     await world.finish()
     await check_conversations(world)
-    assert await world.stored() == await world.named()
-    homes = {(home, holder_named(name)) for name, head in world.heads.items() for home in head.sealed.namespaces}
-    assert await world.held() == homes
+    assert await world.read_stored_blobs() == await world.read_referenced_blobs()
+    holds = {
+        (namespace, holder_named(name)) for name, head in world.heads.items() for namespace in head.sealed.namespaces
+    }
+    assert await world.read_holds() == holds
 
 
 async def play_all(world: World, actions: Iterable[tuple]) -> None:
@@ -185,22 +187,22 @@ LONG = [("a", 20_000), ("a", 12_000, "leaves a call open"), ("a", 20_000), ("a",
 """Contents of their own in the head and in segments."""
 
 
-async def accesses(world: World, what: tuple) -> int:
+async def accesses(world: World, action: tuple) -> int:
     """Count the accesses of something that is done now."""
-    await world.start(*act_of(world, what))
+    await world.start(*act_of(world, action))
     count = 0
-    while world.begun:
+    while world.waiting_count:
         await world.go_on(-1)
         count += 1
     return count
 
 
-async def interleave(world: World, first: tuple, steps: int, second: tuple, *, passing: bool = False) -> None:
+async def interleave(world: World, first: tuple, steps: int, second: tuple, *, passes_time: bool = False) -> None:
     """Begin something, do something else in the middle of it, and finish the first."""
     await world.start(*act_of(world, first))
     for _ in range(steps):
         await world.go_on(0)
-    if passing:
+    if passes_time:
         await world.pass_time()
     await world.do(*act_of(world, second))
     await check_conversations(world)
@@ -239,7 +241,7 @@ TURN, FORK, IMPORT, REPAIR, ERASE, RESET, SWEEP = (
         (REPAIR, ERASE),
         (SWEEP, REPAIR),
     ],
-    ids=lambda what: "-".join(map(str, what[:2])),
+    ids=lambda action: "-".join(map(str, action[:2])),
 )
 def test_one_thing_in_the_middle_of_another(first, second):
     """At each of its accesses; nothing that is referred to goes, and at rest nothing else is there."""
@@ -250,7 +252,7 @@ def test_one_thing_in_the_middle_of_another(first, second):
         for steps in range(count + 1):
             async with world_of(*LONG) as world:
                 await world.pass_time()
-                await interleave(world, first, steps, second, passing=first[0] == "turn")
+                await interleave(world, first, steps, second, passes_time=first[0] == "turn")
                 await check_rest(world)
 
     asyncio.run(example())

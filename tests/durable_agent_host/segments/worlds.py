@@ -53,11 +53,11 @@ class World:
         self.heads: dict[str, Session] = {}
         self.texts: dict[str, list[str]] = {}
         self._age = age
-        self._ended: dict[str, SealedOutcome] = {}
-        self._said: dict[str, list[str]] = {}
-        self._waiting: list[tuple[asyncio.Task[None], asyncio.Future[None]]] = []
+        self._outcomes: dict[str, SealedOutcome] = {}
+        self._texts_by_turn: dict[str, list[str]] = {}
+        self._paused: list[tuple[asyncio.Task[None], asyncio.Future[None]]] = []
         self._kinds: dict[asyncio.Task[None], str] = {}
-        self._moved = asyncio.Event()
+        self._changed = asyncio.Event()
         self._turns = 0
         self._clean = CleanNamespaces()
 
@@ -66,43 +66,43 @@ class World:
     async def start(self, kind: str, act: Awaitable[None]) -> None:
         """Begin something, up to its first access."""
         task = asyncio.ensure_future(act)
-        task.add_done_callback(lambda _: self._moved.set())
+        task.add_done_callback(lambda _: self._changed.set())
         self._kinds[task] = kind
-        await self._settled(task)
+        await self._wait_for_step(task)
 
     async def do(self, kind: str, act: Awaitable[None]) -> None:
         """Do something from its beginning to its end, while whatever else was begun stands still."""
-        others = [task for task, _ in self._waiting]
+        earlier_tasks = [task for task, _ in self._paused]
         await self.start(kind, act)
         while (
-            number := next((n for n, (task, _) in enumerate(self._waiting) if task not in others), None)
+            number := next((n for n, (task, _) in enumerate(self._paused) if task not in earlier_tasks), None)
         ) is not None:
             await self.go_on(number)
 
     async def go_on(self, number: int) -> None:
         """Let one of those that wait do its next access, and wait until it waits again or has ended."""
-        if self._waiting:
-            number = number if number >= 0 else len(self._waiting) - 1
-            task, gate = self._waiting.pop(number % len(self._waiting))
+        if self._paused:
+            number = number if number >= 0 else len(self._paused) - 1
+            task, gate = self._paused.pop(number % len(self._paused))
             gate.set_result(None)
-            await self._settled(task)
+            await self._wait_for_step(task)
 
     async def kill(self, number: int) -> None:
         """End one of those that wait, as a crash of its process does."""
-        if self._waiting:
-            task, _ = self._waiting.pop(number % len(self._waiting))
+        if self._paused:
+            task, _ = self._paused.pop(number % len(self._paused))
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             del self._kinds[task]
 
     @property
-    def begun(self) -> int:
+    def waiting_count(self) -> int:
         """How many things wait for their next access."""
-        return len(self._waiting)
+        return len(self._paused)
 
     async def finish(self) -> None:
         """Let all go on to their ends, in turn."""
-        while self._waiting:
+        while self._paused:
             await self.go_on(0)
 
     async def pass_time(self) -> None:
@@ -110,10 +110,10 @@ class World:
         if not {"fork", "import", "repair", "sweep", "erase"} & {*self._kinds.values()}:
             await self._age(2 * GRACE_SECONDS)
 
-    async def _settled(self, task: asyncio.Task[None]) -> None:
-        while not task.done() and all(waiting is not task for waiting, _ in self._waiting):
-            self._moved.clear()
-            await self._moved.wait()
+    async def _wait_for_step(self, task: asyncio.Task[None]) -> None:
+        while not task.done() and all(paused_task is not task for paused_task, _ in self._paused):
+            self._changed.clear()
+            await self._changed.wait()
         if task.done():
             del self._kinds[task]
             task.result()
@@ -122,8 +122,8 @@ class World:
         gate = asyncio.get_running_loop().create_future()
         task = asyncio.current_task()
         assert task is not None
-        self._waiting.append((task, gate))
-        self._moved.set()
+        self._paused.append((task, gate))
+        self._changed.set()
         await gate
 
     # --- what acts ---------------------------------------------------------------------------
@@ -139,34 +139,34 @@ class World:
         """
         await self._step()
         head = self.heads.get(name, Session())
-        if head.erasing or f"turn of {name}" in self._others():
+        if head.erasing or f"turn of {name}" in self._other_kinds():
             return
         if head.running is None:
             self._turns += 1
             head = self.heads[name] = replace(head, running=f"turn-{self._turns}")
         turn = str(head.running)
-        if turn not in self._ended:
-            self._ended[turn] = await self._seal(name, head, turn, size, is_open=is_open)
+        if turn not in self._outcomes:
+            self._outcomes[turn] = await self._seal(name, head, turn, size, is_open=is_open)
         await self._step()
-        outcome = self._ended.pop(turn)
+        outcome = self._outcomes.pop(turn)
         if fails:
             self.heads[name] = replace(self.heads[name], running=None)
             return
         self.heads[name], _ = commit_outcome(self.heads[name], outcome.outcome, window=WINDOW)
-        self.texts[name] = [*self.texts.get(name, []), *self._said.pop(turn)]
+        self.texts[name] = [*self.texts.get(name, []), *self._texts_by_turn.pop(turn)]
 
     async def _seal(self, name: str, head: Session, turn: str, size: int, *, is_open: bool) -> SealedOutcome:
         """Store what the turn's commit will name; from then on a later attempt returns the same without storing it."""
-        self._said[turn] = [f"ask {turn}", f"answer of {turn} ".ljust(size, "x")]
-        entries = tuple(_turn(turn, self._said[turn], is_open=is_open))
+        self._texts_by_turn[turn] = [f"ask {turn}", f"answer of {turn} ".ljust(size, "x")]
+        entries = tuple(_turn(turn, self._texts_by_turn[turn], is_open=is_open))
         state = {"session_id": name, "state": {"kept": turn * (size // 10)}}
         outcome = TurnOutcome(turn, "completed", entries=entries, agent_session=state)
-        sealed = seal_outcome(head, outcome, new_namespace=derived_id("home", name, turn), seen=50)
+        sealed_outcome = seal_outcome(head, outcome, new_namespace=derived_id("home", name, turn), seen=50)
         store = Stepping(self.store, self._step)
-        if sealed.pieces:
-            await store.hold(sealed.namespace, holder_named(name))
-            await store.put(sealed.namespace, sealed.pieces)
-        return sealed
+        if sealed_outcome.pieces:
+            await store.hold(sealed_outcome.namespace, holder_named(name))
+            await store.put(sealed_outcome.namespace, sealed_outcome.pieces)
+        return sealed_outcome
 
     async def fork(self, name: str, new: str, *, is_part: bool = False) -> None:
         """Copy a head, and share its pieces; of a part, those up to a turn in the middle."""
@@ -203,17 +203,19 @@ class World:
             return
         self._turns += 1
         turns = [f"import-{self._turns}-{number}" for number in range(6)]
-        said = {turn: [f"ask {turn}", f"answer of {turn} ".ljust(size, "x")] for turn in turns}
-        history = [entry for turn, texts in said.items() for entry in _turn(turn, texts, is_open=turn == turns[0])]
+        texts_by_turn = {turn: [f"ask {turn}", f"answer of {turn} ".ljust(size, "x")] for turn in turns}
+        history = [
+            entry for turn, texts in texts_by_turn.items() for entry in _turn(turn, texts, is_open=turn == turns[0])
+        ]
         document = json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": history}}).encode()
         store: Any = Stepping(self.store, self._step)
-        home, holder = derived_id("home of import", str(self._turns)), holder_named(name)
-        writer = ConversationWriter(lambda: store, home, holder=holder, seen=50, grace_seconds=GRACE_SECONDS)
-        imported = await read_document(_at_once(document), writer, max_bytes=len(document))
+        namespace, holder = derived_id("home of import", str(self._turns)), holder_named(name)
+        writer = ConversationWriter(lambda: store, namespace, holder=holder, seen=50, grace_seconds=GRACE_SECONDS)
+        import_result = await read_document(_at_once(document), writer, max_bytes=len(document))
         await self._step()
         if name not in self.heads:
-            self.heads[name] = decode_session(imported.document)
-            self.texts[name] = [text for texts in said.values() for text in texts]
+            self.heads[name] = decode_session(import_result.document)
+            self.texts[name] = [text for texts in texts_by_turn.values() for text in texts]
 
     async def repair(self, name: str, keep_as: str) -> None:
         """Give each call its result, and keep the original as another session."""
@@ -224,24 +226,24 @@ class World:
         store: Any = Stepping(self.store, self._step)
         texts = [*self.texts.get(name, [])]
         record = ConversationReader(lambda: store, head, cache=BlobCache(0))
-        repaired, changes = await repair_record(record, RepairRules())
+        repaired_fork, changes = await repair_record(record, RepairRules())
         if not changes or head.running:
             return
-        kept = await keep_original(record)
-        await kept.hold(lambda: store, holder_named(keep_as))
+        original = await keep_original(record)
+        await original.hold(lambda: store, holder_named(keep_as))
         await self._step()
         if self.heads.get(name) != head:
             if keep_as not in self.heads:
-                await kept.release(lambda: store, holder_named(keep_as))
+                await original.release(lambda: store, holder_named(keep_as))
             return
         await self._step()
         if keep_as in self.heads:
             return
-        self.heads[keep_as], self.texts[keep_as] = kept.session, texts
-        await repaired.hold(lambda: store, holder_named(name))
+        self.heads[keep_as], self.texts[keep_as] = original.session, texts
+        await repaired_fork.hold(lambda: store, holder_named(name))
         await self._step()
         if self.heads.get(name) == head:
-            self.heads[name] = repaired.session
+            self.heads[name] = repaired_fork.session
 
     async def erase(self, name: str) -> None:
         """Erase a session, or go on where an erasure was cut off."""
@@ -250,8 +252,8 @@ class World:
         if head is None or head.running:
             return
         self.heads[name] = replace(head, erasing="now")
-        for home in head.sealed.namespaces:
-            await self._sweeper().erase(home, holder_named(name))
+        for namespace in head.sealed.namespaces:
+            await self._sweeper().erase(namespace, holder_named(name))
         await self._step()
         if name in self.heads and self.heads[name].erasing:
             del self.heads[name]
@@ -268,8 +270,8 @@ class World:
     async def sweep(self) -> None:
         """Sweep all homes."""
         sweeper = self._sweeper()
-        async for home in Stepping(self.store, self._step).list_namespaces():
-            await sweeper.sweep(home, self._clean)
+        async for namespace in Stepping(self.store, self._step).list_namespaces():
+            await sweeper.sweep(namespace, self._clean)
 
     def _sweeper(self) -> GarbageCollector:
         async def read(holder: str) -> Session | RetainedNamespace:
@@ -279,7 +281,7 @@ class World:
         store: Any = Stepping(self.store, self._step)
         return GarbageCollector(store, read, grace_seconds=GRACE_SECONDS, unheld_seconds=GRACE_SECONDS)
 
-    def _others(self) -> list[str]:
+    def _other_kinds(self) -> list[str]:
         return [kind for task, kind in self._kinds.items() if task is not asyncio.current_task()]
 
     # --- what is checked ---------------------------------------------------------------------
@@ -291,35 +293,37 @@ class World:
         await record.agent_session()
         return [entry["messages"][0]["contents"][0]["text"] for entry in await record.entries()]
 
-    async def stored(self) -> set[tuple[str, str]]:
+    async def read_stored_blobs(self) -> set[tuple[str, str]]:
         """All pieces that the store has."""
         return {
-            (home, piece.name)
-            async for home in self.store.list_namespaces()
-            async for piece in self.store.list_blobs(home)
+            (namespace, piece.name)
+            async for namespace in self.store.list_namespaces()
+            async for piece in self.store.list_blobs(namespace)
         }
 
-    async def named(self) -> set[tuple[str, str]]:
+    async def read_referenced_blobs(self) -> set[tuple[str, str]]:
         """All pieces that are needed to read the conversations: what reading them asks the store for."""
-        asked: set[tuple[str, str]] = set()
+        requested: set[tuple[str, str]] = set()
 
-        store: Any = _Noting(self.store, asked)
+        store: Any = _Noting(self.store, requested)
         for head in self.heads.values():
             record = ConversationReader(lambda: store, head, cache=BlobCache())
             await record.namespaces()
             await record.agent_session()
             await record.entries()
-        return asked
+        return requested
 
     async def close(self) -> None:
         """End what still waits, and close the store."""
-        while self._waiting:
+        while self._paused:
             await self.kill(0)
 
-    async def held(self) -> set[tuple[str, str]]:
+    async def read_holds(self) -> set[tuple[str, str]]:
         """All holders that the store has, with their homes."""
         return {
-            (home, holder) async for home in self.store.list_namespaces() for holder in await self.store.holders(home)
+            (namespace, holder)
+            async for namespace in self.store.list_namespaces()
+            for holder in await self.store.holders(namespace)
         }
 
 
@@ -330,52 +334,52 @@ class Stepping:
         self._store = store
         self._step = step
 
-    async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
+    async def put(self, namespace: str, pieces: Mapping[str, bytes]) -> None:
         """See the protocol."""
         await self._step()
-        await self._store.put(home, pieces)
+        await self._store.put(namespace, pieces)
 
-    async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
+    async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
         """See the protocol."""
         await self._step()
-        return await self._store.get(home, names)
+        return await self._store.get(namespace, names)
 
-    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+    async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """See the protocol."""
         await self._step()
-        return await self._store.read(home, name, start, size)
+        return await self._store.read(namespace, name, start, size)
 
-    async def list_blobs(self, home: str) -> AsyncIterator[StoredBlob]:
+    async def list_blobs(self, namespace: str) -> AsyncIterator[StoredBlob]:
         """See the protocol."""
         await self._step()
-        for piece in [piece async for piece in self._store.list_blobs(home)]:
+        for piece in [piece async for piece in self._store.list_blobs(namespace)]:
             yield piece
 
     async def list_namespaces(self) -> AsyncIterator[str]:
         """See the protocol."""
         await self._step()
-        for home in [home async for home in self._store.list_namespaces()]:
-            yield home
+        for namespace in [namespace async for namespace in self._store.list_namespaces()]:
+            yield namespace
 
-    async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
         """See the protocol."""
         await self._step()
-        return await self._store.delete(home, names, older_than_seconds=older_than_seconds)
+        return await self._store.delete(namespace, names, older_than_seconds=older_than_seconds)
 
-    async def hold(self, home: str, holder: str) -> None:
+    async def hold(self, namespace: str, holder: str) -> None:
         """See the protocol."""
         await self._step()
-        await self._store.hold(home, holder)
+        await self._store.hold(namespace, holder)
 
-    async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
+    async def release(self, namespace: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
         """See the protocol."""
         await self._step()
-        await self._store.release(home, holder, older_than_seconds=older_than_seconds)
+        await self._store.release(namespace, holder, older_than_seconds=older_than_seconds)
 
-    async def holders(self, home: str) -> dict[str, float]:
+    async def holders(self, namespace: str) -> dict[str, float]:
         """See the protocol."""
         await self._step()
-        return await self._store.holders(home)
+        return await self._store.holders(namespace)
 
 
 class Aging:
@@ -389,54 +393,54 @@ class Aging:
         self._store = store
         self._now = 0.0
         self._put_at: dict[tuple[str, str], float] = {}
-        self._held_at: dict[tuple[str, str], float] = {}
+        self._hold_times: dict[tuple[str, str], float] = {}
 
     async def age(self, seconds: float) -> None:
         """Make all that is stored older."""
         self._now += seconds
 
-    async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
+    async def put(self, namespace: str, pieces: Mapping[str, bytes]) -> None:
         """See the protocol."""
-        await self._store.put(home, pieces)
-        self._put_at |= {(home, name): self._now for name in pieces}
+        await self._store.put(namespace, pieces)
+        self._put_at |= {(namespace, name): self._now for name in pieces}
 
-    async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
+    async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
         """See the protocol."""
-        return await self._store.get(home, names)
+        return await self._store.get(namespace, names)
 
-    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+    async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """See the protocol."""
-        return await self._store.read(home, name, start, size)
+        return await self._store.read(namespace, name, start, size)
 
-    async def list_blobs(self, home: str) -> AsyncIterator[StoredBlob]:
+    async def list_blobs(self, namespace: str) -> AsyncIterator[StoredBlob]:
         """See the protocol."""
-        async for piece in self._store.list_blobs(home):
-            yield replace(piece, age_seconds=piece.age_seconds + self._now - self._put_at[home, piece.name])
+        async for piece in self._store.list_blobs(namespace):
+            yield replace(piece, age_seconds=piece.age_seconds + self._now - self._put_at[namespace, piece.name])
 
     async def list_namespaces(self) -> AsyncIterator[str]:
         """See the protocol."""
-        async for home in self._store.list_namespaces():
-            yield home
+        async for namespace in self._store.list_namespaces():
+            yield namespace
 
-    async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
         """See the protocol."""
-        old = {piece.name async for piece in self.list_blobs(home) if piece.age_seconds >= older_than_seconds}
-        return await self._store.delete(home, old & {*names})
+        old = {piece.name async for piece in self.list_blobs(namespace) if piece.age_seconds >= older_than_seconds}
+        return await self._store.delete(namespace, old & {*names})
 
-    async def hold(self, home: str, holder: str) -> None:
+    async def hold(self, namespace: str, holder: str) -> None:
         """See the protocol."""
-        await self._store.hold(home, holder)
-        self._held_at[home, holder] = self._now
+        await self._store.hold(namespace, holder)
+        self._hold_times[namespace, holder] = self._now
 
-    async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
+    async def release(self, namespace: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
         """See the protocol."""
-        if (await self.holders(home)).get(holder, 0.0) >= older_than_seconds:
-            await self._store.release(home, holder)
+        if (await self.holders(namespace)).get(holder, 0.0) >= older_than_seconds:
+            await self._store.release(namespace, holder)
 
-    async def holders(self, home: str) -> dict[str, float]:
+    async def holders(self, namespace: str) -> dict[str, float]:
         """See the protocol."""
-        found = await self._store.holders(home)
-        return {holder: age + self._now - self._held_at[home, holder] for holder, age in found.items()}
+        found = await self._store.holders(namespace)
+        return {holder: age + self._now - self._hold_times[namespace, holder] for holder, age in found.items()}
 
     async def check(self) -> None:
         """See the protocol."""
@@ -450,19 +454,19 @@ class Aging:
 class _Noting:
     """The store, of which only is read; notes what."""
 
-    def __init__(self, store: BlobStore, asked: set[tuple[str, str]]) -> None:
+    def __init__(self, store: BlobStore, requested: set[tuple[str, str]]) -> None:
         self._store = store
-        self._asked = asked
+        self._requested = requested
 
-    async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
+    async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
         """See the protocol."""
-        self._asked.update((home, name) for name in names)
-        return await self._store.get(home, names)
+        self._requested.update((namespace, name) for name in names)
+        return await self._store.get(namespace, names)
 
-    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+    async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """See the protocol."""
-        self._asked.add((home, name))
-        return await self._store.read(home, name, start, size)
+        self._requested.add((namespace, name))
+        return await self._store.read(namespace, name, start, size)
 
 
 async def _at_once(body: bytes) -> AsyncIterator[bytes]:
@@ -471,9 +475,9 @@ async def _at_once(body: bytes) -> AsyncIterator[bytes]:
 
 def _turn(turn: str, texts: list[str], *, is_open: bool) -> list[dict[str, Any]]:
     """The entries of a turn, as they are stored; an open one has a call without a result."""
-    asked, answered = texts
+    question, reply = texts
     call = {"$type": "functionCall", "callId": f"call_{turn}", "name": "echo", "arguments": {"text": "x"}}
-    contents = {"request": [_text(asked)], "response": [_text(answered), *([call] if is_open else [])]}
+    contents = {"request": [_text(question)], "response": [_text(reply), *([call] if is_open else [])]}
     return [
         {
             "$type": kind,

@@ -28,7 +28,7 @@ def entries(turn_id):
     )
 
 
-def completed(turn_id):
+def completed_outcome(turn_id):
     return TurnOutcome(turn_id, "completed", entries=entries(turn_id), agent_session={"after": turn_id})
 
 
@@ -42,11 +42,11 @@ class SessionOfTurns(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.session = Session()
-        self.arrived: list[str] = []
-        self.granted: list[str] = []
-        self.ended: list[str] = []
+        self.arrived_ids: list[str] = []
+        self.granted_ids: list[str] = []
+        self.ended_ids: list[str] = []
         self.left: list[str] = []
-        self.cancelled: list[str] = []
+        self.cancelled_ids: list[str] = []
 
     @rule(
         turn_id=st.sampled_from(TURNS),
@@ -60,53 +60,55 @@ class SessionOfTurns(RuleBasedStateMachine):
         again, same = admit(self.session, turn_id, policy, limit)
         assert (again, same) == (self.session, replace(answer, cancelled_turn_id=None))
         assert answer.cancelled_turn_id in (None, before.interrupting)
-        self.cancelled += [answer.cancelled_turn_id] if answer.cancelled_turn_id else []
+        self.cancelled_ids += [answer.cancelled_turn_id] if answer.cancelled_turn_id else []
         match answer.status:
             case "granted":
                 if before.running != turn_id:
                     assert before.running is None
-                    assert turn_id not in self.ended
-                    self.granted.append(turn_id)
+                    assert turn_id not in self.ended_ids
+                    self.granted_ids.append(turn_id)
             case "queued":
                 if turn_id not in before.queue and policy == "queue":
-                    self.arrived.append(turn_id)
+                    self.arrived_ids.append(turn_id)
             case "ended":
-                assert turn_id in (*self.ended, *self.cancelled)
+                assert turn_id in (*self.ended_ids, *self.cancelled_ids)
             case status:
                 assert self.session == before
                 assert policy == "reject" if status == "rejected" else len(before.queue) >= limit
 
     @precondition(lambda self: self.session.running)
-    @rule(failed=st.booleans(), times=st.integers(1, 3))
-    def end(self, failed, times):
+    @rule(has_failed=st.booleans(), times=st.integers(1, 3))
+    def end(self, has_failed, times):
         """The running turn ends; its commit is delivered up to three times."""
         turn_id = self.session.running
-        outcome = TurnOutcome(turn_id, "failed", error={"type": "X"}) if failed else completed(turn_id)
+        outcome = TurnOutcome(turn_id, "failed", error={"type": "X"}) if has_failed else completed_outcome(turn_id)
         before = self.session
         for _ in range(times):
             self.session, following = commit_outcome(self.session, outcome, window=ReceiptWindow(50))
             assert following == (before.queue[0] if before.queue else None)
-        assert self.session.entries == (before.entries if failed else before.entries + entries(turn_id))
-        self.ended.append(turn_id)
+        assert self.session.entries == (before.entries if has_failed else before.entries + entries(turn_id))
+        self.ended_ids.append(turn_id)
 
     @rule(turn_id=st.sampled_from(TURNS))
     def end_again(self, turn_id):
         """A commit of a turn that has ended, or never ran, comes late."""
-        if turn_id in (*self.ended, *self.cancelled):
-            unchanged, _ = commit_outcome(self.session, completed(turn_id), window=ReceiptWindow(50))
-            assert unchanged == self.session
+        if turn_id in (*self.ended_ids, *self.cancelled_ids):
+            session, _ = commit_outcome(self.session, completed_outcome(turn_id), window=ReceiptWindow(50))
+            assert session == self.session
         elif self.session.running not in (None, turn_id):
             with pytest.raises(TurnRejectedError):
-                commit_outcome(self.session, completed(turn_id), window=ReceiptWindow(50))
+                commit_outcome(self.session, completed_outcome(turn_id), window=ReceiptWindow(50))
 
     @precondition(lambda self: self.session.queue)
-    @rule(data=st.data(), cancelled=st.booleans())
-    def leave(self, data, cancelled):
+    @rule(data=st.data(), is_cancelled=st.booleans())
+    def leave(self, data, is_cancelled):
         """A turn whose orchestration is gone, or that was cancelled, leaves the queue."""
         turn_id = data.draw(st.sampled_from(self.session.queue))
-        self.session, following = leave_session(self.session, turn_id, window=ReceiptWindow(50), is_cancelled=cancelled)
+        self.session, following = leave_session(
+            self.session, turn_id, window=ReceiptWindow(50), is_cancelled=is_cancelled
+        )
         assert following == (self.session.queue[0] if self.session.queue and self.session.running is None else None)
-        (self.cancelled if cancelled else self.left).append(turn_id)
+        (self.cancelled_ids if is_cancelled else self.left).append(turn_id)
 
     @precondition(lambda self: self.session.running)
     @rule(turn_id=st.sampled_from(TURNS))
@@ -114,23 +116,23 @@ class SessionOfTurns(RuleBasedStateMachine):
         """A turn comes as a signal while another runs; however often, it waits once."""
         for _ in range(2):
             before = self.session
-            self.session, has_room = queue_request(before, turn_id, {"turn_id": turn_id}, max_queued_turns=3)
-            assert has_room or len(before.queue) >= 3
+            self.session, is_accepted = queue_request(before, turn_id, {"turn_id": turn_id}, max_queued_turns=3)
+            assert is_accepted or len(before.queue) >= 3
             if self.session is not before:
-                self.arrived.append(turn_id)
+                self.arrived_ids.append(turn_id)
 
     @invariant()
     def each_turn_runs_once(self):
         """No turn is granted twice, and no two hold the session."""
-        assert len(self.granted) == len(set(self.granted))
-        assert set(self.ended) <= set(self.granted)
-        assert len(self.granted) - len(self.ended) == (self.session.running is not None)
+        assert len(self.granted_ids) == len(set(self.granted_ids))
+        assert set(self.ended_ids) <= set(self.granted_ids)
+        assert len(self.granted_ids) - len(self.ended_ids) == (self.session.running is not None)
 
     @invariant()
-    def nobody_waits_twice(self):
+    def no_turn_is_queued_twice(self):
         """Who runs or has ended does not wait."""
         assert len(self.session.queue) == len(set(self.session.queue))
-        assert not set(self.session.queue) & {*self.ended, *self.cancelled, self.session.running}
+        assert not set(self.session.queue) & {*self.ended_ids, *self.cancelled_ids, self.session.running}
         assert set(self.session.requests) <= set(self.session.queue)
 
     @invariant()
@@ -141,15 +143,17 @@ class SessionOfTurns(RuleBasedStateMachine):
     @invariant()
     def waiting_turns_run_in_the_order_of_their_arrival(self):
         """First come, first served."""
-        ran = [turn_id for turn_id in self.granted if turn_id in self.arrived and turn_id not in self.left]
-        waited = [turn_id for turn_id in dict.fromkeys(self.arrived) if turn_id in ran and turn_id not in self.left]
-        assert ran == waited
+        ran = [turn_id for turn_id in self.granted_ids if turn_id in self.arrived_ids and turn_id not in self.left]
+        queued_ids = [
+            turn_id for turn_id in dict.fromkeys(self.arrived_ids) if turn_id in ran and turn_id not in self.left
+        ]
+        assert ran == queued_ids
 
 
 TestSessionOfTurns = SessionOfTurns.TestCase
 
 
-def test_a_free_session_is_kept_for_the_turn_that_waits_first():
+def test_a_free_session_is_reserved_for_the_first_queued_turn():
     """Between the end of a turn and the waking of the next, a newcomer does not overtake."""
     session = Session(queue=("b", "c"))
     session, newcomer = admit(session, "d")
@@ -165,16 +169,16 @@ def test_a_turn_with_a_receipt_never_runs_again(policy):
     """A turn that has ended is answered with its receipt, whatever the session does now."""
     receipt = Receipt("a", "failed", error={"type": "X"})
     for session in (Session(receipts=(receipt,)), Session(receipts=(receipt,), running="b", queue=("c",))):
-        unchanged, answer = admit(session, "a", policy)
-        assert unchanged is session
+        same_session, answer = admit(session, "a", policy)
+        assert same_session is session
         assert (answer.status, answer.receipt) == ("ended", receipt)
 
 
-def test_the_end_of_a_turn_that_does_not_hold_the_session_is_refused():
+def test_the_outcome_of_a_turn_that_does_not_hold_the_session_is_rejected():
     """A turn cannot commit over the turn that runs."""
-    with pytest.raises(TurnRejectedError, match="turn b does not hold the session, turn a does") as refused:
-        commit_outcome(Session(running="a"), completed("b"), window=ReceiptWindow(5))
-    assert refused.value.running_turn_id == "a"
+    with pytest.raises(TurnRejectedError, match="turn b does not hold the session, turn a does") as error_info:
+        commit_outcome(Session(running="a"), completed_outcome("b"), window=ReceiptWindow(5))
+    assert error_info.value.running_turn_id == "a"
 
 
 @given(st.integers(1, 8), st.integers(0, 12))
@@ -183,7 +187,7 @@ def test_receipts_are_a_bounded_window(bound, turns):
     session = Session()
     for number in range(turns):
         session, _ = admit(session, f"t{number}")
-        session, _ = commit_outcome(session, completed(f"t{number}"), window=ReceiptWindow(bound))
+        session, _ = commit_outcome(session, completed_outcome(f"t{number}"), window=ReceiptWindow(bound))
     assert [receipt.turn_id for receipt in session.receipts] == [f"t{n}" for n in range(turns)][-bound:]
 
 
@@ -199,10 +203,10 @@ def test_leaving_wakes_the_next_only_when_nobody_runs():
     assert leave(Session(), "a") == (Session(), None)
 
 
-def test_a_turn_that_is_gone_frees_the_session_for_good():
+def test_a_deleted_turn_releases_the_session():
     """A running turn that was ended from outside gets a receipt; its late commit changes nothing."""
     session, following = leave(Session(entries=entries("z"), running="a", queue=("b",)), "a")
     assert (session.running, session.queue, following) == (None, ("b",), "b")
     assert session.receipts[-1].status == "failed"
-    assert commit_outcome(session, completed("a"), window=ReceiptWindow(5)) == (session, "b")
+    assert commit_outcome(session, completed_outcome("a"), window=ReceiptWindow(5)) == (session, "b")
     assert leave(session, "a") == (session, "b")

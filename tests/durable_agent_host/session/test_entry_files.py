@@ -18,37 +18,37 @@ NOW = "2026-01-01T00:00:00+00:00"
 
 def files_in(*entries):
     """The files of entries as they are stored, and the pieces that were taken out."""
-    pieces, stored = {}, []
+    pieces, stored_entries = {}, []
     for entry in entries:
-        small, taken = offload(entry)
-        pieces |= taken
-        stored.append(small)
-    return files_of_entries(stored, "home", mark=MARK, service_files=RESPONSES.service_files), pieces
+        small, texts = offload(entry)
+        pieces |= texts
+        stored_entries.append(small)
+    return files_of_entries(stored_entries, "home", mark=MARK, service_files=RESPONSES.service_files), pieces
 
 
 def request(*parts):
-    said = read_message(list(parts))
-    return encode_request_entry(TurnRequest("A", "s", "t", said.text, created_at=NOW, contents=said.contents))
+    message = read_message(list(parts))
+    return encode_request_entry(TurnRequest("A", "s", "t", message.text, created_at=NOW, contents=message.contents))
 
 
-def test_words_are_no_files():
+def test_text_is_not_a_file():
     """Texts that look like data URLs, ids or marks are not listed, short or long, and neither are tools' words."""
     url = "data:image/png;base64," + "QUJD" * 10_000
     texts = [url, url[:100], MARK, MARK + "0" * 64, '{"$type": "data", "uri": "data:,x"}']
-    asked = [request(*({"type": "text", "text": text} for text in texts), {"type": "text", "text": "x"})]
-    said = [
+    requests = [request(*({"type": "text", "text": text} for text in texts), {"type": "text", "text": "x"})]
+    texts_read = [
         Message("assistant", [Content.from_function_call("c", "f", arguments={"uri": url, "file_id": "f"}), url]),
         Message("tool", [Content.from_function_result("c", result=url)]),
     ]
-    answer = encode_response_entry("t", AgentResponse(messages=said), created_at=NOW)
-    assert files_in(*asked, answer)[0] == []
+    answer = encode_response_entry("t", AgentResponse(messages=texts_read), created_at=NOW)
+    assert files_in(*requests, answer)[0] == []
 
 
 def test_bytes_that_are_a_mark_are_bytes():
     """A file whose bytes spell the name of another piece is that file, and not the piece."""
     large = b"secret" * 5000
     name = hashlib.sha256(large).hexdigest()
-    forged = base64.b64encode(name.encode()).decode()
-    parts = [{"type": "file", "data": base64.b64encode(large).decode()}, {"type": "file", "data": forged}]
+    mark = base64.b64encode(name.encode()).decode()
+    parts = [{"type": "file", "data": base64.b64encode(large).decode()}, {"type": "file", "data": mark}]
     found, _ = files_in(request({"type": "text", "text": "x"}, *parts))
-    assert [one.data for one in found] == [None, name.encode()]
+    assert [file.data for file in found] == [None, name.encode()]

@@ -16,9 +16,9 @@ from tests.durable_agent_host.golden import golden
 LONG = "call_" + "x" * 70
 
 
-def call(call_id, item_id=None, name="echo", **ours):
+def call(call_id, item_id=None, name="echo", **host_fields):
     properties = {"additional_properties": {"fc_id": item_id, "openai": {"item_id": item_id}}} if item_id else {}
-    more = {"extensionData": {"durableAgentHost": properties | ours}} if properties or ours else {}
+    more = {"extensionData": {"durableAgentHost": properties | host_fields}} if properties or host_fields else {}
     return {"$type": "functionCall", "callId": call_id, "name": name, "arguments": {}} | more
 
 
@@ -36,10 +36,10 @@ def reasoning(item_id, value="thinking"):
 
 def turn(turn_id, *messages):
     """A question and a response; each message is its role and contents."""
-    said = [{"role": role, "createdAt": "now", "contents": contents} for role, *contents in messages]
+    message_jsons = [{"role": role, "createdAt": "now", "contents": contents} for role, *contents in messages]
     return [
         {"$type": "request", "correlationId": turn_id, "messages": [{"role": "user", "contents": [text("hi")]}]},
-        {"$type": "response", "correlationId": turn_id, "createdAt": "now", "messages": said},
+        {"$type": "response", "correlationId": turn_id, "createdAt": "now", "messages": message_jsons},
     ]
 
 
@@ -73,9 +73,9 @@ VALID = [
 def test_a_valid_conversation_stays_as_it_is(entries):
     """Nothing is found in a conversation that a service accepts, and its entries are the same objects."""
     before = copy.deepcopy(entries)
-    mended, changes = repair_entries(entries, RESPONSES.repair_rules)
+    repaired_entries, changes = repair_entries(entries, RESPONSES.repair_rules)
     assert changes == []
-    assert list(mended) == entries == before
+    assert list(repaired_entries) == entries == before
 
 
 BROKEN = {
@@ -130,17 +130,17 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_what_would_be_refused_is_found_and_mended(kind):
+def test_what_a_service_would_reject_is_found_and_repaired(kind):
     """Each flaw is named with its place and mended once; the argument stays as it was, and the rest is untouched."""
     entries, sentence = BROKEN[kind]
     before = copy.deepcopy(entries)
-    mended, changes = repair_entries(entries, RESPONSES.repair_rules)
+    repaired_entries, changes = repair_entries(entries, RESPONSES.repair_rules)
     assert any(sentence in change.problem for change in changes), changes
     assert all(change.location and change.repair for change in changes)
     assert entries == before
-    assert repair_entries(mended, RESPONSES.repair_rules) == (mended, [])
-    assert {content.call_id for content in contents_of(mended) if content.type == "function_call"} == {
-        content.call_id for content in contents_of(mended) if content.type == "function_result"
+    assert repair_entries(repaired_entries, RESPONSES.repair_rules) == (repaired_entries, [])
+    assert {content.call_id for content in contents_of(repaired_entries) if content.type == "function_call"} == {
+        content.call_id for content in contents_of(repaired_entries) if content.type == "function_result"
     }
 
 
@@ -157,16 +157,16 @@ conversations = st.lists(
 
 
 @given(conversations)
-def test_whatever_is_mended_is_valid(said):
+def test_every_repaired_conversation_is_valid(conversation):
     """Any conversation, however broken, is valid after one repair."""
     entries = [
         entry
-        for number, messages in enumerate(said)
+        for number, messages in enumerate(conversation)
         for entry in turn(f"t{number}", *[(role, *contents) for role, contents in messages])
     ]
-    mended, changes = repair_entries(copy.deepcopy(entries), RESPONSES.repair_rules)
-    assert repair_entries(mended, RESPONSES.repair_rules)[1] == []
-    assert changes or list(mended) == entries
+    repaired_entries, changes = repair_entries(copy.deepcopy(entries), RESPONSES.repair_rules)
+    assert repair_entries(repaired_entries, RESPONSES.repair_rules)[1] == []
+    assert changes or list(repaired_entries) == entries
 
 
 RULES_OF_RESPONSES = [
@@ -198,6 +198,6 @@ def test_rules_of_one_service_hold_for_its_conversations_alone(entries, rules):
 )
 def test_rules_of_all_services_hold_for_every_conversation(broken, rules):
     """Calls and results belong together, wherever the conversation goes."""
-    mended, changes = repair_entries(broken, rules)
+    repaired_entries, changes = repair_entries(broken, rules)
     assert changes
-    assert repair_entries(mended, rules) == (mended, [])
+    assert repair_entries(repaired_entries, rules) == (repaired_entries, [])

@@ -29,8 +29,8 @@ CODE = {
     "status": "completed",
 }
 LIST = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "wiki", "tools": []}
-SAID = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "phase": "final_answer"}
-SAID["content"] = [{"type": "output_text", "text": "See", "annotations": []}]
+MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "phase": "final_answer"}
+MESSAGE["content"] = [{"type": "output_text", "text": "See", "annotations": []}]
 CALL = {
     "type": "function_call",
     "id": "fc_1",
@@ -43,10 +43,10 @@ CALL = {
 
 def response(*items, call_id=None):
     """A stored response of one model call, and the contents as they are stored."""
-    given = [Content("text", text="See")] if SAID in items else []
+    contents = [Content("text", text="See")] if MESSAGE in items else []
     if CALL in items:
-        given.append(Content("function_call", call_id="call_1", name="f", arguments="{}", status="completed"))
-    messages = [Message("assistant", attach_items(given, items))]
+        contents.append(Content("function_call", call_id="call_1", name="f", arguments="{}", status="completed"))
+    messages = [Message("assistant", attach_items(contents, items))]
     if CALL in items:
         messages.append(Message("tool", [Content("function_result", call_id="call_1", result="done")]))
     entry = encode_response_entry(call_id or "t", AgentResponse(messages=messages), created_at="now")
@@ -60,7 +60,7 @@ def items_of(entries):
     return [rebuild_item(group) for group in group_by_item(contents) if find_item_metadata(group[0])]
 
 
-def mended(*entries):
+def repair(*entries):
     """Repair: everything that was found is gone after one repair, and what is given stays as it was."""
     before = copy.deepcopy(entries)
     after, changes = repair_entries(entries, RESPONSES.repair_rules)
@@ -69,35 +69,35 @@ def mended(*entries):
     return after, [change.problem for change in changes]
 
 
-def test_whole_items_stay_as_they_are():
+def test_complete_items_are_unchanged():
     """All kinds, with everything that follows them."""
-    entry, _ = response(THOUGHT, CODE, LIST, SAID, CALL)
-    after, problems = mended(entry)
+    entry, _ = response(THOUGHT, CODE, LIST, MESSAGE, CALL)
+    after, problems = repair(entry)
     assert problems == []
-    assert items_of(after) == [THOUGHT, CODE, LIST, SAID, CALL]
+    assert items_of(after) == [THOUGHT, CODE, LIST, MESSAGE, CALL]
 
 
 def test_a_code_run_without_its_result_gets_an_empty_one():
     """The run goes on to be an item, with the code and its container."""
-    entry, contents = response(THOUGHT, CODE, SAID)
+    entry, contents = response(THOUGHT, CODE, MESSAGE)
     del contents[2]
-    after, problems = mended(entry)
+    after, problems = repair(entry)
     assert problems == ["the code run ci_1 has no result"]
-    assert items_of(after) == [THOUGHT, CODE | {"outputs": []}, SAID]
+    assert items_of(after) == [THOUGHT, CODE | {"outputs": []}, MESSAGE]
 
 
-def test_a_result_without_its_code_run_is_kept_without_the_item():
+def test_a_result_without_its_code_run_stays_without_the_item():
     """Also behind another item, to which it does not belong; its reasoning goes when nothing else follows."""
-    entry, contents = response(SAID, CODE)
+    entry, contents = response(MESSAGE, CODE)
     del contents[1]
-    after, problems = mended(entry)
+    after, problems = repair(entry)
     assert problems == ["it is part of item ci_1, which does not stand before it"]
-    assert items_of(after) == [SAID]
+    assert items_of(after) == [MESSAGE]
     assert after[0]["messages"][0]["contents"][1]["content"]["outputs"]
 
     entry, contents = response(THOUGHT, CODE)
     del contents[1]
-    assert mended(entry)[1][-1] == "the reasoning is not followed by what it led to"
+    assert repair(entry)[1][-1] == "the reasoning is not followed by what it led to"
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ def test_a_result_without_its_code_run_is_kept_without_the_item():
         (lambda code: properties_of(code)[STAMP].update(type="image_generation_call"), "has lost its contents"),
     ],
 )
-def test_a_stamp_that_its_contents_do_not_bear_out_is_taken_off(damage, problem):
+def test_a_stamp_that_does_not_match_its_contents_is_removed(damage, problem):
     """The contents stay, and stand for no item."""
-    entry, contents = response(CODE, SAID)
+    entry, contents = response(CODE, MESSAGE)
     damage(contents[0])
-    after, problems = mended(entry)
+    after, problems = repair(entry)
     assert problem in " ".join(problems)
-    assert items_of(after) == [SAID]
+    assert items_of(after) == [MESSAGE]
     assert len(after[0]["messages"][0]["contents"]) == 3
     assert PART_OF not in json.dumps(after)

@@ -20,7 +20,7 @@ from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.sealing import seal_outcome
 
-HOME = "a" * 32
+NAMESPACE = "a" * 32
 NEW = Session()
 WINDOW = ReceiptWindow(200, "2026-11-22T00:00:00+00:00")
 HEAD_BYTES = 32 * 1024
@@ -43,26 +43,26 @@ class Conversation:
     """A session that is stored, and what it should hold."""
 
     def __init__(self, store: SqliteBlobStore, session: Session = NEW) -> None:
-        self.store, self.session, self.written = store, session, 0
-        self.expected = [*session.entries]
+        self.store, self.session, self.written_bytes = store, session, 0
+        self.expected_entries = [*session.entries]
 
     def turn(self, turn_id: str, outcome: TurnOutcome) -> None:
         """End a turn as the activity and the entity do."""
-        sealed = seal_outcome(self.session, outcome, new_namespace=HOME, seen=200)
-        if sealed.pieces:
-            asyncio.run(self.store.put(sealed.namespace, sealed.pieces))
-            self.written += sum(map(len, sealed.pieces.values()))
-        stored = json.loads(json.dumps(encode_session(replace(self.session, running=turn_id))))
-        changed, _ = commit_outcome(decode_session(stored), sealed.outcome, window=WINDOW)
-        self.session = decode_session(json.loads(json.dumps(encode_session(changed))))
-        self.expected += outcome.entries
+        sealed_outcome = seal_outcome(self.session, outcome, new_namespace=NAMESPACE, seen=200)
+        if sealed_outcome.pieces:
+            asyncio.run(self.store.put(sealed_outcome.namespace, sealed_outcome.pieces))
+            self.written_bytes += sum(map(len, sealed_outcome.pieces.values()))
+        document = json.loads(json.dumps(encode_session(replace(self.session, running=turn_id))))
+        new_session, _ = commit_outcome(decode_session(document), sealed_outcome.outcome, window=WINDOW)
+        self.session = decode_session(json.loads(json.dumps(encode_session(new_session))))
+        self.expected_entries += outcome.entries
 
     def check(self) -> None:
         """The record is what was said, from both ends."""
         record = ConversationReader(lambda: self.store, self.session)
-        assert list(asyncio.run(record.entries())) == self.expected
-        assert self.session.message_count == len(self.expected)
-        assert asyncio.run(backwards(record)) == self.expected
+        assert list(asyncio.run(record.entries())) == self.expected_entries
+        assert self.session.message_count == len(self.expected_entries)
+        assert asyncio.run(backwards(record)) == self.expected_entries
 
     def head_bytes(self) -> int:
         """What the entity holds, as JSON."""
@@ -79,49 +79,54 @@ async def backwards(record: ConversationReader) -> list:
 
 @pytest.fixture
 def store(tmp_path: Path):
-    opened = SqliteBlobStore(tmp_path / "segments.sqlite")
-    yield opened
-    asyncio.run(opened.close())
+    blob_store = SqliteBlobStore(tmp_path / "segments.sqlite")
+    yield blob_store
+    asyncio.run(blob_store.close())
 
 
 SIZES = st.sampled_from([0, 10, 500, 3_000, 20_000, 300_000])
 
 
 @given(turns=st.lists(st.tuples(st.sampled_from(["completed", "failed", "cancelled"]), SIZES, SIZES), max_size=40))
-def test_the_record_is_what_was_said(turns):
+def test_the_record_is_the_conversation(turns):
     """Whatever turns bring, head and segments together are the conversation, and every turn's end is found again."""
     with TemporaryDirectory() as folder:
-        kept = Conversation(SqliteBlobStore(Path(folder, "segments.sqlite")))
-        for n, (status, asked, answered) in enumerate(turns):
-            own = entries(f"turn-{n}", asked, answered) if status != "failed" else ()
+        conversation = Conversation(SqliteBlobStore(Path(folder, "segments.sqlite")))
+        for n, (status, question, reply) in enumerate(turns):
+            turn_entries = entries(f"turn-{n}", question, reply) if status != "failed" else ()
             error = None if status == "completed" else {"type": "TurnError", "message": "no"}
-            kept.turn(f"turn-{n}", TurnOutcome(f"turn-{n}", status, entries=own, error=error, request_hash="ab" * 32))
-            assert kept.head_bytes() <= HEAD_BYTES
-        kept.check()
-        record = ConversationReader(lambda: kept.store, kept.session)
+            conversation.turn(
+                f"turn-{n}", TurnOutcome(f"turn-{n}", status, entries=turn_entries, error=error, request_hash="ab" * 32)
+            )
+            assert conversation.head_bytes() <= HEAD_BYTES
+        conversation.check()
+        record = ConversationReader(lambda: conversation.store, conversation.session)
         for n, (status, *_) in enumerate(turns):
             found = asyncio.run(record.turn(f"turn-{n}"))
             assert found.receipt
             assert (found.receipt.turn_id, found.receipt.status) == (f"turn-{n}", status)
-            assert [kept.expected[place - 1] for place in found.entries] == list(found.entries.values())
+            assert [conversation.expected_entries[index - 1] for index in found.entries] == list(found.entries.values())
             assert len(found.entries) == (0 if status == "failed" else 2)
-        asyncio.run(kept.store.close())
+        asyncio.run(conversation.store.close())
 
 
 def test_a_long_conversation_is_written_once(store):
     """Four thousand turns: the head stays small at every turn, and little more is written than what was said."""
-    kept = Conversation(store)
-    added = 0
+    conversation = Conversation(store)
+    added_bytes = 0
     for n in range(4_000):
-        own = entries(f"turn-{n}", 300, 700)
-        added += sum(len(json_bytes_of(entry)) for entry in own)
-        kept.turn(f"turn-{n}", TurnOutcome(f"turn-{n}", "completed", entries=own, ended_at="2026-11-22T00:00:00+00:00"))
+        turn_entries = entries(f"turn-{n}", 300, 700)
+        added_bytes += sum(len(json_bytes_of(entry)) for entry in turn_entries)
+        conversation.turn(
+            f"turn-{n}",
+            TurnOutcome(f"turn-{n}", "completed", entries=turn_entries, ended_at="2026-11-22T00:00:00+00:00"),
+        )
         if n % 97 == 0:
-            assert kept.head_bytes() <= HEAD_BYTES
-    kept.check()
-    assert max(ref.depth for ref in kept.session.sealed.refs) >= 2
-    assert kept.written <= 1.25 * added
-    found = asyncio.run(ConversationReader(lambda: store, kept.session).turn("turn-3"))
+            assert conversation.head_bytes() <= HEAD_BYTES
+    conversation.check()
+    assert max(ref.depth for ref in conversation.session.sealed.refs) >= 2
+    assert conversation.written_bytes <= 1.25 * added_bytes
+    found = asyncio.run(ConversationReader(lambda: store, conversation.session).turn("turn-3"))
     assert [*found.entries] == [7, 8]
 
 

@@ -7,22 +7,22 @@ def contents_of(messages):
     return [content for message in messages for content in message["contents"]]
 
 
-def interleaved(events, seed):
+def interleave(events, seed):
     """Mix the events of the items; those of one item stay in order, and so do the first and the last events."""
     draw = Random(seed)
     lanes = {}
     for event in events:
         if "output_index" in event:
             lanes.setdefault(event["output_index"], []).append(event)
-    mixed = []
+    events_of_items = []
     while lanes:
-        place = draw.choice(sorted(lanes))
-        mixed.append(lanes[place].pop(0))
-        if not lanes[place]:
-            del lanes[place]
+        output_index = draw.choice(sorted(lanes))
+        events_of_items.append(lanes[output_index].pop(0))
+        if not lanes[output_index]:
+            del lanes[output_index]
     outside = [number for number, event in enumerate(events) if "output_index" not in event]
     first = [events[number] for number in outside if number < len(events) - 1]
-    return [*first, *mixed, events[-1]]
+    return [*first, *events_of_items, events[-1]]
 
 
 SEALED_ANEW = {"protected_data", "encrypted_content"}
@@ -35,7 +35,7 @@ def comparable(value, name=None):
     Token probabilities that are an empty list, and the status of a call a second time among its properties.
     """
     if isinstance(value, list):
-        return [comparable(one) for one in value]
+        return [comparable(item) for item in value]
     if not isinstance(value, dict):
         return value
     properties = name == "additional_properties"

@@ -25,19 +25,19 @@ FOLDER = RECORDINGS / "openai-responses"
 _BROUGHT = OpenAIChatClient(model="practice", api_key="practice")
 provider = provider_for(_BROUGHT)
 CLIENT = provider.adapt(_BROUGHT)
-ENDS = {"response.completed", "response.incomplete", "response.failed"}
+TERMINAL_EVENTS = {"response.completed", "response.incomplete", "response.failed"}
 
 
 class JournalState(dict[str, Any]):
     """A recorded event, which the SDK parses once for all tests of a worker."""
 
     @cached_property
-    def typed(self) -> Any:
+    def typed_event(self) -> Any:
         """What the SDK makes of it; nobody changes it."""
-        return _typed(self)
+        return _parse_event(self)
 
 
-def _typed(event: dict[str, Any]) -> Any:
+def _parse_event(event: dict[str, Any]) -> Any:
     return construct_type(type_=ResponseStreamEvent, value=event)
 
 
@@ -71,16 +71,16 @@ def updates_of(events: Iterable[dict[str, Any]]) -> list[AgentResponseUpdate]:
     }
     updates: list[AgentResponseUpdate] = []
     for event in events:
-        typed = event.typed if isinstance(event, JournalState) else _typed(event)
+        typed_event = event.typed_event if isinstance(event, JournalState) else _parse_event(event)
         try:
-            update = CLIENT._parse_chunk_from_openai(typed, options, call_ids)
+            update = CLIENT._parse_chunk_from_openai(typed_event, options, call_ids)
         except (ChatClientException, ProviderError):  # the answer failed: the client gives no more of it
             break
         updates.append(map_chat_to_agent_update(update, "Player"))
     return updates
 
 
-def parsed_whole(final: dict[str, Any]) -> list[Message]:
+def parse_response(final: dict[str, Any]) -> list[Message]:
     """Let the real client parse a response that was not streamed; one that failed is no answer."""
     response = construct_type(type_=Response, value=final)
     try:
@@ -89,7 +89,7 @@ def parsed_whole(final: dict[str, Any]) -> list[Message]:
         return []
 
 
-def stored(answer: AgentResponse | list[Message]) -> list[dict[str, Any]]:
+def encode_messages(answer: AgentResponse | list[Message]) -> list[dict[str, Any]]:
     """Give messages as they are stored."""
     messages = answer.messages if isinstance(answer, AgentResponse) else answer
     return [json.loads(json.dumps(encode_message(message))) for message in messages]
@@ -98,19 +98,19 @@ def stored(answer: AgentResponse | list[Message]) -> list[dict[str, Any]]:
 def stored_all(response: AgentResponse) -> dict[str, Any]:
     """Give all of a response that is stored."""
     fields = ("response_id", "agent_id", "created_at", "finish_reason", "usage_details", "continuation_token")
-    return {"messages": stored(response)} | {name: getattr(response, name) for name in fields}
+    return {"messages": encode_messages(response)} | {name: getattr(response, name) for name in fields}
 
 
 @cache
-def recorded() -> list[Stream]:
+def read_recordings() -> list[Stream]:
     """Give every recorded stream, and every recorded body as a stream."""
-    return [*_streamed(), *_bodies()]
+    return [*_read_streams(), *_bodies()]
 
 
-def _streamed() -> Iterator[Stream]:
+def _read_streams() -> Iterator[Stream]:
     for path in sorted([*FOLDER.glob("*.jsonl"), *FOLDER.glob("multiturn/*/*.jsonl")]):
         events = [JournalState(json.loads(line)["data"]) for line in path.read_text().splitlines()]
-        finals = [event["response"] for event in events if event["type"] in ENDS]
+        finals = [event["response"] for event in events if event["type"] in TERMINAL_EVENTS]
         yield Stream(_name(path), events, finals[-1] if finals else None)
 
 
@@ -125,7 +125,7 @@ def _name(path: Path) -> str:
     return str(path.relative_to(FOLDER))
 
 
-def cut_elsewhere(events: Iterable[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
+def cut_at_random(events: Iterable[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
     """Cut deltas at random places, and join neighbours at random: the same stream in other pieces."""
     draw = random.Random(seed)
     pieces: list[dict[str, Any]] = []
@@ -135,7 +135,7 @@ def cut_elsewhere(events: Iterable[dict[str, Any]], seed: int) -> list[dict[str,
             pieces.append(event)
             continue
         before = pieces[-1] if pieces else {}
-        if draw.random() < 0.4 and _place(before) == _place(event):
+        if draw.random() < 0.4 and _position(before) == _position(event):
             pieces[-1] = before | {"delta": before["delta"] + delta}
             continue
         cut = draw.randint(0, len(delta))
@@ -143,5 +143,5 @@ def cut_elsewhere(events: Iterable[dict[str, Any]], seed: int) -> list[dict[str,
     return pieces
 
 
-def _place(event: dict[str, Any]) -> tuple[Any, ...]:
+def _position(event: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(event.get(name) for name in ("type", "output_index", "content_index", "summary_index"))

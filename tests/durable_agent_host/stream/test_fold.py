@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from durable_agent_host.stream.fold import fold_contents, fold_part, fold_updates, response_as_updates
 from practice_model.dialects.responses.event_grammar import stream_events
-from tests.durable_agent_host.stream.comparing import interleaved
+from tests.durable_agent_host.stream.comparing import interleave
 from tests.durable_agent_host.stream.streams import (
-    cut_elsewhere,
-    parsed_whole,
+    cut_at_random,
+    encode_messages,
+    parse_response,
     provider,
-    stored,
     stored_all,
     updates_of,
 )
@@ -29,17 +29,17 @@ SOME_TEXT = st.text(min_size=1, max_size=40)
 @st.composite
 def citations(draw, text):
     """Citations of a text, by offsets."""
-    places = draw(st.lists(st.tuples(st.integers(0, len(text)), st.integers(0, len(text))), max_size=3))
+    spans = draw(st.lists(st.tuples(st.integers(0, len(text)), st.integers(0, len(text))), max_size=3))
     return [
         {"type": "url_citation", "url": f"https://example.com/{n}", "title": "t", "start_index": a, "end_index": b}
-        for n, (a, b) in enumerate(places)
+        for n, (a, b) in enumerate(spans)
     ]
 
 
 @st.composite
 def items(draw):
     """The output of one model call: items of several types, each with ids of its own."""
-    made = []
+    output = []
     for number in range(draw(st.integers(0, 5))):
         kind = draw(st.sampled_from(["message", "reasoning", "function_call", "code_interpreter_call", "mcp_call"]))
         item = {"type": kind, "id": f"{kind}_{number}", "status": "completed"}
@@ -68,12 +68,12 @@ def items(draw):
                 "arguments": "{}",
                 "output": draw(SOME_TEXT),
             }
-        made.append(item)
-    return made
+        output.append(item)
+    return output
 
 
 @st.composite
-def answers(draw):
+def responses(draw):
     """A finished response."""
     usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
@@ -81,48 +81,48 @@ def answers(draw):
     return body | {"output": draw(items()), "usage": usage, "tools": [], "parallel_tool_calls": True}
 
 
-@given(answers(), st.integers(1, 9), st.integers(), st.integers())
+@given(responses(), st.integers(1, 9), st.integers(), st.integers())
 def test_cutting_and_mixing_a_stream_changes_nothing(answer, size, cut_seed, mix_seed):
     """Any cut and any mix of items gives what the provider says at the end, parsed without a stream."""
-    whole = fold_updates(updates_of(stream_events(answer, 1000)), provider)
-    other = cut_elsewhere(interleaved(stream_events(answer, size), mix_seed), cut_seed)
-    folded = fold_updates(updates_of(other), provider)
-    assert stored_all(folded) == stored_all(whole)
-    assert plain(stored(whole)) == plain(stored(parsed_whole(answer)))
+    expected = fold_updates(updates_of(stream_events(answer, 1000)), provider)
+    other = cut_at_random(interleave(stream_events(answer, size), mix_seed), cut_seed)
+    response = fold_updates(updates_of(other), provider)
+    assert stored_all(response) == stored_all(expected)
+    assert plain(encode_messages(expected)) == plain(encode_messages(parse_response(answer)))
 
 
 def plain(messages):
     """Give contents without what the client says twice of a call, and without empty token probabilities."""
     contents = json.loads(json.dumps([content for message in messages for content in message["contents"]]))
     for content in contents:
-        ours = content.get("extensionData", {}).get("durableAgentHost", {})
-        properties = ours.get("additional_properties", {})
+        host_data = content.get("extensionData", {}).get("durableAgentHost", {})
+        properties = host_data.get("additional_properties", {})
         for name in ("status", "logprobs", "openai"):
             if content["$type"] == "text" or name == "status":
                 properties.pop(name, None)
     return contents
 
 
-@given(answers(), st.integers(1, 9), st.integers(), st.lists(st.integers(0, 400), max_size=4))
-def test_folding_in_parts_changes_nothing(answer, size, mix_seed, places):
+@given(responses(), st.integers(1, 9), st.integers(), st.lists(st.integers(0, 400), max_size=4))
+def test_folding_in_parts_changes_nothing(answer, size, mix_seed, cut_points):
     """The fold is associative: parts folded first, in any grouping, give the whole."""
-    updates = updates_of(interleaved(stream_events(answer, size), mix_seed))
-    whole = stored_all(fold_updates(updates, provider))
-    cuts = sorted({0, len(updates), *(place % (len(updates) + 1) for place in places)})
+    updates = updates_of(interleave(stream_events(answer, size), mix_seed))
+    expected = stored_all(fold_updates(updates, provider))
+    cuts = sorted({0, len(updates), *(cut_point % (len(updates) + 1) for cut_point in cut_points)})
     parts = [fold_part(updates[a:b], provider) for a, b in pairwise(cuts)]
-    assert stored_all(fold_updates([update for part in parts for update in part], provider)) == whole
+    assert stored_all(fold_updates([update for part in parts for update in part], provider)) == expected
     grown = []
     for part in parts:
         grown = fold_part([*grown, *part], provider)
-    assert stored_all(fold_updates(grown, provider)) == whole
+    assert stored_all(fold_updates(grown, provider)) == expected
 
 
-@given(answers(), st.integers(1, 9), st.integers(0, 400))
+@given(responses(), st.integers(1, 9), st.integers(0, 400))
 def test_folding_what_is_folded_changes_nothing(answer, size, end):
     """The fold is idempotent, for streams that end early too."""
     updates = updates_of(stream_events(answer, size))
     once = fold_updates(updates[: end % (len(updates) + 1)], provider)
-    assert stored(fold_updates(response_as_updates(once), provider)) == stored(once)
+    assert encode_messages(fold_updates(response_as_updates(once), provider)) == encode_messages(once)
 
 
 # --- streams of any framework client, without the provider's items -----------------------------------------------
@@ -159,8 +159,8 @@ def contents_of(piece, cuts):
 
 def pieces(text, cuts):
     """Cut a text at some places."""
-    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    return [text[start:end] for start, end in pairwise(places)]
+    offsets = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[start:end] for start, end in pairwise(offsets)]
 
 
 def chunks(stream, cuts):
@@ -173,47 +173,47 @@ CUTS = st.lists(st.integers(0, 99), max_size=20)
 
 
 @given(plain_streams(), CUTS, st.integers(0, 200))
-def test_plain_streams_obey_the_laws(stream, cuts, place):
+def test_plain_streams_obey_the_laws(stream, cuts, cut_point):
     """Without the provider's items the fold obeys the same laws, and says what was said."""
     updates = chunks(stream, cuts)
-    folded = fold_updates(updates, provider)
-    assert stored(folded) == stored(fold_updates(chunks(stream, []), provider))
-    first, second = updates[: place % (len(updates) + 1)], updates[place % (len(updates) + 1) :]
+    response = fold_updates(updates, provider)
+    assert encode_messages(response) == encode_messages(fold_updates(chunks(stream, []), provider))
+    first, second = updates[: cut_point % (len(updates) + 1)], updates[cut_point % (len(updates) + 1) :]
     parts = [*fold_part(first, provider), *fold_part(second, provider)]
-    assert stored_all(fold_updates(parts, provider)) == stored_all(folded)
-    assert stored(fold_updates(response_as_updates(folded), provider)) == stored(folded)
-    assert stored(fold_updates(folded.to_updates(), provider)) == stored(folded)
-    said = [(content.type, whole_text(content)) for message in folded.messages for content in message.contents]
-    assert said == neighbours_joined(stream)
+    assert stored_all(fold_updates(parts, provider)) == stored_all(response)
+    assert encode_messages(fold_updates(response_as_updates(response), provider)) == encode_messages(response)
+    assert encode_messages(fold_updates(response.to_updates(), provider)) == encode_messages(response)
+    texts = [(content.type, text_of(content)) for message in response.messages for content in message.contents]
+    assert texts == neighbours_joined(stream)
 
 
-def whole_text(content):
+def text_of(content):
     return content.arguments or "".join(part.text for part in content.inputs or ()) or content.text
 
 
 def neighbours_joined(stream):
     """Give what a plain stream says: neighbours of one kind of text are one."""
-    said = []
+    texts = []
     for piece in stream:
         kind = "later_type" if piece.kind == "later" else piece.kind
-        if kind.startswith("text") and said and said[-1][0] == kind:
-            said[-1] = kind, said[-1][1] + piece.text
+        if kind.startswith("text") and texts and texts[-1][0] == kind:
+            texts[-1] = kind, texts[-1][1] + piece.text
         else:
-            said.append((kind, piece.text))
-    return said
+            texts.append((kind, piece.text))
+    return texts
 
 
 def test_calls_of_parallel_tools_may_be_mixed():
     """Chunks of calls that run into each other become the calls, in the order in which they began."""
-    mixed = [
+    updates = [
         AgentResponseUpdate(role="assistant", contents=[Content.from_function_call(f"c{n % 3}", "f", arguments=f"{n}")])
         for n in range(9)
     ]
-    calls = fold_updates(mixed, provider).messages[0].contents
+    calls = fold_updates(updates, provider).messages[0].contents
     assert [(call.call_id, call.arguments) for call in calls] == [("c0", "036"), ("c1", "147"), ("c2", "258")]
 
 
-def test_unknown_events_and_contents_are_kept():
+def test_unknown_events_and_contents_are_stored():
     """A content that an unknown event brings, and one of an unknown type, are stored as they came."""
     later = Content("later_type", text="x", additional_properties={"a": [1]})
     other = Content("data", uri="data:text/plain;base64,eA==", media_type="text/plain")
@@ -234,7 +234,9 @@ def test_results_come_behind_their_calls():
     """A hosted tool's result that the stream gives out first stands behind its call."""
     result = Content.from_code_interpreter_tool_result(call_id="ci_1", outputs=[Content.from_text("1")])
     call = Content.from_code_interpreter_tool_call(call_id="ci_1", inputs=[Content.from_text("print(1)")])
-    updates = [AgentResponseUpdate(role="assistant", contents=[one]) for one in (result, Content.from_text("a"), call)]
+    updates = [
+        AgentResponseUpdate(role="assistant", contents=[content]) for content in (result, Content.from_text("a"), call)
+    ]
     (message,) = fold_updates(updates, provider).messages
     assert message.contents == [Content.from_text("a"), call, result]
 
@@ -250,7 +252,7 @@ def test_several_model_calls_of_a_turn_stay_apart():
         "status": "completed",
     }
     text = [{"type": "output_text", "text": "done", "annotations": []}]
-    said = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": text}
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": text}
     bodies = [
         {
             "id": f"resp_{n}",
@@ -260,16 +262,18 @@ def test_several_model_calls_of_a_turn_stay_apart():
             "status": "completed",
             "output": [item],
         }
-        for n, item in enumerate((call, said))
+        for n, item in enumerate((call, message))
     ]
     first, second = (updates_of(stream_events(body)) for body in bodies)
     between = AgentResponseUpdate(role="tool", contents=[Content.from_function_result("c", result="4")])
     messages = fold_updates([*first, between, *second], provider).messages
     assert [message.role for message in messages] == ["assistant", "tool", "assistant"]
-    assert stored(fold_updates([*first, *second], provider).messages) == stored([messages[0], messages[2]])
+    assert encode_messages(fold_updates([*first, *second], provider).messages) == encode_messages(
+        [messages[0], messages[2]]
+    )
 
 
-def test_characters_that_were_cut_in_two_are_whole():
+def test_divided_characters_are_joined():
     """Halves of a character, as services that count in UTF-16 cut them, are the character; a lone half stays."""
     halves = ["a\ud83d", "\ude00b\ud83d", "c"]
     contents = [
@@ -300,12 +304,12 @@ def test_a_script_stored_in_chunks_and_once_more_is_one():
         for n, text in enumerate(texts)
     ]
     result = Content.from_code_interpreter_tool_result(call_id="ci_1", outputs=[Content.from_text("0")])
-    folded = fold_contents([result, *stored_chunks, Content.from_text("a"), Content.from_text("b")])
-    assert [content.type for content in folded] == [
+    contents = fold_contents([result, *stored_chunks, Content.from_text("a"), Content.from_text("b")])
+    assert [content.type for content in contents] == [
         "code_interpreter_tool_call",
         "code_interpreter_tool_result",
         "text",
     ]
-    assert [part.text for part in folded[0].inputs] == [script]
-    assert folded[2].text == "ab"
-    assert fold_contents(folded) == folded
+    assert [part.text for part in contents[0].inputs] == [script]
+    assert contents[2].text == "ab"
+    assert fold_contents(contents) == contents

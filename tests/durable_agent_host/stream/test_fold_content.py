@@ -7,7 +7,7 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.stream.fold import fold_contents, fold_part, fold_updates
 from tests.durable_agent_host.scripted_service import scripted_service
-from tests.durable_agent_host.stream.streams import provider, stored, stored_all
+from tests.durable_agent_host.stream.streams import encode_messages, provider, stored_all
 from tests.kit import RECORDINGS
 
 STREAMS = {
@@ -33,7 +33,7 @@ def call(arguments, mode="append", **names):
 
 
 def updates_of(*contents):
-    return [ChatResponseUpdate(role="assistant", contents=[one], message_id="m") for one in contents]
+    return [ChatResponseUpdate(role="assistant", contents=[content], message_id="m") for content in contents]
 
 
 def live_arguments(updates):
@@ -52,17 +52,17 @@ def test_the_folded_arguments_are_those_of_the_live_run(pieces):
     """In whatever forms the pieces come, however they are grouped, and when a history has them chunk by chunk."""
     updates = updates_of(*map(call, pieces))
     assert folded_arguments(updates) == live_arguments(updates)
-    whole = stored_all(fold_updates(updates, provider))
+    expected = stored_all(fold_updates(updates, provider))
     for first in range(len(updates) + 1):
         for second in range(first, len(updates) + 1):
             parts = updates[:first], updates[first:second], updates[second:]
-            grouped = [update for part in parts for update in fold_part(part, provider)]
-            assert stored_all(fold_updates(grouped, provider)) == whole
+            grouped_updates = [update for part in parts for update in fold_part(part, provider)]
+            assert stored_all(fold_updates(grouped_updates, provider)) == expected
     (content,) = fold_contents([call(piece, None) for piece in pieces])
     assert [content.parse_arguments() or {}] == live_arguments(updates)
 
 
-def recorded(service, suffix):
+def find_recordings(service, suffix):
     folder = RECORDINGS / service
     return sorted([*folder.glob(f"*{suffix}"), *folder.glob(f"multiturn/*/*{suffix}")]) if folder.exists() else []
 
@@ -72,10 +72,10 @@ async def updates_of_recording(make_client, path):
     with scripted_service() as service:
         service.play([json.loads(line)["data"] for line in path.read_text().splitlines()])
         client = make_client(service.url)
-        return [update async for update in client._inner_get_response(messages=ASKED, stream=True, options=LIMITED)]
+        return [update async for update in client._inner_get_response(messages=QUESTION, stream=True, options=LIMITED)]
 
 
-ASKED = [Message("user", ["go"])]
+QUESTION = [Message("user", ["go"])]
 LIMITED = {"max_tokens": 100}
 
 
@@ -92,26 +92,34 @@ def gemini_client(url):
     return GeminiChatClient(model="m", client=Client(api_key="practice", http_options={"base_url": url}))
 
 
-STREAMED = [(anthropic_client, path) for path in recorded("anthropic", ".jsonl")]
-STREAMED += [(gemini_client, path) for path in recorded("gemini", ".jsonl")]
+STREAMED = [(anthropic_client, path) for path in find_recordings("anthropic", ".jsonl")]
+STREAMED += [(gemini_client, path) for path in find_recordings("gemini", ".jsonl")]
 
 
 @pytest.mark.recordings
 @pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")  # within Google's SDK
-@pytest.mark.parametrize(("make_client", "path"), STREAMED, ids=lambda one: "/".join(getattr(one, "parts", ("",))[-3:]))
+@pytest.mark.parametrize(
+    ("make_client", "path"), STREAMED, ids=lambda value: "/".join(getattr(value, "parts", ("",))[-3:])
+)
 async def test_calls_of_recorded_streams_have_the_arguments_of_the_live_run(make_client, path):
     """Names, ids and arguments of every call are those that the framework's own end of a stream has."""
     updates = await updates_of_recording(make_client, path)
     live = ChatResponse.from_updates(updates).messages
-    folded = fold_updates(updates, provider).messages
+    messages = fold_updates(updates, provider).messages
 
     def calls(messages):
         kinds = {"function_call", "mcp_server_tool_call", "code_interpreter_tool_call", "shell_tool_call"}
-        found = [one for message in messages for one in message.contents if one.type in kinds]
+        found = [content for message in messages for content in message.contents if content.type in kinds]
         return [
-            (one.type, one.call_id, one.name or one.tool_name, one.arguments, [part.text for part in one.inputs or ()])
-            for one in found
+            (
+                content.type,
+                content.call_id,
+                content.name or content.tool_name,
+                content.arguments,
+                [part.text for part in content.inputs or ()],
+            )
+            for content in found
         ]
 
-    assert calls(folded) == calls(live)
-    assert stored(folded) == stored(fold_updates(fold_part(updates, provider), provider).messages)
+    assert calls(messages) == calls(live)
+    assert encode_messages(messages) == encode_messages(fold_updates(fold_part(updates, provider), provider).messages)

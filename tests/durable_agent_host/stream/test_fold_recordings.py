@@ -16,11 +16,11 @@ from durable_agent_host.stream.fold import fold_part, fold_updates, response_as_
 from tests.durable_agent_host.stream.comparing import comparable, contents_of
 from tests.durable_agent_host.stream.streams import (
     FOLDER,
-    cut_elsewhere,
-    parsed_whole,
+    cut_at_random,
+    encode_messages,
+    parse_response,
     provider,
-    recorded,
-    stored,
+    read_recordings,
     stored_all,
     updates_of,
 )
@@ -38,7 +38,7 @@ OTHER_FINAL = {
 def cases(*, with_final=False):
     if not FOLDER.is_dir():
         return ["none"]
-    return [s.name for s in recorded() if not with_final or (s.final is not None and s.name not in OTHER_FINAL)]
+    return [s.name for s in read_recordings() if not with_final or (s.final is not None and s.name not in OTHER_FINAL)]
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def stream(name):
     """One recorded stream."""
     if not FOLDER.is_dir():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
-    return next(one for one in recorded() if one.name == name)
+    return next(recorded_stream for recorded_stream in read_recordings() if recorded_stream.name == name)
 
 
 @pytest.mark.parametrize("name", cases())
@@ -54,28 +54,28 @@ def test_cutting_and_folding_a_recorded_stream_changes_nothing(stream):
     """Deltas cut elsewhere, parts folded first, parts of those, and the folded response, give the fold of the whole."""
     updates, draw = stream.updates, random.Random(stream.name)
     once = fold_updates(updates, provider)
-    whole = stored_all(once)
-    cut = cut_elsewhere(stream.events, len(stream.name))
-    assert stored_all(fold_updates(updates_of(cut), provider)) == whole
+    expected = stored_all(once)
+    cut = cut_at_random(stream.events, len(stream.name))
+    assert stored_all(fold_updates(updates_of(cut), provider)) == expected
     first, second = sorted(draw.randint(0, len(updates)) for _ in range(2))
     a, b, c = (fold_part(part, provider) for part in (updates[:first], updates[first:second], updates[second:]))
-    assert stored_all(fold_updates([*a, *b, *c], provider)) == whole
-    assert stored_all(fold_updates([*fold_part([*a, *b], provider), *updates[second:]], provider)) == whole
-    assert stored_all(fold_updates([*updates[:first], *fold_part([*b, *c], provider)], provider)) == whole
+    assert stored_all(fold_updates([*a, *b, *c], provider)) == expected
+    assert stored_all(fold_updates([*fold_part([*a, *b], provider), *updates[second:]], provider)) == expected
+    assert stored_all(fold_updates([*updates[:first], *fold_part([*b, *c], provider)], provider)) == expected
     for again in (response_as_updates(once), once.to_updates()):  # ours and the framework's
-        assert stored(fold_updates(again, provider)) == whole["messages"]
+        assert encode_messages(fold_updates(again, provider)) == expected["messages"]
 
 
 @pytest.mark.parametrize("name", cases(with_final=True))
 def test_the_fold_is_the_providers_final_response(stream):
     """What is stored is what the client makes of it without a stream; the next turn sends its items as an input."""
-    folded = fold_updates(stream.updates, provider)
-    expected = stored(parsed_whole(stream.final))
-    assert comparable(contents_of(stored(folded))) == comparable(contents_of(expected))
-    groups = [group for message in folded.messages for group in group_by_item(message.contents)]
+    response = fold_updates(stream.updates, provider)
+    expected_messages = encode_messages(parse_response(stream.final))
+    assert comparable(contents_of(encode_messages(response))) == comparable(contents_of(expected_messages))
+    groups = [group for message in response.messages for group in group_by_item(message.contents)]
     sent = [rebuild_item(group) for group in groups if find_item_metadata(group[0]) is not None]
-    given = [to_input_item(item) for item in stream.final["output"] if item_type(item["type"]).input_fields]
-    assert comparable(sent) == comparable(given)
+    expected_items = [to_input_item(item) for item in stream.final["output"] if item_type(item["type"]).input_fields]
+    assert comparable(sent) == comparable(expected_items)
 
 
 @pytest.mark.parametrize("name", cases())
@@ -83,8 +83,8 @@ def test_a_recorded_stream_may_end_anywhere(stream):
     """Of a stream that breaks, what was said is there: the text so far, each call before its result, nothing twice."""
     draw = random.Random(stream.name)
     for end in {0, 1, len(stream.events) - 1, *(draw.randint(0, len(stream.events)) for _ in range(2))}:
-        folded = fold_updates(updates_of(stream.events[:end]), provider)
-        contents = [content for message in folded.messages for content in message.contents]
+        response = fold_updates(updates_of(stream.events[:end]), provider)
+        contents = [content for message in response.messages for content in message.contents]
         assert "".join(content.text for content in contents if content.type == "text") == text_so_far(
             stream.events[:end]
         )
@@ -93,7 +93,7 @@ def test_a_recorded_stream_may_end_anywhere(stream):
         for kind, call_id in ids:
             if kind.endswith("_tool_result") and (call := (kind.replace("_result", "_call"), call_id)) in ids:
                 assert ids.index(call) < ids.index((kind, call_id))
-        assert stored(fold_updates(response_as_updates(folded), provider)) == stored(folded)
+        assert encode_messages(fold_updates(response_as_updates(response), provider)) == encode_messages(response)
 
 
 def text_so_far(events):
@@ -101,11 +101,11 @@ def text_so_far(events):
     texts = {}
     for event in events:
         if event["type"] in {"response.output_text.delta", "response.refusal.delta"}:
-            place = event["output_index"], event["content_index"]
-            texts[place] = texts.get(place, "") + event["delta"]
+            position = event["output_index"], event["content_index"]
+            texts[position] = texts.get(position, "") + event["delta"]
         if event["type"] == "response.output_text.done":
             texts[event["output_index"], event["content_index"]] = event["text"]
         if event["type"] == "response.output_item.done" and event["item"]["type"] == "message":
             for number, part in enumerate(event["item"]["content"]):
                 texts[event["output_index"], number] = part.get("text") or part.get("refusal") or ""
-    return "".join(texts[place] for place in sorted(texts))
+    return "".join(texts[position] for position in sorted(texts))

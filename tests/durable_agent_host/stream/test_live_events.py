@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from durable_agent_host.codec.tool_result_text import result_text, short_text
 from durable_agent_host.stream.fold import fold_updates, response_as_updates
 from durable_agent_host.stream.live_events import LiveEvents, response_text
-from tests.durable_agent_host.stream.streams import FOLDER, provider, recorded
+from tests.durable_agent_host.stream.streams import FOLDER, provider, read_recordings
 
 
 def text_of(events):
@@ -23,7 +23,7 @@ def names(events):
     return [event.event for event in events if not event.event.endswith(".delta")]
 
 
-def told(updates, **options):
+def live_events(updates, **options):
     """Give all that updates tell, and then what is left to tell."""
     live = LiveEvents(provider, **options)
     events = [event for update in updates for event in live.feed(update)]
@@ -42,7 +42,7 @@ def text(piece, mode="append"):
 
 def streams():
     """All recorded streams."""
-    return recorded() if FOLDER.is_dir() else []
+    return read_recordings() if FOLDER.is_dir() else []
 
 
 @pytest.mark.recordings
@@ -57,11 +57,11 @@ def test_recordings_are_there():
 @pytest.mark.parametrize("stream", streams(), ids=lambda stream: stream.name)
 def test_the_pieces_of_a_recorded_stream_are_its_stored_text(stream):
     """Joined in order, and without a correction at the end; every call that began has ended."""
-    events, rest = told(stream.updates)
+    events, last_events = live_events(stream.updates)
     assert text_of(events) == response_text(fold_updates(stream.updates, provider))
-    assert not {"message.delta", "turn.restarted"} & {event.event for event in rest}
-    hosted = [event.data["call_id"] for event in [*events, *rest] if event.event == "tool.completed"]
-    assert len(hosted) == len(set(hosted))
+    assert not {"message.delta", "turn.restarted"} & {event.event for event in last_events}
+    call_ids = [event.data["call_id"] for event in [*events, *last_events] if event.event == "tool.completed"]
+    assert len(call_ids) == len(set(call_ids))
 
 
 @pytest.mark.recordings
@@ -70,13 +70,13 @@ def test_a_response_that_is_played_again_has_the_same_text(stream):
     """What a journal gives whole tells, by the same rules, the text that the stream told."""
     response = fold_updates(stream.updates, provider)
     live = LiveEvents(provider)
-    events = [event for one in response_as_updates(response) for event in live.feed(one)]
+    events = [event for response_update in response_as_updates(response) for event in live.feed(response_update)]
     assert text_of(events) == response_text(response)
     assert "turn.restarted" not in names(live.finish(response_text(response)))
 
 
 @given(st.lists(st.tuples(st.sampled_from(["text", "code", "whole", "message"]), st.text(max_size=5)), max_size=30))
-def test_the_text_that_is_told_is_the_text_that_is_stored(steps):
+def test_the_streamed_text_is_the_stored_text(steps):
     """However a stream goes, what a client has at the end is the folded text, corrections included."""
     updates, part, number = [], "", 0
     for kind, piece in steps:
@@ -92,10 +92,10 @@ def test_the_text_that_is_told_is_the_text_that_is_stored(steps):
             updates.append(update(code, message_id=str(number)))
         else:
             part, number = "", number + 1
-    events, rest = told(updates)
-    if any(event.event == "turn.restarted" for event in rest):
+    events, last_events = live_events(updates)
+    if any(event.event == "turn.restarted" for event in last_events):
         events = []
-    assert text_of([*events, *rest]) == response_text(fold_updates(updates, provider))
+    assert text_of([*events, *last_events]) == response_text(fold_updates(updates, provider))
 
 
 @pytest.mark.recordings
@@ -103,18 +103,23 @@ def test_the_text_that_is_told_is_the_text_that_is_stored(steps):
 def test_a_code_runs_event_has_the_result_that_is_stored(stream):
     """What code has printed is in the event of its end, although a stream has it in its last item alone."""
     response = fold_updates(stream.updates, provider)
-    stored = {
+    results = {
         content.call_id: short_text(result_text(content))
         for message in response.messages
         for content in message.contents
         if content.type == "code_interpreter_tool_result" and content.outputs
     }
     live = LiveEvents(provider)
-    ends = [event.data for one in stream.updates for event in live.feed(one) if event.event == "tool.completed"]
-    assert {data["call_id"]: data["result"] for data in ends if data["call_id"] in stored} == stored
+    completions = [
+        event.data
+        for stream_update in stream.updates
+        for event in live.feed(stream_update)
+        if event.event == "tool.completed"
+    ]
+    assert {data["call_id"]: data["result"] for data in completions if data["call_id"] in results} == results
 
 
-def test_a_hosted_tool_without_a_type_of_its_own_is_told_as_others_are():
+def test_a_hosted_tool_without_its_own_type_has_the_same_events():
     """A call for information alone has its start and its end, also where the middleware tells of the app's tools."""
     live = LiveEvents(emits_function_events=False)
     arguments = '{"path": "a.txt"}'
@@ -128,7 +133,7 @@ def test_a_hosted_tool_without_a_type_of_its_own_is_told_as_others_are():
 
 
 @pytest.mark.parametrize(
-    ("result", "outcome", "said"),
+    ("result", "outcome", "text"),
     [
         (
             Content.from_shell_tool_result(
@@ -167,9 +172,9 @@ def test_a_hosted_tool_without_a_type_of_its_own_is_told_as_others_are():
         ),
     ],
 )
-def test_the_outcome_of_a_hosted_call_is_read_from_neutral_contents(result, outcome, said):
+def test_the_outcome_of_a_hosted_call_is_read_from_neutral_contents(result, outcome, text):
     """Failure and a short result come from what every provider fills alike."""
     live = LiveEvents()
     kind = result.type.replace("_result", "_call")
     events = live.feed(update(Content(kind, call_id="s", tool_name="t"))) + live.feed(update(result))
-    assert events[-1] == ("tool.completed", {"call_id": "s", "outcome": outcome, "result": said})
+    assert events[-1] == ("tool.completed", {"call_id": "s", "outcome": outcome, "result": text})

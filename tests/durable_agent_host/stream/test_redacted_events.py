@@ -18,24 +18,24 @@ SECRETS = (
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nabc def\nghi 12\n-----END RSA PRIVATE KEY-----"
 
 
-def test_a_stream_says_what_the_whole_text_says():
+def test_a_redacted_stream_has_the_redacted_text():
     """No cut lets a piece of a secret through, no text is told again, and texts are told before their end."""
     drawn = chooser("redacted streams")
     redactor = Redactor(redact_personal_data)
     for _ in range(60):
-        words = [
+        parts = [
             drawn.choice(["word", "12", "it's", "\n", "größer", *SECRETS, PEM]) for _ in range(drawn.randint(1, 90))
         ]
-        text = " ".join(words)
+        text = " ".join(parts)
         events = RedactedEvents(LiveEvents(clean=redactor.text), redactor)
-        told, place = [], 0
-        while place < len(text):
-            piece = text[place : place + drawn.randint(1, 40)]
-            place += len(piece)
+        sent_events, offset = [], 0
+        while offset < len(text):
+            piece = text[offset : offset + drawn.randint(1, 40)]
+            offset += len(piece)
             update = AgentResponseUpdate(role="assistant", message_id="m", contents=[Content.from_text(piece)])
-            told += events.feed(update)
-        early = len(told)
-        told += events.finish(redactor.text(text))
-        assert {event for event, _ in told} <= {"message.delta"}
-        assert "".join(data["text"] for _, data in told) == redactor.text(text)
+            sent_events += events.feed(update)
+        early = len(sent_events)
+        sent_events += events.finish(redactor.text(text))
+        assert {event for event, _ in sent_events} <= {"message.delta"}
+        assert "".join(data["text"] for _, data in sent_events) == redactor.text(text)
         assert early or len(text) < 1500

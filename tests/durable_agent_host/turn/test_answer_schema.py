@@ -18,14 +18,14 @@ FLAT = {"type": "json_schema", "name": "City", "schema": SCHEMA}
 
 
 @pytest.mark.parametrize("response_format", [SCHEMA, WRAPPED, FLAT])
-def test_an_answer_that_fits_is_taken(response_format):
+def test_a_valid_response_is_accepted(response_format):
     """A schema comes bare, or wrapped as the OpenAI APIs do."""
     validate_response('{"city": "Oslo"}', response_format)
 
 
 @pytest.mark.parametrize("response_format", [SCHEMA, WRAPPED, FLAT])
 @pytest.mark.parametrize("answer", ['{"city": 5}', "{}", "[]", "null"])
-def test_an_answer_that_does_not_fit_is_refused(response_format, answer):
+def test_an_invalid_response_is_rejected(response_format, answer):
     """The error says that it is the answer, and where it does not fit."""
     with pytest.raises(InvalidAnswerError, match=r"does not fit response_format: .* at \$"):
         validate_response(answer, response_format)
@@ -33,20 +33,20 @@ def test_an_answer_that_does_not_fit_is_refused(response_format, answer):
 
 @pytest.mark.parametrize("response_format", [SCHEMA, WRAPPED, FLAT, {"type": "json_object"}])
 @pytest.mark.parametrize("answer", ["", "Oslo", '{"city": '])
-def test_an_answer_that_is_no_json_is_refused(response_format, answer):
+def test_a_response_that_is_not_json_is_rejected(response_format, answer):
     """A text is no answer to a question for JSON."""
     with pytest.raises(InvalidAnswerError, match="is not JSON"):
         validate_response(answer, response_format)
 
 
 @pytest.mark.parametrize("schema", [{"type": "banana"}, {"properties": 5}, {"$ref": "#/nowhere"}])
-def test_a_schema_that_is_none_is_told_as_such(schema):
+def test_an_invalid_schema_is_reported(schema):
     """A schema that cannot be used is the caller's mistake, in words."""
     with pytest.raises(RequestError, match="response_format"):
         validate_response("{}", schema)
 
 
-def test_a_schema_that_refers_to_another_place_is_not_fetched():
+def test_a_remote_schema_is_not_fetched():
     """A reference to a URL is an error; nothing is loaded from the network."""
     with pytest.raises(RequestError, match="response_format"):
         validate_response("{}", {"$ref": "http://127.0.0.1:9/schema.json"})
@@ -77,7 +77,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("slow", SLOW)
-def test_what_may_take_for_ever_is_not_held_against_an_answer_here(slow):
+def test_a_slow_pattern_does_not_reject_a_response(slow):
     """A client's schema costs the process that asked for few steps no more than these."""
     schema, answer = SLOW[slow]
     check_response_format(schema)
@@ -85,7 +85,7 @@ def test_what_may_take_for_ever_is_not_held_against_an_answer_here(slow):
         validate_response(answer, schema, max_steps=STEPS_AT_ONCE)
 
 
-def test_few_steps_are_enough_for_a_usual_answer():
+def test_a_typical_response_needs_few_steps():
     """References, choices and lists of a model class are held against an answer where it is."""
     city = {"type": "object", "properties": {"name": {"type": "string"}, "near": {"anyOf": [{"$ref": "#/$defs/City"}]}}}
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": {"City": city}}
@@ -103,11 +103,11 @@ UNUSABLE = {
 }
 
 
-@pytest.mark.parametrize("why", UNUSABLE)
-def test_a_schema_that_is_too_deep_or_too_long_is_refused(why):
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_schema_that_is_too_deep_or_too_long_is_rejected(name):
     """Before a model is asked, and before it takes seconds to read it."""
-    with pytest.raises(RequestError, match=why):
-        check_response_format(UNUSABLE[why])
+    with pytest.raises(RequestError, match=name):
+        check_response_format(UNUSABLE[name])
 
 
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
@@ -129,11 +129,11 @@ LOST = {
 
 
 @pytest.mark.parametrize("reference", LOST)
-def test_a_reference_that_leads_to_no_schema_is_refused(reference):
+def test_a_reference_without_a_schema_is_rejected(reference):
     """Before a model is asked, and by its name."""
-    with pytest.raises(RequestError) as refused:
+    with pytest.raises(RequestError) as error_info:
         check_response_format(LOST[reference])
-    assert f"its reference {json.dumps(reference)} leads to no schema within it" in str(refused.value)
+    assert f"its reference {json.dumps(reference)} leads to no schema within it" in str(error_info.value)
 
 
 UNREADABLE = {
@@ -147,11 +147,11 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize("why", UNREADABLE)
-def test_what_a_reference_leads_to_is_checked(why):
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_a_reference_leads_to_is_checked(name):
     """Also outside of the places where JSON Schema has schemas, and not for ever."""
-    with pytest.raises(RequestError, match=why):
-        check_response_format(UNREADABLE[why])
+    with pytest.raises(RequestError, match=name):
+        check_response_format(UNREADABLE[name])
 
 
 FOUND = [
@@ -172,7 +172,7 @@ FOUND = [
 
 
 @pytest.mark.parametrize("schema", FOUND)
-def test_a_reference_that_leads_to_a_schema_is_taken(schema):
+def test_a_reference_to_a_schema_is_accepted(schema):
     """Whatever its form; data that looks like a reference is none."""
     check_response_format(schema)
     with pytest.raises(InvalidAnswerError, match="is not JSON"):

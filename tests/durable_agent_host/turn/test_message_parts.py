@@ -17,9 +17,9 @@ PDF_URL = "https://x.org/a.pdf?b=c.png"
 
 def only_content(part):
     """The content of a message that has one part."""
-    said = read_message([{"type": "text", "text": "look"}, part])
-    assert said.text == "look"
-    return decode_content(said.contents[1])
+    message = read_message([{"type": "text", "text": "look"}, part])
+    assert message.text == "look"
+    return decode_content(message.contents[1])
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_the_frameworks_own_dictionaries_are_parts(content):
         ({"type": "file", "data": "YWJj", "name": "../.."}, "name"),
         ({"type": "file", "data": "YWJj", "name": "a" * 300}, "300 characters"),
         *(
-            ({"type": "file", "file_id": one}, "not the id of a file")
-            for one in (
+            ({"type": "file", "file_id": part}, "not the id of a file")
+            for part in (
                 "a b",
                 "..",
                 ".",

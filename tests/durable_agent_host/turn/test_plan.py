@@ -45,20 +45,23 @@ class Drive:
         return self
 
 
-def committed(**more):
+def committed_answer(**more):
     return {"next": None, "message_count": 2} | more
 
 
 def test_the_steps_are_the_same_on_replay():
     """A plan that is begun anew gives the same steps for the same results."""
     first, second = (
-        Drive().expect(ADMIT, GRANTED).expect(RunAgent(), OUTCOME).expect(CallEntity("commit", OUTCOME), committed())
+        Drive()
+        .expect(ADMIT, GRANTED)
+        .expect(RunAgent(), OUTCOME)
+        .expect(CallEntity("commit", OUTCOME), committed_answer())
         for _ in range(2)
     )
     assert first.end == second.end
 
 
-def queued(running="turn-0", following="turn-1", **more):
+def queued_answer(running="turn-0", following="turn-1", **more):
     return {"status": "queued", "running": running, "next": following} | more
 
 
@@ -66,9 +69,9 @@ def test_a_waiting_turn_that_nobody_wakes_asks_again_ever_later():
     """When nobody wakes it, a turn looks by itself: after 30 s, and then ever less often, to a bound."""
     drive = Drive()
     for seconds in (30, 60, 120, 240, 300, 300):
-        drive.expect(ADMIT, queued()).expect(CheckTurn("turn-0"), True)
+        drive.expect(ADMIT, queued_answer()).expect(CheckTurn("turn-0"), True)
         drive.expect(WaitForAdmission(seconds), WaitResult("timeout"))
-    drive.expect(ADMIT, queued()).expect(CheckTurn("turn-0"), False)
+    drive.expect(ADMIT, queued_answer()).expect(CheckTurn("turn-0"), False)
     drive.expect(CallEntity("leave", {"turn_id": "turn-0"}), {"next": "turn-1"}).expect(ADMIT, GRANTED)
     assert drive.step == RunAgent()
 
@@ -79,13 +82,13 @@ CALLS = [
 SUSPENDED = {"status": "suspended", "pending": CALLS}
 
 
-def suspended():
+def suspend_turn():
     return Drive().expect(ADMIT, GRANTED).expect(RunAgent(), SUSPENDED).expect(SetCustomStatus(CALLS, {}))
 
 
-def test_a_turn_that_waits_for_nobody_wakes_the_first_of_the_queue():
+def test_a_turn_that_does_not_wait_wakes_the_first_of_the_queue():
     """When no turn runs and others wait before it, the turn that was to wake them is gone: the newcomer does."""
-    drive = Drive().expect(ADMIT, queued(None, "turn-0")).expect(RaiseAdmissionEvent("turn-0"), False)
+    drive = Drive().expect(ADMIT, queued_answer(None, "turn-0")).expect(RaiseAdmissionEvent("turn-0"), False)
     drive.expect(CallEntity("leave", {"turn_id": "turn-0"}), {"next": "turn-3"})
     drive.expect(RaiseAdmissionEvent("turn-3"), True).expect(WaitForAdmission(30), WaitResult("granted")).expect(
         ADMIT, GRANTED
@@ -94,19 +97,21 @@ def test_a_turn_that_waits_for_nobody_wakes_the_first_of_the_queue():
 
 
 @pytest.mark.parametrize("failing", [CheckTurn("turn-0"), CallEntity("leave", {"turn_id": "turn-0"})])
-def test_a_look_at_the_session_that_fails_is_taken_again(failing):
+def test_a_failed_check_of_the_session_is_repeated(failing):
     """A turn that cannot look after the session waits, and looks again when its lease is over."""
-    drive = Drive().expect(ADMIT, queued())
+    drive = Drive().expect(ADMIT, queued_answer())
     if failing != CheckTurn("turn-0"):
         drive.expect(CheckTurn("turn-0"), False)
     drive.expect(failing, RuntimeError("the store is gone")).expect(WaitForAdmission(30), WaitResult("timeout"))
     assert drive.step == ADMIT
 
 
-def test_turns_that_are_gone_are_taken_out_of_the_queue():
+def test_deleted_turns_are_removed_from_the_queue():
     """A waiting turn that no longer exists leaves the queue, and the one behind it is woken."""
     drive = Drive().expect(ADMIT, GRANTED).expect(RunAgent(), OUTCOME)
-    drive.expect(CallEntity("commit", OUTCOME), committed(next="turn-2")).expect(RaiseAdmissionEvent("turn-2"), False)
+    drive.expect(CallEntity("commit", OUTCOME), committed_answer(next="turn-2")).expect(
+        RaiseAdmissionEvent("turn-2"), False
+    )
     drive.expect(CallEntity("leave", {"turn_id": "turn-2"}), {"next": "turn-3"}).expect(
         RaiseAdmissionEvent("turn-3"), False
     )
@@ -127,12 +132,14 @@ def test_an_activity_that_fails_for_good_still_frees_the_session():
     failure = drive.step.payload
     assert (failure["status"], failure["entries"], failure["request_hash"]) == ("failed", [], "hash")
     assert "Stack" not in failure["error"]["message"]
-    drive.expect(drive.step, committed(next="turn-2", ended_at="then")).expect(RaiseAdmissionEvent("turn-2"), True)
+    drive.expect(drive.step, committed_answer(next="turn-2", ended_at="then")).expect(
+        RaiseAdmissionEvent("turn-2"), True
+    )
     assert (drive.end["status"], drive.end["ended_at"]) == ("failed", "then")
 
 
 @pytest.mark.parametrize("failing", ["admit", "commit"])
-def test_a_session_that_cannot_be_asked_ends_the_turn_as_failed(failing):
+def test_an_unavailable_session_fails_the_turn(failing):
     """A failed call of the entity is the turn's recorded end, and no stuck orchestration."""
     drive = Drive()
     if failing == "commit":
@@ -147,7 +154,9 @@ def test_an_outcome_that_the_session_cannot_take_fails_the_turn_and_frees_the_se
     drive = Drive().expect(ADMIT, GRANTED).expect(RunAgent(), OUTCOME)
     drive.expect(CallEntity("commit", OUTCOME), RuntimeError("too large"))
     assert (drive.step.operation, drive.step.payload["status"]) == ("commit", "failed")
-    drive.expect(drive.step, committed(next="turn-2", message_count=0)).expect(RaiseAdmissionEvent("turn-2"), True)
+    drive.expect(drive.step, committed_answer(next="turn-2", message_count=0)).expect(
+        RaiseAdmissionEvent("turn-2"), True
+    )
     assert (drive.end["status"], drive.end["error"]["message"]) == ("failed", "too large")
     assert drive.end["message_count"] == 0
 
@@ -155,14 +164,14 @@ def test_an_outcome_that_the_session_cannot_take_fails_the_turn_and_frees_the_se
 def test_a_failure_to_wake_does_not_undo_the_turn():
     """A turn that has been committed is completed, whatever becomes of the next one."""
     drive = Drive().expect(ADMIT, GRANTED).expect(RunAgent(), OUTCOME)
-    drive.expect(CallEntity("commit", OUTCOME), committed(next="turn-2"))
+    drive.expect(CallEntity("commit", OUTCOME), committed_answer(next="turn-2"))
     drive.expect(RaiseAdmissionEvent("turn-2"), RuntimeError("no wake"))
     assert drive.end is not None
     assert drive.end["status"] == "completed"
 
 
-COUNTED = GRANTED | {"counts": True}
-SPENT = {"tokens": 400, "model_calls": 1, "tool_calls": 0, "seconds": 1.0}
+COUNTING_GRANT = GRANTED | {"counts": True}
+USAGE = {"tokens": 400, "model_calls": 1, "tool_calls": 0, "seconds": 1.0}
 
 
 def failing_drive(admission):
@@ -173,26 +182,26 @@ def failing_drive(admission):
     return drive.expect(RunAgent(), RuntimeError("no worker"))
 
 
-def commits(drive, spent):
+def commits(drive, usage):
     """Check that the turn is committed as failed, with what it has spent."""
     assert isinstance(drive.step, CallEntity)
     assert (drive.step.operation, drive.step.payload["status"]) == ("commit", "failed")
-    assert drive.step.payload.get("spent") == spent
-    drive.expect(drive.step, committed())
-    assert drive.end.get("spent") == spent
+    assert drive.step.payload.get("spent") == usage
+    drive.expect(drive.step, committed_answer())
+    assert drive.end.get("spent") == usage
 
 
-@pytest.mark.parametrize(("answer", "spent"), [({"spent": SPENT}, SPENT), ({}, None), (RuntimeError("no log"), None)])
-def test_a_turn_that_no_run_has_ended_is_settled(answer, spent):
+@pytest.mark.parametrize(("answer", "usage"), [({"spent": USAGE}, USAGE), ({}, None), (RuntimeError("no log"), None)])
+def test_a_turn_that_no_run_has_ended_is_settled(answer, usage):
     """Under a budget, what a turn had spent is committed with its failure; when it cannot be read, the failure is."""
-    commits(failing_drive(COUNTED).expect(FinalizeTurn(), answer), spent)
+    commits(failing_drive(COUNTING_GRANT).expect(FinalizeTurn(), answer), usage)
 
 
-@pytest.mark.parametrize("ended", [OUTCOME | {"spent": SPENT}, OUTCOME])
-def test_a_refused_commit_keeps_what_was_spent(ended):
+@pytest.mark.parametrize("outcome", [OUTCOME | {"spent": USAGE}, OUTCOME])
+def test_a_rejected_commit_keeps_the_usage(outcome):
     """The failure that is committed in the outcome's place says what the turn has spent, as the agent or its log do."""
-    drive = Drive().expect(ADMIT, COUNTED).expect(RunAgent(), ended)
-    if "spent" not in ended:
-        drive.expect(FinalizeTurn(), {"spent": SPENT})
-    drive.expect(CallEntity("commit", OUTCOME | {"spent": SPENT}), RuntimeError("not what was sealed"))
-    commits(drive, SPENT)
+    drive = Drive().expect(ADMIT, COUNTING_GRANT).expect(RunAgent(), outcome)
+    if "spent" not in outcome:
+        drive.expect(FinalizeTurn(), {"spent": USAGE})
+    drive.expect(CallEntity("commit", OUTCOME | {"spent": USAGE}), RuntimeError("not what was sealed"))
+    commits(drive, USAGE)

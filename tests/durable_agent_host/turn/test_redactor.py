@@ -18,7 +18,7 @@ redactor = Redactor(redact_personal_data)
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"),
+    ("text", "expected"),
     [
         (f"pay {CARD} 12/29 123.", "pay [redacted] 12/29 123."),
         (f"pay {CARD} 123", "pay [redacted] 123"),
@@ -38,14 +38,14 @@ redactor = Redactor(redact_personal_data)
         ("30569309025904, 6011000000000000004 (19)", "[redacted], 6011000000000000004 (19)"),
     ],
 )
-def test_personal_data_is_masked(said: str, kept: str):
+def test_personal_data_is_masked(text: str, expected: str):
     """A card that is followed by other digits is found, too."""
-    assert redactor.text(said) == kept
-    assert redactor.text(kept) == kept
+    assert redactor.text(text) == expected
+    assert redactor.text(expected) == expected
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "4111 1111 1111 1112",
         "order 1732312345678, call +49 30 901820 12345",
@@ -61,9 +61,9 @@ def test_personal_data_is_masked(said: str, kept: str):
         'primary key: user_id2, ?code=python3, token: 12345 of 99999, password: "hunter2"',
     ],
 )
-def test_what_only_looks_like_it_stays(said: str):
+def test_similar_text_is_unchanged(text: str):
     """Numbers without a right check digit, ids and fractions are none."""
-    assert redactor.text(said) == said
+    assert redactor.text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -87,25 +87,25 @@ def test_what_only_looks_like_it_stays(said: str):
 def test_every_text_of_a_content_is_redacted(content: Content):
     """Nested contents, arguments inside of JSON, citations, the provider's item; the original stays as it was."""
     before = json.dumps(encode_content(content))
-    redacted = redactor.content(content)
-    after = json.dumps(encode_content(redacted))
+    redacted_content = redactor.content(content)
+    after = json.dumps(encode_content(redacted_content))
     assert (MAIL in before) or (CARD in before)
     assert not any(secret in after for secret in (MAIL, CARD, CARD.replace(" ", "")))
-    assert redacted.additional_properties[REDACTED] is True
+    assert redacted_content.additional_properties[REDACTED] is True
     assert json.dumps(encode_content(content)) == before
-    if redacted.type == "function_call" and isinstance(redacted.arguments, str):
-        assert json.loads(redacted.arguments) == {"card": "[redacted]", "[redacted]": ["[redacted]"]}
+    if redacted_content.type == "function_call" and isinstance(redacted_content.arguments, str):
+        assert json.loads(redacted_content.arguments) == {"card": "[redacted]", "[redacted]": ["[redacted]"]}
 
 
-def test_what_says_less_keeps_no_item_and_no_signature():
+def test_a_redacted_content_has_no_item_and_no_signature():
     """The other parts of the item are parts of nothing then."""
-    one = Content.from_text_reasoning(text=MAIL, protected_data="signed", additional_properties=dict(STAMPED))
+    content = Content.from_text_reasoning(text=MAIL, protected_data="signed", additional_properties=dict(STAMPED))
     two = Content.from_text_reasoning(text="more", additional_properties={PART_OF: "i"})
     other = Content.from_text("fine", additional_properties=dict(STAMPED))
-    (message,) = redactor.messages([Message("assistant", [one, two, other])])
+    (message,) = redactor.messages([Message("assistant", [content, two, other])])
     assert [content.additional_properties for content in message.contents] == [{REDACTED: True}, {}, STAMPED]
     assert message.contents[0].protected_data is None
-    assert one.protected_data == "signed"
+    assert content.protected_data == "signed"
 
 
 @pytest.mark.parametrize(("spaces", "count"), [(" ", 1), (" ", 31), ("\n", 40)])
@@ -118,9 +118,9 @@ def test_what_says_less_keeps_no_item_and_no_signature():
         "Bearer{}abcdef1234567890",
     ],
 )
-def test_a_stream_tells_what_is_stored(form: str, count: int, spaces: str):
+def test_a_redacted_stream_has_the_stored_text(form: str, count: int, spaces: str):
     """White space within a form is bounded, so that a stream does not tell the beginning before it knows the end."""
-    said = f"So: {form.replace('{0}', '{}').replace('{}', spaces * count)} and the rest of it {'z ' * 200}"
+    text = f"So: {form.replace('{0}', '{}').replace('{}', spaces * count)} and the rest of it {'z ' * 200}"
     stream = BufferedText(redactor)
-    told = "".join(stream.feed(said[first : first + 10]) for first in range(0, len(said), 10)) + stream.flush()
-    assert told == redactor.text(said)
+    streamed_text = "".join(stream.feed(text[first : first + 10]) for first in range(0, len(text), 10)) + stream.flush()
+    assert streamed_text == redactor.text(text)

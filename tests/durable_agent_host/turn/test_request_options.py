@@ -44,5 +44,5 @@ def test_every_option_of_the_framework_is_known():
 
 def test_an_option_that_only_a_client_knows_is_passed_on():
     """Its values are the client's."""
-    given = {"reasoning": {"effort": "low"}, "top_k": "many"}
-    assert check_options(given, {"reasoning": True, "top_k": True}) == given
+    options = {"reasoning": {"effort": "low"}, "top_k": "many"}
+    assert check_options(options, {"reasoning": True, "top_k": True}) == options

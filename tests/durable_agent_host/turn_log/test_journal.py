@@ -17,12 +17,12 @@ from durable_agent_host.turn_log.writer import TurnLogWriter
 LOG_ID = turn_log_id("Agent", "session", "turn")
 
 
-def noted(*entries: tuple[str, dict]) -> JournalState:
+def read_state(*entries: tuple[str, dict]) -> JournalState:
     """What these entries of a log say."""
-    recorded = JournalState()
+    state = JournalState()
     for offset, (kind, data) in enumerate(entries):
-        recorded.add(LogRecord(offset, 1, LogEntry(kind, data)))
-    return recorded
+        state.add(LogRecord(offset, 1, LogEntry(kind, data)))
+    return state
 
 
 def event(name: str, **data) -> tuple[str, dict]:
@@ -54,10 +54,10 @@ FINISHED = ("tool_finished", {"position": 0, "call_id": "c", "occurrence": 0, "o
 )
 def test_what_clients_have_to_discard(entries, discard_from):
     """Events of a model call without a response are discarded from the first one on, and only once."""
-    assert noted(*entries).discard_from == discard_from
+    assert read_state(*entries).discard_from == discard_from
 
 
-def test_after_its_end_a_turn_begins_nothing(tmp_path):
+def test_a_completed_turn_starts_no_calls(tmp_path):
     """What was left behind of a turn that has ended runs no tool."""
 
     async def scenario():
@@ -92,7 +92,9 @@ def test_a_journal_that_has_lost_entries_is_an_error(tmp_path):
             await journal.tool_started(journal.next_tool_call("a")[0], "tool", {})
             await log.close()
             with closing(sqlite3.connect(path)) as connection, connection:
-                connection.execute("DELETE FROM entries WHERE place BETWEEN ? AND ?", [OFFSETS + one for one in lost])
+                connection.execute(
+                    "DELETE FROM entries WHERE place BETWEEN ? AND ?", [OFFSETS + offset for offset in lost]
+                )
             log = SqliteTurnLog(path)
             with pytest.raises(CorruptStateError, match=f"lost entries from {lost[0]} on|is damaged: its turn cannot"):
                 await read_journal(log, LOG_ID)

@@ -12,7 +12,7 @@ LOG = "0" * 32
 async def test_what_is_older_is_swept(tmp_path):
     """A log whose last entry is old enough is deleted, in a thread of its own; a later one, too."""
     log = SqliteTurnLog(tmp_path / "log.sqlite")
-    ended = sweep_regularly(log, older_than_seconds=0.1, first_seconds=0.01, every_seconds=0.01)
+    task = sweep_regularly(log, older_than_seconds=0.1, first_seconds=0.01, every_seconds=0.01)
     try:
         for _ in range(2):
             await log.open(LOG)
@@ -20,7 +20,7 @@ async def test_what_is_older_is_swept(tmp_path):
                 while (await log.read(LOG)).records:
                     await asyncio.sleep(0.01)
     finally:
-        ended.set()
+        task.set()
         await log.close()
 
 
@@ -28,8 +28,8 @@ async def test_a_store_that_fails_is_tried_again(tmp_path, caplog):
     """A sweep that fails is told in the log, and the next one comes."""
     log = SqliteTurnLog(tmp_path / "log.sqlite")
     await log.close()
-    ended = sweep_regularly(log, older_than_seconds=1, first_seconds=0.01, every_seconds=0.01)
+    task = sweep_regularly(log, older_than_seconds=1, first_seconds=0.01, every_seconds=0.01)
     try:
         wait_until(lambda: sum("could not be deleted" in message for message in caplog.messages) > 1)
     finally:
-        ended.set()
+        task.set()

@@ -35,16 +35,18 @@ class GatedLog(SqliteTurnLog):
 
 @pytest.fixture
 async def log(tmp_path):
-    made = GatedLog(tmp_path / "turns.db")
-    yield made
-    made.gate.set()
-    await made.close()
+    gated_log = GatedLog(tmp_path / "turns.db")
+    yield gated_log
+    gated_log.gate.set()
+    await gated_log.close()
 
 
 async def entries_of(log) -> list[LogEntry]:
     """Read the entries, without their times."""
     entries = [record.entry for record in (await log.read(LOG_ID, 1)).records]
-    return [LogEntry(one.kind, {name: value for name, value in one.data.items() if name != AT}) for one in entries]
+    return [
+        LogEntry(entry.kind, {name: value for name, value in entry.data.items() if name != AT}) for entry in entries
+    ]
 
 
 def event(name: str, **data) -> LogEntry:
@@ -66,23 +68,23 @@ async def test_commit_is_durable_and_in_order(log):
     assert (await entries_of(log))[-1] == event("message.delta", text="d")
 
 
-async def test_a_store_that_stands_still_makes_put_wait(log):
+async def test_a_stalled_store_blocks_put(log):
     """While nothing is written, a bounded amount is taken; when the store goes on, everything is there in order."""
     writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), waiting_bytes=20_000)
     log.gate.clear()
-    taken = 0
+    accepted_count = 0
 
     async def produce() -> None:
-        nonlocal taken
+        nonlocal accepted_count
         for number in range(500):
             await writer.put("tool.started", {"call_id": str(number), "arguments": "x" * 1000})
-            taken += 1
+            accepted_count += 1
         await writer.close()
 
     producing = asyncio.create_task(produce())
     for _ in range(200):
         await asyncio.sleep(0)
-    assert taken < 40
+    assert accepted_count < 40
     assert not producing.done()
     log.gate.set()
     await producing
@@ -90,7 +92,7 @@ async def test_a_store_that_stands_still_makes_put_wait(log):
     assert calls == [str(number) for number in range(500)]
 
 
-async def test_a_fenced_writer_is_told_at_the_next_call(log):
+async def test_a_fenced_writer_fails_at_the_next_call(log):
     """When a batch in the background is fenced, the next put, commit, flush and close raise it."""
     writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), interval_seconds=0)
     await log.open(LOG_ID)
@@ -108,7 +110,7 @@ async def test_a_fenced_writer_is_told_at_the_next_call(log):
     assert [entry.kind for entry in await entries_of(log)] == ["attempt"]
 
 
-async def test_waiting_callers_are_told_of_a_failure(log):
+async def test_waiting_callers_get_a_failure(log):
     """A failing store fails the commit, and the put that waits, instead of leaving them waiting."""
     writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), waiting_bytes=1)
     log.gate.clear()

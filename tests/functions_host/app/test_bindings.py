@@ -8,7 +8,7 @@ import pytest
 from tests.functions_host.conftest import Host, StartHost
 from tests.functions_host.test_start import write_app
 
-ADVICE = "use the service's own client in the function, or run the app with func start"
+HINT = "use the service's own client in the function, or run the app with func start"
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_an_output_that_nobody_stores_is_a_500(bound: Host):
     assert answer.status == 500
     assert answer.text == (
         "Function 'sends' ran, but this host does not serve the output 'letter' (queue), so nothing was stored there; "
-        f"{ADVICE}.\n"
+        f"{HINT}.\n"
     )
     assert answer.text.strip() in bound.log.read_text()
     assert bound.send("GET", "/api/sends?silent=1").text == "sent"

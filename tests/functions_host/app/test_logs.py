@@ -16,14 +16,14 @@ ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 @pytest.fixture(scope="module")
-def served(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+def app_host(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """A host with an app that logs, without any option."""
     running = start_host("worker_http", tmp_path_factory.mktemp("logs") / "data")
     yield running
     running.stop()
 
 
-def shown(host: Host, path: str) -> list[str]:
+def log_lines(host: Host, path: str) -> list[str]:
     """Call a function, and give the lines that the log has of it, without time and invocation."""
     before = len(host.log.read_text())
     assert host.send("GET", f"/api/{path}").status == 200
@@ -33,18 +33,18 @@ def shown(host: Host, path: str) -> list[str]:
     return [re.sub(rf" {ID}\]", "]", re.sub(r"^\d{4}-\d\d-\d\d [\d:,]+ ", "", line)) for line in lines]
 
 
-def test_what_a_function_logs_is_shown_once(served: Host):
+def test_log_records_of_a_function_are_printed_once(app_host: Host):
     """From INFO on, with the logger, the function and the invocation; the library's own loggers stay quiet."""
-    assert shown(served, "writes") == [
+    assert log_lines(app_host, "writes") == [
         "INFO root [writes]: root info",
         "WARNING root [writes]: root warning",
         "ERROR orders [writes]: orders error",
     ]
 
 
-def test_an_async_function_and_its_tasks(served: Host):
+def test_an_async_function_and_its_tasks(app_host: Host):
     """Tasks that a function starts belong to its invocation, tracebacks included."""
-    lines = shown(served, "writes_later")
+    lines = log_lines(app_host, "writes_later")
     assert "INFO orders [writes_later]: first line" in lines
     assert "INFO stdout [writes_later]: printed by a task" in lines
     at = lines.index("ERROR orders [writes_later]: nested line")
@@ -52,29 +52,29 @@ def test_an_async_function_and_its_tasks(served: Host):
     assert "ZeroDivisionError: division by zero" in lines
 
 
-@pytest.mark.parametrize("how", ["", "&flush=1"])
-def test_prints_are_shown_line_by_line(served: Host, how: str):
+@pytest.mark.parametrize("stream", ["", "&flush=1"])
+def test_prints_are_logged_line_by_line(app_host: Host, stream: str):
     """A printed line has its function and invocation; pieces are put together, and what is left over is shown."""
-    assert shown(served, f"prints?text=Hello42{how}") == [
+    assert log_lines(app_host, f"prints?text=Hello42{stream}") == [
         "INFO stdout [prints]: Hello42",
         "INFO stdout [prints]: no line but two pieces",
         "INFO stdout [prints]: left over",
     ]
 
 
-def test_a_failure_is_one_record(served: Host):
+def test_a_failure_is_one_record(app_host: Host):
     """A function that fails is told once, with its traceback."""
-    before = len(served.log.read_text())
-    assert served.send("GET", "/api/divides").status == 500
-    lines = served.log.read_text()[before:].splitlines()
+    before = len(app_host.log.read_text())
+    assert app_host.send("GET", "/api/divides").status == 500
+    lines = app_host.log.read_text()[before:].splitlines()
     assert len([line for line in lines if "Function 'divides' failed" in line]) == 1
     assert lines.count("ZeroDivisionError: division by zero") == 1
 
 
-def test_requests_are_not_logged_without_verbose(served: Host):
+def test_requests_are_not_logged_without_verbose(app_host: Host):
     """The lines of requests stay with -v."""
-    assert served.send("GET", "/api/text").text == "plain text"
-    assert "/api/text" not in served.log.read_text()
+    assert app_host.send("GET", "/api/text").text == "plain text"
+    assert "/api/text" not in app_host.log.read_text()
 
 
 APP = """

@@ -47,26 +47,26 @@ def test_continuation_tokens(host: Host, token: str):
 )
 def test_bodies(host: Host, body: bytes):
     """Starts and events take JSON in UTF-8."""
-    waiting = host.run("race", 60)
+    instance = host.run("race", 60)
     json_type = {"Content_Type": "application/json"}
     assert host.send("POST", f"{MANAGEMENT}/orchestrators/greet/unread", body, **json_type).status == 400
-    assert host.send("POST", f"{MANAGEMENT}/instances/{waiting}/raiseEvent/Go", body, **json_type).status == 400
+    assert host.send("POST", f"{MANAGEMENT}/instances/{instance}/raiseEvent/Go", body, **json_type).status == 400
     assert host.send("GET", f"{MANAGEMENT}/instances/unread").status == 404
-    assert host.status(waiting)["runtimeStatus"] in {"Running", "Pending"}
-    host.send("POST", f"{MANAGEMENT}/instances/{waiting}/terminate")
+    assert host.status(instance)["runtimeStatus"] in {"Running", "Pending"}
+    host.send("POST", f"{MANAGEMENT}/instances/{instance}/terminate")
 
 
-def test_what_can_be_read_is_taken(host: Host):
+def test_readable_input_is_accepted(host: Host):
     """The mark of UTF-8, brackets in a text, and as deep as it may be."""
     for body, seen in (
         (b'\xef\xbb\xbf"\\"you\\""', "Hello you"),
         (json.dumps(json.dumps("[" * 2000 + '\\"{')).encode(), "Hello " + "[" * 2000 + '\\"{'),
     ):
-        started = host.send("POST", f"{MANAGEMENT}/orchestrators/greet", body)
-        assert host.wait(started.json["id"])["output"] == seen
-    started = host.send("POST", f"{MANAGEMENT}/orchestrators/greet", b'{"a":' + DEEP[1:-1].replace(b"[]", b"1") + b"}")
-    assert started.status == 202
-    assert host.wait(started.json["id"])["runtimeStatus"] in {"Completed", "Failed"}
+        response = host.send("POST", f"{MANAGEMENT}/orchestrators/greet", body)
+        assert host.wait(response.json["id"])["output"] == seen
+    response = host.send("POST", f"{MANAGEMENT}/orchestrators/greet", b'{"a":' + DEEP[1:-1].replace(b"[]", b"1") + b"}")
+    assert response.status == 202
+    assert host.wait(response.json["id"])["runtimeStatus"] in {"Completed", "Failed"}
 
 
 def test_a_name_that_cannot_be_written_fails_the_orchestration(host: Host):

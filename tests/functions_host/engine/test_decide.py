@@ -78,12 +78,12 @@ def test_recorded_replays(replay: Any):
     player.play()
     for group in replay["episodes"]:
         player.play(*(decode_completion(json.dumps(body)) for body in group))
-    assert [list(item) for item in player.scheduled()] == replay["scheduled"]
+    assert [list(item) for item in player.scheduled_tasks()] == replay["scheduled"]
     last = player.commits[-1]
     assert (last.status, last.output_json and json.loads(last.output_json)) == (replay["status"], replay["output"])
 
 
-def test_answers_that_nobody_waits_for_are_dropped():
+def test_unexpected_responses_are_dropped():
     """A second answer to a task, and one to a task that never was."""
     player = play_all(chain, [])
     arrivals = [ev.ActivityCompleted(0, "1"), ev.ActivityCompleted(0, "1"), ev.TimerFired(9, START)]
@@ -95,5 +95,5 @@ def test_signals_of_a_failing_episode_are_sent():
     player = play_all(child_then_signal, [])
     assert player.commits[0].children[0].instance_id == "exec-1:0"
     end = player.play(ev.ChildCompleted(0, '"yes"'))
-    assert [work.operation.input_json for work in end.operations] == ['"\\"yes\\""']
+    assert [entity_work.operation.input_json for entity_work in end.operations] == ['"\\"yes\\""']
     assert json.loads(end.output_json) == "Orchestrator function 'flow' failed: after the signal"

@@ -23,7 +23,7 @@ def till(context: Any) -> None:
         context.destruct_on_exit()
 
 
-def test_refused_batches_answer_every_caller():
+def test_rejected_batches_respond_to_every_caller():
     """Callers get the message, signals are dropped."""
     replies = reject_batch([Operation("a", None), Operation("b", None, CALLER)], "no such entity")
     assert [(reply.event.has_failed, json.loads(reply.event.result_json)) for reply in replies] == [

@@ -25,7 +25,7 @@ def shop(durable_app: OpenApp) -> AppUnderTest:
     return durable_app(APPS / "tested", settings={"SHOP": "corner"}, now=BEGIN)
 
 
-def own(name: str):
+def open_app(name: str):
     """Something of the module that the app under test has been loaded from."""
     return getattr(sys.modules["function_app"], name)
 
@@ -51,19 +51,19 @@ def test_timers_on_the_way_fire_in_order(shop: AppUnderTest):
     order = shop.start("order", {"sku": "tea"}, instance_id="my-order")
     shop.advance(timedelta(days=30))
     assert (order.id, order.status, order.output) == ("my-order", "Completed", "given up")
-    fired = [event for event in order.history if event["EventType"] == 11]
-    assert len(fired) == 2
-    assert fired[0]["Timestamp"] < fired[1]["Timestamp"]
+    fired_timers = [event for event in order.history if event["EventType"] == 11]
+    assert len(fired_timers) == 2
+    assert fired_timers[0]["Timestamp"] < fired_timers[1]["Timestamp"]
 
 
 def test_retries_wait_on_the_clock(shop: AppUnderTest):
     """Each attempt comes after its delay; result() skips what timers remain."""
     stubborn = shop.start("stubborn", 2)
-    assert len(own("attempts")) == 1
+    assert len(open_app("attempts")) == 1
     shop.advance(timedelta(minutes=59))
-    assert len(own("attempts")) == 1
+    assert len(open_app("attempts")) == 1
     shop.advance(timedelta(minutes=1))
-    assert len(own("attempts")) == 2
+    assert len(open_app("attempts")) == 2
     assert stubborn.result() == [3, "2027-01-01T14:00:00+00:00"]
 
 
@@ -71,10 +71,10 @@ def test_a_failure_is_raised_with_its_message(shop: AppUnderTest):
     """An orchestration that fails has no result."""
     with pytest.raises(OrchestrationFailedError, match="not yet"):
         shop.start("stubborn", 9).result()
-    assert len(own("attempts")) == 4
+    assert len(open_app("attempts")) == 4
 
 
-def test_an_orchestration_that_no_timer_ends_is_told(shop: AppUnderTest, durable_app: OpenApp):
+def test_an_orchestration_without_a_pending_timer_is_reported(shop: AppUnderTest, durable_app: OpenApp):
     """Waiting for an event that nobody sends is an error, not a hang."""
     app = df.DFApp()
 
@@ -127,9 +127,9 @@ def test_http_functions_and_their_durable_clients(shop: AppUnderTest):
 def test_timer_functions_are_called_by_hand(shop: AppUnderTest):
     """A timer trigger runs when the test says so."""
     shop.advance(timedelta(days=2))
-    assert own("nightly_runs") == []
+    assert open_app("nightly_runs") == []
     assert shop.run_timer("nightly", past_due=True)
-    assert own("nightly_runs") == [True]
+    assert open_app("nightly_runs") == [True]
     with pytest.raises(StartupError, match="it has: nightly"):
         shop.run_timer("daily")
 
@@ -164,15 +164,15 @@ def run_story(shop: AppUnderTest) -> list[object]:
 
 def test_crashes_after_every_commit_change_nothing(durable_app: OpenApp):
     """Whichever commit the process dies after, the story ends the same."""
-    expected = run_story(durable_app(APPS / "tested", now=BEGIN))
-    assert expected[-1] == 6
+    expected_story = run_story(durable_app(APPS / "tested", now=BEGIN))
+    assert expected_story[-1] == 6
     for commits in range(1, 40):
         shop = durable_app(APPS / "tested", now=BEGIN)
         shop.crash_after(commits)
-        assert run_story(shop) == expected, f"after {commits} commits"
-        crashed = shop.crashes
+        assert run_story(shop) == expected_story, f"after {commits} commits"
+        crash_count = shop.crashes
         shop.close()
-        if not crashed:
+        if not crash_count:
             break
     assert commits > 15
 
@@ -195,13 +195,13 @@ def test_crashes_at_named_points_change_nothing(durable_app: OpenApp, point: str
     assert shop.crashes == 1
 
 
-def test_an_answer_that_was_not_committed_is_asked_for_again(shop: AppUnderTest):
+def test_a_result_that_was_not_committed_is_requested_again(shop: AppUnderTest):
     """An activity runs at least once: lost before its commit, it runs again."""
     order = shop.start("order", {"sku": "tea"})
     shop.crash_at("answer.before_commit")
     order.raise_event("paid", 1)
     assert order.result()["parcel"] == "1 tea"
-    assert own("packed") == ["tea", "tea"]
+    assert open_app("packed") == ["tea", "tea"]
     assert shop.crashes == 1
 
 
@@ -216,7 +216,7 @@ def test_a_kill_in_between_is_not_noticed(shop: AppUnderTest):
     assert shop.crashes == 2
 
 
-def test_an_unknown_point_is_told(shop: AppUnderTest):
+def test_an_unknown_point_is_rejected(shop: AppUnderTest):
     """The message lists the points that there are."""
     with pytest.raises(ValueError, match=r"episode\.before_commit"):
         shop.crash_at("whenever")
@@ -241,8 +241,8 @@ def make_app(answer: str) -> df.DFApp:
 
 def test_apps_side_by_side(durable_app: OpenApp):
     """Two apps with functions of the same names do not know of each other."""
-    one, two = durable_app(make_app("one")), durable_app(make_app("two"))
-    assert [tested.start("ask").result() for tested in (one, two, one)] == ["one", "two", "one"]
+    first, second = durable_app(make_app("one")), durable_app(make_app("two"))
+    assert [app_under_test.start("ask").result() for app_under_test in (first, second, first)] == ["one", "two", "one"]
 
 
 def test_an_app_object_can_be_opened_again(durable_app: OpenApp):
@@ -277,14 +277,14 @@ def test_classic_and_streaming_apps_in_one_process(durable_app: OpenApp):
     assert streaming.http("POST", "/api/start/shout", '"quiet"').json() == {"output": "QUIET"}
 
 
-def test_what_cannot_be_opened_is_told(durable_app: OpenApp, tmp_path: Path):
+def test_an_app_that_cannot_be_opened_is_reported(durable_app: OpenApp, tmp_path: Path):
     """The messages are those of start."""
     with pytest.raises(StartupError, match=r"There is no function_app\.py"):
         durable_app(tmp_path)
     app = df.DFApp()
 
     @app.activity_trigger(input_name="given")
-    def wrong(given: dict[str, int]) -> None:
+    def wrong(fields: dict[str, int]) -> None:
         pass
 
     with pytest.raises(StartupError, match="Function 'wrong' cannot be loaded"):

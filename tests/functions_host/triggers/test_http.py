@@ -32,14 +32,14 @@ def test_an_unknown_route_is_a_404_with_what_to_do(host: Host):
 
 def test_a_blocking_async_function_does_not_stall_the_host(host: Host):
     """While one async function blocks its loop, sync functions and the management API answer."""
-    blocked = threading.Thread(target=host.send, args=("GET", "/api/blocking"))
-    blocked.start()
+    thread = threading.Thread(target=host.send, args=("GET", "/api/blocking"))
+    thread.start()
     wait_until((host.data / "blocking").exists)
     assert host.send("GET", "/api/page").status == 200
     assert host.result("no_yield", 1) == {"plain": 1}
-    assert blocked.is_alive()
+    assert thread.is_alive()
     (host.data / "released").touch()
-    blocked.join()
+    thread.join()
 
 
 def test_the_app_sees_the_environment_of_the_functions_host(host: Host):

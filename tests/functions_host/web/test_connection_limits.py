@@ -50,24 +50,24 @@ def connect(host: Host) -> socket.socket:
 
 def read_all(connection: socket.socket) -> bytes:
     """Read until the host ends the connection, or has answered."""
-    received = b""
+    data = b""
     with contextlib.suppress(ConnectionError):
         while piece := connection.recv(65536):
-            received += piece
-            head, end, body = received.partition(b"\r\n\r\n")
+            data += piece
+            head, end, body = data.partition(b"\r\n\r\n")
             length = re.search(rb"content-length: (\d+)", head.lower())
             if end and length and len(body) >= int(length[1]):
                 break
-    return received
+    return data
 
 
 def read_to_end(connection: socket.socket) -> bytes:
     """Read until the host ends the connection."""
-    received = b""
+    data = b""
     with contextlib.suppress(ConnectionError):
         while piece := connection.recv(65536):
-            received += piece
-    return received
+            data += piece
+    return data
 
 
 def flood(host: Host, begin: bytes, piece: bytes, end: bytes = b"") -> tuple[bytes, int]:
@@ -122,7 +122,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("name", FLOODS)
-def test_no_flood_is_kept(host: Host, name: str):
+def test_a_flood_is_not_buffered(host: Host, name: str):
     """Whatever has no end is refused, and not held in memory; the host goes on."""
     begin, piece, end, status = FLOODS[name]
     if host.app.name == "streaming":
@@ -139,15 +139,15 @@ def test_a_body_that_is_allowed_arrives(host: Host):
     path = "/api/mirror" if host.app.name == "sample" else "/api/upload"
     body = b"y" * BODY_LIMIT
     assert host.send("POST", path, body).status in {200, 201}
-    refused = host.send("POST", path, body + b"y")
-    assert refused.status == 413
-    assert "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT" in refused.json["detail"]
+    response = host.send("POST", path, body + b"y")
+    assert response.status == 413
+    assert "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT" in response.json["detail"]
 
 
 def of_size(size: int) -> bytes:
     """A request whose headers have so many bytes together, counted with their separators and ends."""
-    fixed = len(b"Host: localhost\r\n" + b"X-A: \r\n")
-    return get(b"/", b"X-A: " + b"x" * (size - fixed))
+    fixed_size = len(b"Host: localhost\r\n" + b"X-A: \r\n")
+    return get(b"/", b"X-A: " + b"x" * (size - fixed_size))
 
 
 EXACT = {
@@ -158,15 +158,15 @@ EXACT = {
 
 
 @pytest.mark.parametrize("limit", EXACT)
-def test_a_head_is_taken_up_to_its_limits(host: Host, limit: str):
+def test_a_head_is_accepted_up_to_its_limits(host: Host, limit: str):
     """The largest one is for the app to answer; one more byte or header is refused, and the problem has the limit."""
-    make, most, status = EXACT[limit]
+    make, maximum, status = EXACT[limit]
     with connect(host) as connection:
-        connection.sendall(make(most) + make(most + 1))
-        received = read_to_end(connection)
-    first, refused = STATUS.findall(received)
-    assert (first in {b"200", b"404"}, refused) == (True, status)
-    assert f"{most} " in json.loads(received.rpartition(b"\r\n\r\n")[2])["detail"]
+        connection.sendall(make(maximum) + make(maximum + 1))
+        data = read_to_end(connection)
+    first, rejected = STATUS.findall(data)
+    assert (first in {b"200", b"404"}, rejected) == (True, status)
+    assert f"{maximum} " in json.loads(data.rpartition(b"\r\n\r\n")[2])["detail"]
 
 
 UNFINISHED = (
@@ -186,10 +186,12 @@ def test_who_sends_nothing_more_is_let_go(host: Host):
     """Headers have a time, a body a speed; the connection ends then, with a word where one was begun."""
     path = b"/api/mirror" if host.app.name == "sample" else b"/api/upload"
     with contextlib.ExitStack() as stack:
-        begun = [(stack.enter_context(connect(host)), *one) for one in UNFINISHED]  # all of them wait at once
-        for connection, begin, _ in begun:
+        open_connections = [
+            (stack.enter_context(connect(host)), *case) for case in UNFINISHED
+        ]  # all of them wait at once
+        for connection, begin, _ in open_connections:
             connection.sendall(begin.replace(b"/api/mirror", path))
-        for connection, begin, statuses in begun:
+        for connection, begin, statuses in open_connections:
             assert b" ".join(STATUS.findall(read_to_end(connection))) == statuses, begin
 
 
@@ -220,32 +222,32 @@ def test_idle_connections_do_not_close_the_door(tmp_path: Path):
         resource.setrlimit(resource.RLIMIT_NOFILE, files)
 
 
-def test_long_answers_are_not_cut(start_host: StartHost, tmp_path: Path):
+def test_long_responses_are_complete(start_host: StartHost, tmp_path: Path):
     """A request that is being answered has no deadline of its client's."""
     host = start_host("streaming", tmp_path / "data", env=ENV | {"FUNCTIONS_HOST_READ_SECONDS": "1"})
     with connect(host) as connection:
         connection.sendall(b"GET /api/threaded HTTP/1.1\r\n" + HOST + b"\r\n")
-        received = b""
-        while b"\n100\n" not in received:  # a number each 20 ms
-            received += connection.recv(65536)
-            assert received
+        data = b""
+        while b"\n100\n" not in data:  # a number each 20 ms
+            data += connection.recv(65536)
+            assert data
 
 
-def test_requests_that_are_sent_ahead_are_answered_in_their_order(host: Host) -> None:
+def test_pipelined_requests_get_responses_in_order(host: Host) -> None:
     """However many come at once, with bodies and without: each is answered, as if it had come alone."""
     path = b"/api/mirror" if host.app.name == "sample" else b"/api/upload"
     body = post(path, b"Content-Length: 3000") + b"y" * 3000
-    chunked = post(path, b"Transfer-Encoding: chunked") + b"3\r\nabc\r\n" * 2000 + b"0\r\n\r\n"
-    group = get(b"/") + body + get(b"/nothing") + chunked
+    chunked_request = post(path, b"Transfer-Encoding: chunked") + b"3\r\nabc\r\n" * 2000 + b"0\r\n\r\n"
+    group = get(b"/") + body + get(b"/nothing") + chunked_request
     last = get(b"/", b"Connection: close")
-    taken = [b"200", b"201" if host.app.name == "sample" else b"200", b"404"]
+    expected = [b"200", b"201" if host.app.name == "sample" else b"200", b"404"]
     with connect(host) as connection:
         connection.sendall(group * 40 + get(b"/nothing") * 1000 + last)
-        answers = STATUS.findall(read_to_end(connection))
-    assert answers == [*taken, taken[1]] * 40 + [b"404"] * 1000 + [b"200"]
+        statuses = STATUS.findall(read_to_end(connection))
+    assert statuses == [*expected, expected[1]] * 40 + [b"404"] * 1000 + [b"200"]
 
 
-def test_who_sends_requests_without_end_is_held_back(start_host: StartHost, tmp_path: Path) -> None:
+def test_a_client_that_sends_endless_requests_is_throttled(start_host: StartHost, tmp_path: Path) -> None:
     """Behind an answer that lasts, few requests are read: the sender stands still, and no memory is taken."""
     host = start_host("streaming", tmp_path / "data")
     before = peak_of(host)
@@ -269,14 +271,14 @@ BROKEN = (
 )
 
 
-def test_what_is_refused_takes_no_other_request_with_it(host: Host) -> None:
+def test_a_rejected_request_does_not_affect_others(host: Host) -> None:
     """Requests before one that cannot be read are answered, and so is it; the connection ends, and nothing after it."""
     good = get(b"/")
     for ahead in (0, 1, 3, 100):
         for sent, status in BROKEN:
             with connect(host) as connection:
                 connection.sendall(good * ahead + sent + good)
-                received = read_to_end(connection)
-            head, _, problem = received.rpartition(b"\r\n\r\n")
+                data = read_to_end(connection)
+            head, _, problem = data.rpartition(b"\r\n\r\n")
             assert STATUS.findall(head) == [b"200"] * ahead + [status], (ahead, sent[:40])
             assert json.loads(problem)["detail"]

@@ -43,9 +43,9 @@ def model(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def call(host: Host, method: str, path: str, **headers: str) -> Answer:
     """Send a request as a page does that needs no leave for it; ``_`` in names of headers stands for ``-``."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
     body = b'"tea"' if method == "POST" else None
-    return send(method, host.url + path, body, {"Content-Type": "text/plain", "Accept": ACCEPT} | named)
+    return send(method, host.url + path, body, {"Content-Type": "text/plain", "Accept": ACCEPT} | header_fields)
 
 
 def detail(answer: Answer) -> str:
@@ -63,7 +63,7 @@ def detail(answer: Answer) -> str:
         *(("/api/open", name) for name in ("evil.example:{port}", "localhost.evil.example", "10.1.2.3", "0.0.0.0")),
     ],
 )
-def test_another_name_is_refused_on_every_route(model: Host, path: str, name: str):
+def test_a_foreign_host_name_is_rejected_on_every_route(model: Host, path: str, name: str):
     """A name that was made to lead here (DNS rebinding) is answered with 421, and a sentence that says what helps."""
     answer = call(model, "GET", path, Host=name.format(port=model.url.rpartition(":")[2]))
     assert answer.status == 421
@@ -74,7 +74,7 @@ def test_another_name_is_refused_on_every_route(model: Host, path: str, name: st
 @pytest.mark.parametrize(
     "name", ["localhost", "LOCALHOST:7", "localhost.", "a.localhost", "127.0.0.1", "127.9.9.9", "[::1]:7"]
 )
-def test_its_own_names_are_answered(model: Host, name: str):
+def test_names_of_the_host_are_accepted(model: Host, name: str):
     """Localhost, what is below it and loopback addresses, with any port: one may lead here from another machine."""
     assert call(model, "GET", "/api/open", Host=name).status == 200
 
@@ -89,7 +89,7 @@ def test_more_names_can_be_allowed(model: Host, start_host: StartHost, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "evil@localhost", "localhost/", "localhost:x", "[::1"])
-def test_what_is_no_name_is_refused(model: Host, name: str):
+def test_an_invalid_host_name_is_rejected(model: Host, name: str):
     """A Host that cannot be read is a 400."""
     assert call(model, "GET", "/api/open", Host=name).status in {400, 421}
 
@@ -103,9 +103,9 @@ def test_urls_have_a_name_of_the_host(model: Host, name: str):
     )
     for url in [answer.headers["location"], answer.json["terminatePostUri"]]:
         assert url.startswith(f"http://{name}:{port}/runtime/")
-    refused = call(model, "POST", f"{MANAGEMENT}/orchestrators/order", Host="evil.example")
-    assert "evil.example:" not in refused.text
-    assert "code=" not in refused.text
+    response = call(model, "POST", f"{MANAGEMENT}/orchestrators/order", Host="evil.example")
+    assert "evil.example:" not in response.text
+    assert "code=" not in response.text
 
 
 # --- pages --------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_anonymous_functions_are_called_as_on_the_real_local_host(model: Host):
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/api/guarded"), ("GET", f"{MANAGEMENT}/instances"), ("GET", "/")]
 )
-def test_own_pages_and_clients_that_are_no_browsers_are_answered(model: Host, method: str, path: str):
+def test_same_origin_pages_and_other_clients_are_accepted(model: Host, method: str, path: str):
     """A page that the host served calls it, under any of its names; curl and SDKs send none of these headers."""
     port = model.url.rpartition(":")[2]
     for headers in [
@@ -214,8 +214,11 @@ def test_pages_that_cors_allows_may_do_everything(start_host: StartHost, tmp_pat
         assert answer.headers["access-control-allow-credentials"] == "true"
         assert answer.headers["access-control-expose-headers"] == "x-ms-turn-id"
         assert call(host, "GET", f"{MANAGEMENT}/instances", Origin=origin).status == 200
-        asked = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "x-ms-wait-for-response"}
-        preflight = call(host, "OPTIONS", "/api/ping", Origin=origin, **asked)
+        preflight_headers = {
+            "Access_Control_Request_Method": "POST",
+            "Access_Control_Request_Headers": "x-ms-wait-for-response",
+        }
+        preflight = call(host, "OPTIONS", "/api/ping", Origin=origin, **preflight_headers)
         assert preflight.status == 200
         assert "x-ms-wait-for-response" in preflight.headers["access-control-allow-headers"]
     image = {"Sec_Fetch_Site": "same-site", "Referer": "http://localhost:3000/page"}
@@ -225,13 +228,13 @@ def test_pages_that_cors_allows_may_do_everything(start_host: StartHost, tmp_pat
     assert call(host, "GET", "/api/ping", Origin="https://good.example", Host="evil.example").status == 421
 
 
-def test_cors_for_all_is_told(start_host: StartHost, tmp_path: Path):
+def test_cors_for_all_origins_is_reported(start_host: StartHost, tmp_path: Path):
     """With ``*`` every page may call; the log says what that means. Credentials do not go with it."""
     host = start_host(app_with_settings(tmp_path, CORS="*"), tmp_path / "data")
     assert call(host, "POST", "/api/ping", **FOREIGN).status == 200
     assert "every page" in host.log.read_text()
     settings = host.app / "local.settings.json"
     settings.write_text(json.dumps({"Host": {"CORS": "*", "CORSCredentials": True}}))
-    refused = Host(host.app, tmp_path / "other")
-    assert refused.stop() == 1
-    assert "CORSCredentials goes with named origins only" in refused.log.read_text()
+    other_host = Host(host.app, tmp_path / "other")
+    assert other_host.stop() == 1
+    assert "CORSCredentials goes with named origins only" in other_host.log.read_text()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser import CHROMIUM, Page, opened
+from tests.browser import CHROMIUM, Page, open_browser
 from tests.functions_host.conftest import MANAGEMENT, Host, StartHost
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
@@ -40,7 +40,7 @@ class _Empty(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[str]:
+def other_origin() -> Iterator[str]:
     """The address of a page that the host has not served."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Empty)
     thread = threading.Thread(target=server.serve_forever)
@@ -73,11 +73,11 @@ def instances(host: Host) -> set[str]:
     return {record["instanceId"] for record in host.send("GET", f"{MANAGEMENT}/instances").json}
 
 
-async def test_a_page_of_another_origin_can_do_nothing(model: Host, elsewhere: str, tmp_path: Path):
+async def test_a_page_of_another_origin_can_do_nothing(model: Host, other_origin: str, tmp_path: Path):
     """Neither simple requests, forms, frames nor links of such a page read or change anything; the host saw them."""
     before = instances(model)
     port = model.url.rpartition(":")[2]
-    async with opened(elsewhere, tmp_path / "browser") as page:
+    async with open_browser(other_origin, tmp_path / "browser") as page:
         await page.until("state", lambda text: text == "ready")
         for origin in [model.url, f"http://localhost:{port}"]:
             for method, path, body in CALLS:
@@ -108,7 +108,7 @@ async def test_a_name_that_leads_here_is_no_way_in(model: Host, tmp_path: Path):
     before = instances(model)
     port = model.url.rpartition(":")[2]
     rule = "--host-resolver-rules=MAP evil.example 127.0.0.1"
-    async with opened(f"http://evil.example:{port}/nothing", tmp_path / "browser", rule) as page:
+    async with open_browser(f"http://evil.example:{port}/nothing", tmp_path / "browser", rule) as page:
         async with asyncio.timeout(30):
             while "evil.example" not in (await page.evaluate("document.body?.innerText ?? ''")):
                 await asyncio.sleep(0.05)

@@ -58,7 +58,7 @@ def test_a_live_id_cannot_be_started_again_and_an_ended_one_can(host: Host):
     assert host.wait(name)["output"] == {"plain": 5}
 
 
-def test_bad_instance_ids_are_refused(host: Host):
+def test_invalid_instance_ids_are_rejected(host: Host):
     """Ids that the extension refuses are refused."""
     for bad in ("@x", "a%23b", "x" * 101):
         assert host.send("POST", f"{MANAGEMENT}/orchestrators/greet/{bad}").status == 400
@@ -93,7 +93,7 @@ def test_raise_event_takes_json_only(host: Host):
     assert host.send("POST", path, "1", **JSON).status == 202
 
 
-def test_terminate_ends_an_instance_with_the_reason(host: Host):
+def test_terminate_stops_an_instance_with_the_reason(host: Host):
     """Output is the reason; a second terminate is silently accepted by the client."""
     name = host.run("race", 60)
     assert call(host, "terminate", name, "enough is enough") is None
@@ -154,16 +154,16 @@ def test_lists_are_filtered_and_paged(host: Host):
     names = [host.run("no_yield", n, f"{prefix}-{n}") for n in range(3)]
     for name in names:
         host.wait(name)
-    waiting = host.run("race", 60, f"{prefix}-w")
-    wait_until(lambda: host.status(waiting)["runtimeStatus"] == "Running")
+    instance = host.run("race", 60, f"{prefix}-w")
+    wait_until(lambda: host.status(instance)["runtimeStatus"] == "Running")
     base = f"{MANAGEMENT}/instances/?instanceIdPrefix={prefix}"
-    assert [item["instanceId"] for item in host.send("GET", base).json] == [*names, waiting]
-    assert [item["instanceId"] for item in host.send("GET", f"{base}&runtimeStatus=Running").json] == [waiting]
+    assert [item["instanceId"] for item in host.send("GET", base).json] == [*names, instance]
+    assert [item["instanceId"] for item in host.send("GET", f"{base}&runtimeStatus=Running").json] == [instance]
     assert host.send("GET", f"{base}&createdTimeFrom=2999-01-01T00:00:00.000000Z").json == []
     page = host.send("GET", f"{base}&top=2")
     token = page.headers["x-ms-continuation-token"]
-    rest = host.send("GET", f"{base}&top=5", x_ms_continuation_token=token)
-    assert [item["instanceId"] for item in [*page.json, *rest.json]] == [*names, waiting]
+    last_page = host.send("GET", f"{base}&top=5", x_ms_continuation_token=token)
+    assert [item["instanceId"] for item in [*page.json, *last_page.json]] == [*names, instance]
     assert len(call(host, "get_status_all")) >= 4
 
 
@@ -193,7 +193,7 @@ def test_waiting_for_completion(host: Host):
     assert (answer.status, answer.json) == (200, "Hello Ulm")
 
 
-def test_entities_are_signalled_read_and_listed(host: Host):
+def test_entities_can_be_signalled_read_and_queried(host: Host):
     """State survives between operations; what was destructed does not exist."""
     key = fresh("Key")
     assert call(host, "read_entity_state", ["counter", key]) == [False, None]
@@ -202,10 +202,15 @@ def test_entities_are_signalled_read_and_listed(host: Host):
     assert {"name": "counter", "key": key} in [
         item["entityId"] for item in host.send("GET", f"{MANAGEMENT}/entities/counter").json
     ]
-    for name, year, is_listed in (("To", 2000, False), ("To", 2200, True), ("From", 2000, True), ("From", 2200, False)):
+    for name, year, is_included in (
+        ("To", 2000, False),
+        ("To", 2200, True),
+        ("From", 2000, True),
+        ("From", 2200, False),
+    ):
         bound = f"lastOperationTime{name}={year}-01-01T00:00:00Z"
-        listed = host.send("GET", f"{MANAGEMENT}/entities/counter?{bound}").json
-        assert (key in [item["entityId"]["key"] for item in listed]) is is_listed
+        entities = host.send("GET", f"{MANAGEMENT}/entities/counter?{bound}").json
+        assert (key in [item["entityId"]["key"] for item in entities]) is is_included
     call(host, "signal_entity", ["counter", key], "forget")
     wait_until(lambda: call(host, "read_entity_state", ["counter", key]) == [False, None])
     assert "unexpected status code 400" in call(host, "signal_entity", ["nobody", key], "add", 5)

@@ -77,7 +77,7 @@ def test_encoded_slashes_do_not_end_a_segment():
         ("a/x{*rest}", "a catch-all parameter is not the last segment"),
     ],
 )
-def test_templates_that_cannot_be_served_are_refused(template: str, reason: str):
+def test_unsupported_templates_are_rejected(template: str, reason: str):
     """What ASP.NET Core's routing does not take is told with the template, instead of never matching."""
     with pytest.raises(RouteError) as caught:
         compile_template(template)

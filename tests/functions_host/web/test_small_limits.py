@@ -46,7 +46,7 @@ def server() -> Iterator[tuple[HostServer, tuple[str, int]]]:
 
 
 @contextlib.contextmanager
-def connected(server: tuple[HostServer, tuple[str, int]]) -> Iterator[socket.socket]:
+def open_connection(server: tuple[HostServer, tuple[str, int]]) -> Iterator[socket.socket]:
     """Connect with a small buffer for what is received."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -55,7 +55,7 @@ def connected(server: tuple[HostServer, tuple[str, int]]) -> Iterator[socket.soc
         yield connection
 
 
-def received(connection: socket.socket) -> int:
+def received_bytes(connection: socket.socket) -> int:
     """Count what comes until the end, or until the connection is cut."""
     size = 0
     with contextlib.suppress(ConnectionError):
@@ -66,20 +66,20 @@ def received(connection: socket.socket) -> int:
 
 def test_who_does_not_read_its_answer_is_cut_off(server: tuple[HostServer, tuple[str, int]]):
     """An answer that is read comes whole; one that nobody reads ends with its connection."""
-    with connected(server) as connection:
+    with open_connection(server) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        assert received(connection) > LARGE
-    with connected(server) as connection:
+        assert received_bytes(connection) > LARGE
+    with open_connection(server) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         wait_until(lambda: server[0].server_state.connections)
         wait_until(lambda: not server[0].server_state.connections)
-        assert received(connection) < LARGE
+        assert received_bytes(connection) < LARGE
 
 
 def test_a_connection_without_requests_is_closed(server: tuple[HostServer, tuple[str, int]]):
     """One on which requests come is kept; one on which none has come for a while is closed, and not cut."""
     head = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with connected(server) as connection:
+    with open_connection(server) as connection:
         for _ in range(2):
             connection.sendall(head)
             size = 0
@@ -92,15 +92,15 @@ def test_a_connection_without_requests_is_closed(server: tuple[HostServer, tuple
 def test_what_comes_after_the_end_is_thrown_away_for_a_while(server: tuple[HostServer, tuple[str, int]]):
     """A body that nobody reads does not cost its sender the answer; beyond the limit, the connection is cut."""
     head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-    with connected(server) as connection:
+    with open_connection(server) as connection:
         connection.sendall(head % 90_000 + b"x" * 90_000)
         answer = b""
         while piece := connection.recv(65536):  # its end, and no reset
             answer += piece
         assert answer.endswith(b"\r\n\r\nxx")
-    with connected(server) as connection, pytest.raises(ConnectionError):
+    with open_connection(server) as connection, pytest.raises(ConnectionError):
         connection.sendall(head % LARGE + b"x" * LARGE)
-    with connected(server) as connection:
+    with open_connection(server) as connection:
         connection.sendall(head % LARGE + b"x")
         assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
         wait_until(lambda: not server[0].server_state.connections)

@@ -27,7 +27,7 @@ def connect(host: Host) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(urlsplit(host.url).netloc, timeout=60)
 
 
-def test_the_first_event_arrives_before_the_second_is_made(streaming: Host):
+def test_the_first_event_arrives_before_the_second_is_created(streaming: Host):
     """The function waits until its caller has the first of its server-sent events: nothing is buffered."""
     connection = connect(streaming)
     connection.request("GET", "/api/events?gated")
@@ -47,7 +47,7 @@ def leave(host: Host, path: str) -> None:
     connection.close()
 
 
-def test_a_caller_who_leaves_ends_the_generator(streaming: Host):
+def test_a_disconnected_caller_closes_the_generator(streaming: Host):
     """A closed connection reaches the function's generator where it waits."""
     (streaming.data / "events").unlink(missing_ok=True)
     leave(streaming, "/api/events?forever")
@@ -58,12 +58,12 @@ def test_a_caller_who_leaves_stops_a_plain_generator(streaming: Host):
     """A generator that runs in a thread is read no further."""
     leave(streaming, "/api/threaded")
 
-    def stands_still() -> bool:
-        reached = (streaming.data / "threaded").read_text()
+    def is_unchanged() -> bool:
+        progress = (streaming.data / "threaded").read_text()
         time.sleep(0.3)
-        return (streaming.data / "threaded").read_text() == reached
+        return (streaming.data / "threaded").read_text() == progress
 
-    wait_until(stands_still)
+    wait_until(is_unchanged)
 
 
 def test_a_request_arrives_raw_with_its_route_parameters(streaming: Host):
@@ -102,7 +102,7 @@ def test_chunks_of_the_request_arrive_as_they_come(streaming: Host):
     connection.close()
 
 
-def test_large_requests_arrive_whole(streaming: Host):
+def test_large_requests_arrive_completely(streaming: Host):
     """Five megabytes go in."""
     assert streaming.send("POST", "/api/upload", bytes(5_000_000)).text == "5000000"
 
@@ -142,12 +142,12 @@ async def exchange_with(app, limit: float) -> list[dict]:
     async def send(message):
         sent.append(message)
 
-    class Named:
+    class NamedServer:
         name = "slow"
 
     try:
         scope = {"type": "http", "headers": []}
-        await LoopBridge(app, loop, limit).forward(StreamingCall(Named(), {}, ()), scope, receive, send)
+        await LoopBridge(app, loop, limit).forward(StreamingCall(NamedServer(), {}, ()), scope, receive, send)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
@@ -155,7 +155,7 @@ async def exchange_with(app, limit: float) -> list[dict]:
     return sent
 
 
-async def test_a_request_on_which_nothing_moves_is_given_up():
+async def test_a_stalled_request_times_out():
     """Before the response has begun that is a 504, afterwards the end; a stream that moves may last."""
 
     async def silent(scope, receive, send):

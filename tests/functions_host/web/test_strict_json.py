@@ -16,10 +16,10 @@ MCP = "/runtime/webhooks/mcp"
 def strict(answer: Answer) -> Any:
     """Read an answer as a parser does that knows only JSON."""
 
-    def refuse(word: str) -> None:
+    def reject(word: str) -> None:
         raise AssertionError(f"{word} in {answer.text}")
 
-    return json.loads(answer.text.removeprefix("event: message\ndata: "), parse_constant=refuse)
+    return json.loads(answer.text.removeprefix("event: message\ndata: "), parse_constant=reject)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_body_that_a_function_describes_is_json(host: Host):
 @pytest.mark.parametrize(
     "path", ["orchestrators/no_yield", "instances/{}/raiseEvent/Go", "entities/counter/refused?op=add"]
 )
-def test_a_body_with_such_a_number_is_refused(host: Host, instance: str, path: str, number: str):
+def test_a_body_with_such_a_number_is_rejected(host: Host, instance: str, path: str, number: str):
     """What starts, is raised or signalled is a 400 that names the number, and changes nothing."""
     answer = host.send("POST", f"{MANAGEMENT}/{path.format(instance)}", f'{{"n": [{number}]}}', **JSON)
     assert answer.status == 400
@@ -78,7 +78,7 @@ def test_a_body_with_such_a_number_is_refused(host: Host, instance: str, path: s
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
-def test_an_argument_of_a_tool_with_such_a_number_is_refused(host: Host, number: str):
+def test_an_argument_of_a_tool_with_such_a_number_is_rejected(host: Host, number: str):
     """A call over MCP is an error of parsing that names the number."""
     request = f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {{"arguments": {{"a": {number}}}}}}}'
     error = strict(host.send("POST", MCP, request, **JSON))["error"]

@@ -13,7 +13,7 @@ from durable_agent_host import DurableAgentApp
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 
 
-def note(line: str) -> str:
+def write_line(line: str) -> str:
     """Leave a line."""
     with Path(os.environ["EFFECTS"]).open("a", encoding="utf-8") as file:
         file.write(line + "\n")
@@ -23,7 +23,7 @@ def note(line: str) -> str:
 @tool(approval_mode="always_require")
 def careful(line: str) -> str:
     """Leave a line that needs approval."""
-    return note(line)
+    return write_line(line)
 
 
 def agent(name: str, *tools: object) -> Agent:
@@ -41,11 +41,11 @@ SERVER = {
     "headers": {"X-Docs": "docs-header"},
     "require_approval": "always",
 }
-elsewhere = OpenAIChatClient(model="practice", api_key="k", base_url=os.environ["RESPONSES_URL"])
+responses_client = OpenAIChatClient(model="practice", api_key="k", base_url=os.environ["RESPONSES_URL"])
 app = DurableAgentApp(
     agents=[
-        Agent(elsewhere, "Be brief.", name="Elsewhere"),
-        agent("Worker", note, careful, {"type": "code_interpreter"}),
+        Agent(responses_client, "Be brief.", name="Elsewhere"),
+        agent("Worker", tool(write_line, name="note"), careful, {"type": "code_interpreter"}),
         agent("Reader", SERVER),
     ],
 )

@@ -88,7 +88,7 @@ def chat():
     return GroupChatBuilder(participants=members, orchestrator_agent=asks, max_rounds=2).build().as_agent("Chat")
 
 
-def nested():
+def build_nested_team():
     """Make a workflow in a workflow, of an agent whose tool is a workflow."""
     inner = over(SequentialBuilder(participants=[talker("Completions", "deep", say)]).build().as_agent("Low"), "High")
     within = SequentialBuilder(participants=[inner]).build()
@@ -104,8 +104,8 @@ class Bare(BaseChatClient):
 
     def _inner_get_response(self, *, messages, stream, options, **_):
         del messages, options
-        made = self._build_response_stream(self._updates())
-        return made if stream else made.get_final_response()
+        response = self._build_response_stream(self._updates())
+        return response if stream else response.get_final_response()
 
     async def _updates(self):
         async with self.http.stream("POST", "/own", json={}) as answer:
@@ -114,7 +114,7 @@ class Bare(BaseChatClient):
                     yield read_chunk(json.loads(line.removeprefix("data: ")))
 
 
-class Own(FunctionInvocationLayer, ChatMiddlewareLayer, Bare):
+class Layered(FunctionInvocationLayer, ChatMiddlewareLayer, Bare):
     """The same with layers."""
 
 
@@ -127,8 +127,8 @@ class Sums:
     async def __call__(self, messages: list[Message]) -> bool:
         """Ask, and leave the messages as they are."""
         for _ in range(1000):
-            asked = self.client.get_response([Message("user", ["Sum up."])], stream=self.streams)
-            await (asked.get_final_response() if self.streams else asked)
+            response = self.client.get_response([Message("user", ["Sum up."])], stream=self.streams)
+            await (response.get_final_response() if self.streams else response)
         return False
 
 
@@ -143,12 +143,12 @@ class Holder(Executor):
 
     def __init__(self) -> None:
         super().__init__(id="holder")
-        self.held = talker("Completions", "held", say)
+        self.agent = talker("Completions", "held", say)
 
     @handler
     async def ask(self, text: str, ctx: WorkflowContext[Never, str]) -> None:
         """Ask."""
-        stream = self.held.run(text, stream=True)
+        stream = self.agent.run(text, stream=True)
         async for _ in stream:
             pass
         await ctx.yield_output((await stream.get_final_response()).text)
@@ -158,13 +158,13 @@ nodes = WorkflowBuilder(name="nodes", start_executor=talker("Completions", "node
 holders = WorkflowBuilder(name="holders", start_executor=Holder()).build()
 
 
-class Unseen(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
+class Opaque(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
     """A client whose connection nobody sees: it says words for ever, each a little later than the one before."""
 
     def _inner_get_response(self, *, messages, stream, options, **_):
         del messages, options
-        made = self._build_response_stream(self._updates())
-        return made if stream else made.get_final_response()
+        response = self._build_response_stream(self._updates())
+        return response if stream else response.get_final_response()
 
     async def _updates(self):
         while True:
@@ -178,8 +178,8 @@ def read_chunk(chunk: dict) -> ChatResponseUpdate:
     delta = choice["delta"]
     contents = [Content.from_text(delta["content"])] if delta.get("content") else []
     for call in delta.get("tool_calls", ()):
-        asked = call["function"]
-        contents.append(Content.from_function_call(call["id"], asked["name"], arguments=asked["arguments"]))
+        function = call["function"]
+        contents.append(Content.from_function_call(call["id"], function["name"], arguments=function["arguments"]))
     return ChatResponseUpdate(contents=contents, role="assistant", finish_reason=choice["finish_reason"])
 
 
@@ -190,9 +190,9 @@ policy = AzureKeyCredentialPolicy(key, "api-key")
 its_own_agents = AgentsClient(URL, key, authentication_policy=policy)
 OWN_CLIENTS = {
     "ItsOwnAgents": (AzureAIAgentsChatClient(agent_id="asst_1", agents_client=its_own_agents, poll_seconds=0.1), [say]),
-    "Own": (Own(), [say]),
+    "Own": (Layered(), [say]),
     "Bare": (Bare(), []),
-    "Unseen": (Unseen(), []),
+    "Unseen": (Opaque(), []),
     "ItsOwnHttp": (OpenAIChatCompletionClient(model="m", async_client=its_own), [say]),
 }
 app = DurableAgentApp(
@@ -203,7 +203,7 @@ app = DurableAgentApp(
         *(team(kind) for kind in clients),
         over(over(talker("Completions", "lowest", say), "middle"), "Twice"),
         chat,
-        nested,
+        build_nested_team,
         summing("Summing", stream=False),
         summing("SummingStream", stream=True),
         over(summing("sums", stream=False), "OverSumming"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent, SlidingWindowStrategy, SummarizationStrategy, TruncationStrategy
+from agent_framework import Agent, SlidingWindowStrategy, SummarizationStrategy, TruncationStrategy, tool
 
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -13,18 +13,19 @@ from durable_agent_host.providers.openai import chat_client_from_environment
 STATELESS = {"store": False}
 
 
-def look_up(word: str) -> str:
+@tool(name="look_up")
+def find_word(word: str) -> str:
     """Look a word up."""
     return f"found {word}"
 
 
 client = chat_client_from_environment()
 app = DurableAgentApp(
-    agents=[Agent(client, "Talk.", name="Windowed", tools=[look_up], default_options=STATELESS)],
+    agents=[Agent(client, "Talk.", name="Windowed", tools=[find_word], default_options=STATELESS)],
     compaction=SlidingWindowStrategy(keep_last_groups=2),
 )
 app.add_agent(
-    Agent(client, "Talk.", name="Summing", tools=[look_up], default_options=STATELESS),
+    Agent(client, "Talk.", name="Summing", tools=[find_word], default_options=STATELESS),
     compaction=SummarizationStrategy(client=client, target_count=3, threshold=5),
 )
 app.add_agent(

@@ -31,23 +31,24 @@ CANARY = os.environ.get("CANARY", "")
 """What tools say beside their result, and what must be found nowhere when it is redacted or encrypted."""
 FEATURES = frozenset(os.environ.get("FEATURES", "").split(","))
 """Which of ``redaction``, ``budgets`` and ``owners`` the app has."""
-LONGEST_WAIT_SECONDS = 120
+MAX_WAIT_SECONDS = 120
 
 
 def leave_line(name: str, line: str) -> None:
     """Append what a harness counts, in one write."""
     call = current_tool_call()
-    told = {"tool": name, "line": line, "at": time.time(), "pid": os.getpid()}
+    effect = {"tool": name, "line": line, "at": time.time(), "pid": os.getpid()}
     if call is not None:
-        told |= {"key": call.idempotency_key, "attempt": call.attempt}
+        effect |= {"key": call.idempotency_key, "attempt": call.attempt}
     file = os.open(os.environ["EFFECTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
-        os.write(file, (json.dumps(told) + "\n").encode())
+        os.write(file, (json.dumps(effect) + "\n").encode())
     finally:
         os.close(file)
 
 
-def note(line: str, secret: str = "") -> str:
+@tool(name="note")
+def write_line(line: str, secret: str = "") -> str:
     """Note a line; says nothing about being run twice."""
     time.sleep(PAUSE_SECONDS)
     leave_line("note", line)
@@ -86,7 +87,7 @@ async def pay(line: str, secret: str = "") -> str:
 async def linger(line: str, secret: str = "") -> str:
     """Note a line and wait until somebody cancels."""
     leave_line("linger", line)
-    await asyncio.sleep(LONGEST_WAIT_SECONDS)
+    await asyncio.sleep(MAX_WAIT_SECONDS)
     return "nobody cancelled"
 
 
@@ -95,10 +96,10 @@ def brood(line: str, secret: str = "") -> str:
     """Note a line and wait in a thread for the signal that the turn is cancelled."""
     leave_line("brood", line)
     call = current_tool_call()
-    return "told to stop" if call is not None and call.cancelled.wait(LONGEST_WAIT_SECONDS) else "nobody cancelled"
+    return "told to stop" if call is not None and call.cancelled.wait(MAX_WAIT_SECONDS) else "nobody cancelled"
 
 
-TOOLS = [note, again, careful, pay, linger, brood]
+TOOLS = [write_line, again, careful, pay, linger, brood]
 PROCESS = {"x-process": str(os.getpid())}
 """Header by which the model's log tells the lives of the host apart."""
 URL = os.environ["OPENAI_BASE_URL"]

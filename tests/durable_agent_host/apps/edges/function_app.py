@@ -16,7 +16,7 @@ from durable_agent_host import DurableAgentApp
 from durable_agent_host.providers.openai import chat_client_from_environment
 
 
-def note(line: str) -> None:
+def write_line(line: str) -> None:
     """Note a line in the ledger."""
     with Path(os.environ["LEDGER"]).open("a") as ledger:
         ledger.write(f"{line}\n")
@@ -27,23 +27,23 @@ class Listener:
 
     async def on_streaming_response_update(self, update: AgentResponseUpdate, context: AgentCallbackContext) -> None:
         """Note an update."""
-        self._note("update", update.text, context)
+        self._record("update", update.text, context)
 
     async def on_agent_response(self, response: AgentResponse[Any], context: AgentCallbackContext) -> None:
         """Note a response."""
-        self._note("response", response.text, context)
+        self._record("response", response.text, context)
         if context.request_message == "tire the listener":
             raise ValueError("the listener is tired")
 
-    def _note(self, kind: str, text: str, context: AgentCallbackContext) -> None:
-        told = {"kind": kind, "text": text, "agent": context.agent_name, "turn": context.correlation_id}
+    def _record(self, kind: str, text: str, context: AgentCallbackContext) -> None:
+        event = {"kind": kind, "text": text, "agent": context.agent_name, "turn": context.correlation_id}
         with Path(os.environ["LEDGER"]).with_suffix(".told").open("a") as notes:
-            notes.write(json.dumps(told | {"session": context.session_id}) + "\n")
+            notes.write(json.dumps(event | {"session": context.session_id}) + "\n")
 
 
 def link() -> Content:
     """Give a link to something of which nobody knows what it is."""
-    note("linked")
+    write_line("linked")
     return Content.from_uri("https://example.com/thing")
 
 
@@ -56,15 +56,15 @@ class Odd:
     def run(self, messages: list[Message], *, stream: bool = False, session: Any = None, **options: Any) -> Any:
         """Answer; with ``unstorable`` what JSON cannot hold, with ``TypeError`` not at all, with ``link`` a link."""
         del stream, session, options
-        told = messages[-1].text
+        text = messages[-1].text
 
         async def answer() -> AgentResponse[Any]:
-            note(told)
-            if told == "TypeError":
+            write_line(text)
+            if text == "TypeError":
                 raise TypeError("run() got an unexpected keyword argument 'stream'")
-            more = {"when": object()} if told == "unstorable" else {}
-            contents = [Content.from_text(f"{len(messages)}: {told}", additional_properties=more)]
-            if told == "link":
+            more = {"when": object()} if text == "unstorable" else {}
+            contents = [Content.from_text(f"{len(messages)}: {text}", additional_properties=more)]
+            if text == "link":
                 contents.append(Content.from_uri("https://example.com/thing"))
             return AgentResponse(messages=[Message("assistant", contents)])
 
@@ -82,12 +82,12 @@ app = DurableAgentApp(
 @app.orchestration_trigger(context_name="context")
 def call_entity(context):
     """Call the operation ``run`` of an entity once for each input, all at the same time."""
-    asked = context.get_input()
-    calls = [context.call_entity(EntityId(*asked["entity"]), "run", one) for one in asked["inputs"]]
-    answers = []
+    request = context.get_input()
+    calls = [context.call_entity(EntityId(*request["entity"]), "run", payload) for payload in request["inputs"]]
+    results = []
     for task in calls:
         try:
-            answers.append((yield task)["messages"][-1]["contents"][0]["text"])
+            results.append((yield task)["messages"][-1]["contents"][0]["text"])
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller sees it
-            answers.append(f"failed: {error}")
-    return answers
+            results.append(f"failed: {error}")
+    return results

@@ -11,7 +11,8 @@ from durable_agent_host import DurableAgentApp
 from durable_agent_host.providers.openai import chat_client_from_environment
 
 
-def look_up(name: str) -> str:
+@tool(name="look_up")
+def find_name(name: str) -> str:
     """Look something up."""
     return f"canary-result of {name} " * 1000
 
@@ -24,7 +25,9 @@ def send(text: str) -> str:
 
 client = chat_client_from_environment()
 app = DurableAgentApp(
-    agents=[Agent(client, "canary-instructions", name="Clerk", tools=[look_up, send], default_options={"store": False})]
+    agents=[
+        Agent(client, "canary-instructions", name="Clerk", tools=[find_name, send], default_options={"store": False})
+    ]
 )
 
 

@@ -64,8 +64,8 @@ class _Asks(BaseChatClient):
 
     def _inner_get_response(self, *, messages: list[Message], stream: bool, options: Any, **_: Any) -> Any:
         del options
-        made = self._build_response_stream(self._updates(int(messages[-1].text)))
-        return made if stream else made.get_final_response()
+        response = self._build_response_stream(self._updates(int(messages[-1].text)))
+        return response if stream else response.get_final_response()
 
     async def _updates(self, times: int) -> Any:
         for number in range(times):
@@ -98,8 +98,9 @@ def ask_by_hand(context):
     return (yield context.call_sub_orchestrator("agent_turn", context.get_input()))
 
 
+@app.function_name("look")
 @app.orchestration_trigger(context_name="context")
-def look(context):
+def show_picture(context):
     """Show a picture to an agent, and wait for the answer or not."""
     agent = app.get_agent(context, "Reader")
     session = agent.create_session(session_id=context.get_input()["session_id"])

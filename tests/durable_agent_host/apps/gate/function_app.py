@@ -21,6 +21,7 @@ from agent_framework import (
     WorkflowExecutor,
     handler,
     response_handler,
+    tool,
 )
 from azure.durable_functions import EntityId
 
@@ -55,9 +56,9 @@ class Asks(Executor):
         await ctx.request_info(request_data=text, response_type=str)
 
     @response_handler
-    async def shout(self, text: str, said: str, ctx: WorkflowContext[Never, str]) -> None:
+    async def shout(self, text: str, response: str, ctx: WorkflowContext[Never, str]) -> None:
         """Give the text out in capitals."""
-        await ctx.yield_output(f"{text} {said}".upper())
+        await ctx.yield_output(f"{text} {response}".upper())
 
 
 class Parses(Executor):
@@ -80,14 +81,14 @@ class Repeats(Executor):
 
 async def identify(request: IncomingRequest) -> Principal | None:
     """Believe the caller."""
-    who = request.headers.get("x-who", "")
-    if who == "banned":
+    header = request.headers.get("x-who", "")
+    if header == "banned":
         raise ForbiddenError("you are banned")
-    if who == "broken":
+    if header == "broken":
         raise RuntimeError("the list of users is away")
-    if who == "nobody-known":
+    if header == "nobody-known":
         return ANONYMOUS
-    name, _, roles = who.partition(":")
+    name, _, roles = header.partition(":")
     name, _, tenant = name.partition("@")
     return Principal(name, tenant, frozenset(roles.split(",") if roles else ())) if name else None
 
@@ -129,7 +130,8 @@ def transfer(amount: float) -> str:
     return f"transferred {amount}"
 
 
-def remember(ctx: FunctionInvocationContext, text: str) -> Content:
+@tool(name="remember")
+def save_value(ctx: FunctionInvocationContext, text: str) -> Content:
     """Parse a text, keep the value in the session's state, and give both back."""
     ctx.session.state["value"] = json.loads(text)
     return Content.from_text(text, additional_properties={"value": json.loads(text)})
@@ -142,7 +144,7 @@ def recall(ctx: FunctionInvocationContext) -> dict[str, Any]:
 
 agents: list[Any] = [Echo()]
 if "OPENAI_API_KEY" in os.environ:
-    tools = [pay, lend, transfer, remember, recall]
+    tools = [pay, lend, transfer, save_value, recall]
     client = chat_client_from_environment()
     agents.append(Agent(client, "Pay.", name="Payer", tools=tools, default_options={"store": False}))
 shouting = WorkflowBuilder(name="shouting", start_executor=Asks(id="asks")).build()
@@ -161,12 +163,15 @@ app = DurableAgentApp(
 @app.orchestration_trigger(context_name="context")
 def pass_on(context):
     """Run the agent on behalf of whom the input names."""
-    asked = context.get_input()
-    who = asked.get("principal")
+    request = context.get_input()
+    principal = request.get("principal")
     agent = app.get_agent(
-        context, "Echo", principal=who and Principal(*who.split("@")), traceparent=asked.get("traceparent")
+        context,
+        "Echo",
+        principal=principal and Principal(*principal.split("@")),
+        traceparent=request.get("traceparent"),
     )
-    session = agent.create_session(session_id=asked["session"]) if asked.get("session") else None
+    session = agent.create_session(session_id=request["session"]) if request.get("session") else None
     answer = yield agent.run("hello", session=session)
     return answer.text
 
@@ -174,17 +179,17 @@ def pass_on(context):
 @app.orchestration_trigger(context_name="context")
 def call_session(context):
     """Call a session's entity on behalf of whom the input names."""
-    asked = context.get_input()
-    entity = EntityId(f"dafx-{asked.get('agent', 'Echo')}", asked["session"])
-    answer = yield context.call_entity(entity, "run", asked["request"])
+    request = context.get_input()
+    entity = EntityId(f"dafx-{request.get('agent', 'Echo')}", request["session"])
+    answer = yield context.call_entity(entity, "run", request["request"])
     return answer
 
 
 @app.orchestration_trigger(context_name="context")
 def pass_input_on(context):
     """Call the orchestration that the input names, with what else it has."""
-    asked = context.get_input()
-    return (yield context.call_sub_orchestrator(asked["name"], asked["input"]))
+    request = context.get_input()
+    return (yield context.call_sub_orchestrator(request["name"], request["input"]))
 
 
 @app.route("orchestrators/{functionName}", methods=["POST"])
@@ -196,6 +201,6 @@ async def start_any(req: func.HttpRequest, durable) -> func.HttpResponse:
 
 
 @app.route("own", methods=["GET"])
-def own(req: func.HttpRequest) -> str:
+def read_caller(req: func.HttpRequest) -> str:
     """Answer whoever comes: the app's own functions are its own matter."""
     return req.headers.get("x-who", "")

@@ -16,8 +16,8 @@ from durable_agent_host.providers.openai import chat_client_from_environment
 
 def identify(request: IncomingRequest) -> Principal | None:
     """Believe the caller."""
-    who = request.headers.get("x-who")
-    return Principal(who) if who else None
+    header = request.headers.get("x-who")
+    return Principal(header) if header else None
 
 
 def authorize(principal: Principal, action: Action, session: AuthorizationTarget) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent, FileHistoryProvider, HistoryProvider, InMemoryHistoryProvider, Message
+from agent_framework import Agent, FileHistoryProvider, HistoryProvider, InMemoryHistoryProvider, Message, tool
 from agent_framework_azure_cosmos import CosmosHistoryProvider
 from azure.durable_functions import EntityId
 
@@ -48,7 +48,8 @@ async def dawdle(text: str) -> str:
     return text
 
 
-def note(text: str) -> str:
+@tool(name="note")
+def write_text(text: str) -> str:
     """Note a text."""
     return f"noted {text}"
 
@@ -56,9 +57,9 @@ def note(text: str) -> str:
 client = chat_client_from_environment()
 
 
-def hosted(name: str, *providers: HistoryProvider) -> Agent:
+def build_agent(name: str, *providers: HistoryProvider) -> Agent:
     """An agent with a history of its own."""
-    tools = [note, dawdle]
+    tools = [write_text, dawdle]
     return Agent(client, name=name, context_providers=providers, tools=tools, default_options={"store": False})
 
 
@@ -70,18 +71,18 @@ def cosmos(source_id: str) -> CosmosHistoryProvider:
 
 app = DurableAgentApp(
     agents=[
-        hosted("Noted", Notebook(FOLDER, "notebook")),
-        hosted("Folded", CoalescingHistoryProvider(Notebook(FOLDER, "folded"))),
-        hosted("Filed", FileHistoryProvider(FOLDER / "files")),
-        hosted("Listed", RedisLists(int(os.environ.get("REDIS_PORT", "9")))),
-        hosted("Clouded", cosmos("clouded")),
-        hosted("CloudFolded", CoalescingHistoryProvider(cosmos("folded"))),
-        hosted("Carved", Carving(FOLDER, "stone")),
-        hosted("Told", Gist(FOLDER, "gist")),
-        hosted("Moody", Moody(FOLDER, "moody")),
-        hosted("Plain"),
-        hosted("Kept", InMemoryHistoryProvider()),
-        hosted("Audited", Notebook(FOLDER, "audit", load_messages=False)),
+        build_agent("Noted", Notebook(FOLDER, "notebook")),
+        build_agent("Folded", CoalescingHistoryProvider(Notebook(FOLDER, "folded"))),
+        build_agent("Filed", FileHistoryProvider(FOLDER / "files")),
+        build_agent("Listed", RedisLists(int(os.environ.get("REDIS_PORT", "9")))),
+        build_agent("Clouded", cosmos("clouded")),
+        build_agent("CloudFolded", CoalescingHistoryProvider(cosmos("folded"))),
+        build_agent("Carved", Carving(FOLDER, "stone")),
+        build_agent("Told", Gist(FOLDER, "gist")),
+        build_agent("Moody", Moody(FOLDER, "moody")),
+        build_agent("Plain"),
+        build_agent("Kept", InMemoryHistoryProvider()),
+        build_agent("Audited", Notebook(FOLDER, "audit", load_messages=False)),
     ]
 )
 
@@ -89,11 +90,11 @@ app = DurableAgentApp(
 @app.orchestration_trigger(context_name="context")
 def call_entity(context):
     """Call the entity's operation twice under one correlation id; gives both answers."""
-    asked = context.get_input()
-    entity = EntityId(f"dafx-{asked['agent']}", asked["session_id"])
+    request = context.get_input()
+    entity = EntityId(f"dafx-{request['agent']}", request["session_id"])
     texts = []
     for _ in range(2):
-        payload = {"message": asked["message"], "correlationId": f"turn-{asked['session_id']}"}
+        payload = {"message": request["message"], "correlationId": f"turn-{request['session_id']}"}
         answer = yield context.call_entity(entity, "run", payload)
         texts.append("".join(content["text"] for message in answer["messages"] for content in message["contents"]))
     return texts

@@ -27,7 +27,8 @@ def trace(line: str) -> None:
         ledger.write(line + "\n")
 
 
-def note(text: str) -> str:
+@tool(name="note")
+def write_text(text: str) -> str:
     """Note a text."""
     trace(text)
     return f"noted {text}"
@@ -172,7 +173,7 @@ class PlainAgain(Plain):
 
 
 TOOLS: list[Any] = [
-    note,
+    write_text,
     linger,
     dawdle,
     stall,
@@ -192,16 +193,16 @@ TOOLS: list[Any] = [
 
 client = chat_client_from_environment()
 thinking = OpenAIChatClient(model="practice-reasoning", api_key="practice", base_url=os.environ.get("OPENAI_BASE_URL"))
-inner = Agent(client, "Help.", name="inner", description="Helps.", tools=[note], default_options={"store": False})
+inner = Agent(client, "Help.", name="inner", description="Helps.", tools=[write_text], default_options={"store": False})
 booker = Agent(client, "Book.", name="booker", tools=[book], default_options={"store": False})
-passing = Agent(client, "Pass on.", name="passing", tools=[booker.as_tool()], default_options={"store": False})
+delegate = Agent(client, "Pass on.", name="passing", tools=[booker.as_tool()], default_options={"store": False})
 
 
 def team():
     """Make a workflow whose agents book, that may run again."""
-    made = SequentialBuilder(participants=[booker]).build().as_agent("Team")
-    made.may_run_again = True
-    return made
+    workflow_agent = SequentialBuilder(participants=[booker]).build().as_agent("Team")
+    workflow_agent.may_run_again = True
+    return workflow_agent
 
 
 app = DurableAgentApp(
@@ -211,7 +212,7 @@ app = DurableAgentApp(
         Agent(thinking, "Think.", name="Thinker", tools=TOOLS, default_options={"store": False}),
         Agent(thinking, "Think.", name="KeptThinker", tools=TOOLS),
         Agent(client, "Ask others.", name="Outer", tools=[inner.as_tool()], default_options={"store": False}),
-        Agent(client, "Book.", name="Booker", tools=[durable_tool(passing.as_tool(), idempotent=True)]),
+        Agent(client, "Book.", name="Booker", tools=[durable_tool(delegate.as_tool(), idempotent=True)]),
         team,
         Plain(),
         PlainAgain(),

@@ -30,8 +30,8 @@ app = DurableAgentApp(
 
 
 @app.route(route="kept", auth_level=func.AuthLevel.ANONYMOUS)
-def kept(req: func.HttpRequest) -> func.HttpResponse:
+def count_messages(req: func.HttpRequest) -> func.HttpResponse:
     """Count the messages that are alive when there is no garbage."""
     del req
     gc.collect()
-    return func.HttpResponse(str(sum(type(one) is Message for one in gc.get_objects())))
+    return func.HttpResponse(str(sum(type(item) is Message for item in gc.get_objects())))

@@ -8,7 +8,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent, AgentResponse, Message
+from agent_framework import Agent, AgentResponse, Message, tool
 from agent_framework_openai import OpenAIChatClient
 from azure.durable_functions import EntityId
 
@@ -23,7 +23,8 @@ def charge(amount: float) -> str:
     return f"charged {amount}"
 
 
-def look_up(city: str) -> str:
+@tool(name="look_up")
+def find_city(city: str) -> str:
     """Tell the weather of a city."""
     return f"rain in {city}"
 
@@ -90,8 +91,8 @@ app = DurableAgentApp(
         Raising(),
         Agent(client, "Charge with the tool.", name="Ledger", tools=[charge], default_options={"store": False}),
         Agent(client, "Talk.", name="Kept"),
-        Agent(thinking, "Think.", name="Thinker", tools=[look_up], default_options={"store": False}),
-        Agent(thinking, "Think.", name="KeptThinker", tools=[look_up]),
+        Agent(thinking, "Think.", name="Thinker", tools=[find_city], default_options={"store": False}),
+        Agent(thinking, "Think.", name="KeptThinker", tools=[find_city]),
         Agent(unreachable, "Talk.", name="Unreachable"),
     ],
     entity_class=SeededEntity,
@@ -107,19 +108,23 @@ def erase(context):
 @app.orchestration_trigger(context_name="context")
 def call_session(context):
     """Call an operation of a session's entity."""
-    asked = context.get_input()
-    return (yield context.call_entity(EntityId("dafx-Instant", asked["session"]), asked["operation"], asked["payload"]))
+    request = context.get_input()
+    return (
+        yield context.call_entity(
+            EntityId("dafx-Instant", request["session"]), request["operation"], request["payload"]
+        )
+    )
 
 
 @app.orchestration_trigger(context_name="context")
 def ask(context):
     """Run an agent twice in one session, as an orchestration written against upstream does."""
-    asked = context.get_input()
-    agent = app.get_agent(context, asked["agent"])
-    named = asked.get("session_id")
-    session = agent.get_session(named) if asked.get("goes_on") else agent.create_session(session_id=named)
-    answers = []
-    for message in asked["messages"]:
+    request = context.get_input()
+    agent = app.get_agent(context, request["agent"])
+    session_id = request.get("session_id")
+    session = agent.get_session(session_id) if request.get("goes_on") else agent.create_session(session_id=session_id)
+    texts = []
+    for message in request["messages"]:
         response = yield agent.run(message, session=session)
-        answers.append(response.text)
-    return answers
+        texts.append(response.text)
+    return texts

@@ -19,7 +19,7 @@ from durable_agent_host import DurableAgentApp, current_tool_call, durable_tool
 SERVICE = os.environ["SERVICE_URL"]
 
 
-def note(name: str, **arguments: object) -> None:
+def write_call(name: str, **arguments: object) -> None:
     """Write a call to the ledger; it is there when this returns."""
     with Path(os.environ["LEDGER"]).open("a") as ledger:
         ledger.write(json.dumps([name, arguments]) + "\n")
@@ -28,29 +28,29 @@ def note(name: str, **arguments: object) -> None:
 @tool(approval_mode="always_require")
 def convert(source: str = "", target: str = "") -> str:
     """Convert an amount between currencies."""
-    note("convert", source=source, target=target)
+    write_call("convert", source=source, target=target)
     return f"{source} is {target}"
 
 
 def linger(text: str = "") -> str:
     """Note a text, and take long at the first attempt."""
-    note("linger", text=text)
+    write_call("linger", text=text)
     time.sleep(60 if current_tool_call().attempt == 1 else 0)
     return f"lingered {text}"
 
 
-def look_up(word: str = "") -> str:
+def find_word(word: str = "") -> str:
     """Look a word up."""
-    note("look_up", word=word)
+    write_call("look_up", word=word)
     return f"found {word}"
 
 
-ask_and_look_up = FunctionTool(
-    name="look_up", description="Look a word up.", func=look_up, approval_mode="always_require"
+approved_lookup = FunctionTool(
+    name="look_up", description="Look a word up.", func=find_word, approval_mode="always_require"
 )
 tools = [
     convert,
-    look_up,
+    tool(find_word, name="look_up"),
     durable_tool(FunctionTool(name="linger", func=linger, description="Linger."), idempotent=True),
 ]
 gemini = Client(api_key="practice", http_options={"base_url": SERVICE})
@@ -58,8 +58,13 @@ app = DurableAgentApp(
     agents=[
         Agent(AnthropicClient(model="m", api_key="practice", base_url=SERVICE), "Help.", name="Claude", tools=tools),
         Agent(GeminiChatClient(model="m", client=gemini), "Help.", name="Gemini", tools=tools),
-        Agent(GeminiChatClient(model="m", client=gemini), "Help.", name="Searcher", tools=[look_up]),
-        Agent(GeminiChatClient(model="m", client=gemini), "Help.", name="Asker", tools=[ask_and_look_up]),
+        Agent(
+            GeminiChatClient(model="m", client=gemini),
+            "Help.",
+            name="Searcher",
+            tools=[tool(find_word, name="look_up")],
+        ),
+        Agent(GeminiChatClient(model="m", client=gemini), "Help.", name="Asker", tools=[approved_lookup]),
         Agent(
             OpenAIChatCompletionClient(model="m", api_key="practice", base_url=SERVICE + "/v1"),
             "Help.",

@@ -20,7 +20,8 @@ def trace(line: str) -> None:
         ledger.write(line + "\n")
 
 
-def note(text: str) -> str:
+@tool(name="note")
+def write_text(text: str) -> str:
     """Note a text."""
     trace(f"note {text}")
     return f"noted {text}"
@@ -35,7 +36,7 @@ def pay(amount: float) -> str:
 
 app = df.DFApp(http_auth_level=func.AuthLevel.ANONYMOUS)
 writer = Agent(
-    chat_client_from_environment(), "Write.", name="Writer", tools=[note, pay], default_options={"store": False}
+    chat_client_from_environment(), "Write.", name="Writer", tools=[write_text, pay], default_options={"store": False}
 )
 
 
@@ -55,8 +56,8 @@ def story(context: df.DurableOrchestrationContext):
     second = yield context.call_activity("ask_writer", call)
     while second["status"] == "suspended":
         context.set_custom_status(second["pending"])
-        answers = yield context.wait_for_external_event("answers")
-        second = yield context.call_activity("ask_writer", {**call, "answers": answers})
+        answer_event = yield context.wait_for_external_event("answers")
+        second = yield context.call_activity("ask_writer", {**call, "answers": answer_event})
     return {"first": first["text"], "second": second["text"], "session": second["session"], "usage": second["usage"]}
 
 

@@ -24,19 +24,19 @@ def caller(request: Any) -> Principal | None:
     return Principal(request.headers["x-who"]) if "x-who" in request.headers else None
 
 
-def hosted(name: str, provider: HistoryProvider) -> Agent:
+def build_agent(name: str, provider: HistoryProvider) -> Agent:
     """An agent with a history of its own."""
     return Agent(client, name=name, context_providers=[provider], default_options={"store": False})
 
 
-shared = Notebook(FOLDER, "shared")
+shared_notebook = Notebook(FOLDER, "shared")
 app = DurableAgentApp(
     agents=[
-        hosted("Noted", Notebook(FOLDER, "notebook")),
-        hosted("Filed", FileHistoryProvider(FOLDER / "files")),
-        hosted("Carved", Carving(FOLDER, "stone")),
-        hosted("One", shared),
-        hosted("Two", shared),
+        build_agent("Noted", Notebook(FOLDER, "notebook")),
+        build_agent("Filed", FileHistoryProvider(FOLDER / "files")),
+        build_agent("Carved", Carving(FOLDER, "stone")),
+        build_agent("One", shared_notebook),
+        build_agent("Two", shared_notebook),
     ],
     identify=caller if "OWNERS" in os.environ else None,
 )

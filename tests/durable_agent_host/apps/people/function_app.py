@@ -16,7 +16,7 @@ from durable_agent_host import DurableAgentApp
 from durable_agent_host.providers.openai import chat_client_from_environment
 
 
-def note(line: str) -> None:
+def write_line(line: str) -> None:
     """Note a line in the ledger."""
     with Path(os.environ["LEDGER"]).open("a") as ledger:
         ledger.write(f"{line}\n")
@@ -25,25 +25,26 @@ def note(line: str) -> None:
 @tool(approval_mode="always_require")
 def pay(amount: float) -> str:
     """Pay an amount."""
-    note(f"paid {amount}")
+    write_line(f"paid {amount}")
     return f"paid {amount}"
 
 
-async def rest(seconds: float) -> str:
+@tool(name="rest")
+async def pause(seconds: float) -> str:
     """Rest for some seconds; notes when it is stopped."""
-    note("resting")
+    write_line("resting")
     try:
         await asyncio.sleep(seconds)
     except asyncio.CancelledError:
-        note("stopped")
+        write_line("stopped")
         raise
-    note("rested")
+    write_line("rested")
     return "rested"
 
 
 def block(seconds: float) -> str:
     """Block a thread for some seconds, which nothing can stop."""
-    note("blocking")
+    write_line("blocking")
     time.sleep(seconds)
     return "blocked"
 
@@ -52,8 +53,8 @@ client = chat_client_from_environment()
 options = {"store": False}
 app = DurableAgentApp(
     agents=[
-        Agent(client, "Pay with the tool.", name="Payer", tools=[pay, rest], default_options=options),
-        Agent(client, "Rest with the tools.", name="Rester", tools=[rest, block], default_options=options),
+        Agent(client, "Pay with the tool.", name="Payer", tools=[pay, pause], default_options=options),
+        Agent(client, "Rest with the tools.", name="Rester", tools=[pause, block], default_options=options),
         Agent(client, "Talk.", name="Talker", tools=[pay], default_options=options),
         Agent(client, "Talk.", name="Keeper", tools=[pay]),
         Agent(client, "Talk.", name="Storer", tools=[pay], default_options={"store": True}),
@@ -61,35 +62,36 @@ app = DurableAgentApp(
 )
 
 
+@app.function_name("approve_as_told")
 @app.orchestration_trigger(context_name="context")
-def approve_as_told(context):
+def approve_by_event(context):
     """Wait, then answer a turn's call by raising the event through an activity."""
-    told = context.get_input()
-    return (yield context.call_activity("raise_approval", told))
+    request = context.get_input()
+    return (yield context.call_activity("raise_approval", request))
 
 
-@app.activity_trigger(input_name="told")
+@app.activity_trigger(input_name="request")
 @app.durable_client_input(client_name="durable")
-async def raise_approval(told: dict, durable: str) -> str:
+async def raise_approval(request: dict, durable: str) -> str:
     """Raise the event that answers a call."""
-    await durable.raise_event(told["turn_id"], "approval", told["answer"])
+    await durable.raise_event(request["turn_id"], "approval", request["answer"])
     return "raised"
 
 
 @app.orchestration_trigger(context_name="context")
 def run_twice(context):
     """Call the entity's operation twice under one correlation id, at the same time."""
-    asked = context.get_input()
-    calls = [context.call_entity(EntityId(*asked["entity"]), "run", asked["payload"]) for _ in range(2)]
-    answers = yield context.task_all(calls)
-    return [answer["messages"][-1]["contents"][-1]["text"] for answer in answers]
+    request = context.get_input()
+    calls = [context.call_entity(EntityId(*request["entity"]), "run", request["payload"]) for _ in range(2)]
+    responses = yield context.task_all(calls)
+    return [answer["messages"][-1]["contents"][-1]["text"] for answer in responses]
 
 
 @app.orchestration_trigger(context_name="context")
 def call_once(context):
     """Call the entity's operation once."""
-    asked = context.get_input()
-    return (yield context.call_entity(EntityId(*asked["entity"]), "run", asked["payload"]))
+    request = context.get_input()
+    return (yield context.call_entity(EntityId(*request["entity"]), "run", request["payload"]))
 
 
 class Bill(BaseModel):
@@ -101,13 +103,13 @@ class Bill(BaseModel):
 @app.orchestration_trigger(context_name="context")
 def pay_bills(context):
     """Run the agent as upstream documents it: at the same time in sessions of their own, then once more."""
-    asked = context.get_input()
+    request = context.get_input()
     agent = app.get_agent(context, "Payer")
-    sessions = [agent.create_session(session_id=name) for name in asked["sessions"]]
-    answers = yield context.task_all([agent.run("pay", session=session) for session in sessions])
+    sessions = [agent.create_session(session_id=name) for name in request["sessions"]]
+    responses = yield context.task_all([agent.run("pay", session=session) for session in sessions])
     last = yield agent.run("and?", session=sessions[0], options={"response_format": Bill})
-    kinds = [content.type for message in answers[0].messages for content in message.contents]
-    return {"texts": [answer.text for answer in answers], "paid": last.value.paid, "kinds": kinds}
+    kinds = [content.type for message in responses[0].messages for content in message.contents]
+    return {"texts": [answer.text for answer in responses], "paid": last.value.paid, "kinds": kinds}
 
 
 @app.orchestration_trigger(context_name="context")

@@ -18,7 +18,8 @@ def pay(amount: float) -> str:
     return f"paid {amount}"
 
 
-async def rest(seconds: float) -> str:
+@tool(name="rest")
+async def pause(seconds: float) -> str:
     """Rest for some seconds."""
     await asyncio.sleep(seconds)
     return "rested"
@@ -26,7 +27,7 @@ async def rest(seconds: float) -> str:
 
 client = chat_client_from_environment()
 options = {"store": False, "include": ["code_interpreter_call.outputs"]}
-tools = [client.get_code_interpreter_tool(), pay, rest]
+tools = [client.get_code_interpreter_tool(), pay, pause]
 app = DurableAgentApp(
     agents=[Agent(client, "Pay with the tool.", name="Payer", tools=tools, default_options=options)],
     budgets=Budgets(prices={"*": Price(input=1.25, output=10.0)}),

@@ -30,9 +30,9 @@ def broken(key: str) -> str:
 @durable_tool(idempotent=True)
 async def dawdle(card: str) -> str:
     """Take long the first time."""
-    began = Path(os.environ["LEDGER"])
-    if not began.exists():
-        began.write_text("began")
+    ledger = Path(os.environ["LEDGER"])
+    if not ledger.exists():
+        ledger.write_text("began")
         await asyncio.sleep(60)
     return f"looked at {card}"
 
@@ -43,7 +43,7 @@ def pay(card: str, reason: str) -> str:
     return f"paid with {card} {reason}"
 
 
-def hide_words(content: Content) -> Content:
+def redact_text(content: Content) -> Content:
     """Hide code words; it does not say how long they are."""
     if not content.text or "word-" not in content.text:
         return content
@@ -81,9 +81,9 @@ def agent(name: str, *providers: ContextProvider) -> Agent:
 
 app = DurableAgentApp(redact=redact_personal_data, enable_mcp_tool_trigger=True)
 app.add_agent(agent("Teller"))
-app.add_agent(agent("Words"), redact=hide_words)
+app.add_agent(agent("Words"), redact=redact_text)
 app.add_agent(agent("Stumbles"), redact=fail)
 if "FILES" in os.environ:
-    kept = FileHistoryProvider(os.environ["FILES"], store_context_messages=True)
-    app.add_agent(agent("Filed", Papers("papers"), kept))
+    history_provider = FileHistoryProvider(os.environ["FILES"], store_context_messages=True)
+    app.add_agent(agent("Filed", Papers("papers"), history_provider))
 app.add_agent(agent("Open"), redact=lambda content: content)

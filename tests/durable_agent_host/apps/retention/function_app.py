@@ -45,16 +45,18 @@ app.add_agent(Echo("Lasting"), session_ttl=0)
 app.add_agent(Echo("Daily"), session_ttl=86400.0)
 
 
+@app.function_name("own")
 @app.orchestration_trigger(context_name="context")
-def own(context):
+def ask_agent(context):
     """Ask an agent, as a part of something else."""
     session = app.get_agent(context, "Lasting").create_session(session_id=context.get_input()["session_id"])
     response = yield app.get_agent(context, "Lasting").run("from outside", session=session)
     return response.text
 
 
+@app.function_name("waiting")
 @app.orchestration_trigger(context_name="context")
-def waiting(context):
+def ask_and_wait(context):
     """Ask an agent, then wait, and give the answer."""
     agent = app.get_agent(context, "Lasting")
     session = agent.create_session(session_id="of-orchestration")

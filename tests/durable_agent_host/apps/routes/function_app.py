@@ -37,7 +37,7 @@ blueprint = df.Blueprint()
 
 
 @app.route(route="shown/{name}/{more?}", methods=["GET", "POST"])
-async def shown(req: func.HttpRequest) -> func.HttpResponse:
+async def show_request(req: func.HttpRequest) -> func.HttpResponse:
     """Show a request as the Functions SDK has it."""
     seen = {
         "method": req.method,

@@ -38,13 +38,13 @@ workspace = FileAccessProvider(
     disable_readonly_tool_approval=True,
     disable_write_tool_approval=True,
 )
-shared = FileMemoryProvider(FileSystemAgentFileStore(FOLDER / "shared"), scope="everybody")
+shared_memory = FileMemoryProvider(FileSystemAgentFileStore(FOLDER / "shared"), scope="everybody")
 helper = agent("Noting", FileMemoryProvider(FileSystemAgentFileStore(FOLDER / "helper")))
 app = DurableAgentApp(
     agents=[
         create_harness_agent(client, name="Harness", disable_web_search=True, default_options={"store": False}),
         agent("Working", workspace, TodoProvider(store=TodoFileStore(FOLDER / "todos"))),
-        agent("Sharing", shared),
+        agent("Sharing", shared_memory),
         agent("Asking", tools=[helper.as_tool(name="ask_helper", arg_name="task")]),
     ]
 )

@@ -14,19 +14,19 @@ from agent_framework_openai import OpenAIChatClient
 from durable_agent_host import DurableAgentApp
 
 LONG = 100_000
-WAITS = threading.Event()
+IS_WAITING = threading.Event()
 OTHERS_GO_ON = threading.Event()
 WAITED_IN_VAIN = threading.Event()
 
 
-@tool
-def look_up() -> str:
+@tool(name="look_up")
+def find_text() -> str:
     """Give a long text."""
     return "word " * LONG
 
 
-@tool
-def note(text: str) -> str:
+@tool(name="note")
+def receive_text(text: str) -> str:
     """Take a long text."""
     return f"{len(text)} characters"
 
@@ -47,7 +47,7 @@ def let_go() -> str:
 def redact(content: Content) -> Content:
     """Wait at long texts; a loop that waits here runs no other turn."""
     if len(content.text or "") > LONG:
-        WAITS.set()
+        IS_WAITING.set()
         if not OTHERS_GO_ON.wait(10):
             WAITED_IN_VAIN.set()
     if WAITED_IN_VAIN.is_set():
@@ -56,7 +56,7 @@ def redact(content: Content) -> Content:
 
 
 client = OpenAIChatClient(model="m", api_key="practice", base_url=f"{os.environ['MODEL_URL']}/v1")
-tools = [look_up, note, send, let_go]
+tools = [find_text, receive_text, send, let_go]
 app = DurableAgentApp(
     agents=[Agent(client, "Talk.", name="Agent", tools=tools, default_options={"store": False})],
     redact=redact,
@@ -64,7 +64,7 @@ app = DurableAgentApp(
 
 
 @app.route(route="waits", auth_level=func.AuthLevel.ANONYMOUS)
-def waits(req: func.HttpRequest) -> func.HttpResponse:
+def is_waiting(req: func.HttpRequest) -> func.HttpResponse:
     """Tell whether a redaction waits."""
     del req
-    return func.HttpResponse("yes" if WAITS.is_set() else "")
+    return func.HttpResponse("yes" if IS_WAITING.is_set() else "")

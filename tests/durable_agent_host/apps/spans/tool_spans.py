@@ -16,17 +16,17 @@ class ToolSpans:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._began: dict[tuple[str, str], float] = {}
+        self._start_times: dict[tuple[str, str], float] = {}
 
     async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Measure tool calls."""
         match moment:
             case ToolCallStarted(call_id):
-                self._began[turn.request.turn_id, call_id] = time.perf_counter()
-            case ToolCallCompleted(call_id, name, outcome, replayed):
-                began = self._began.pop((turn.request.turn_id, call_id))
-                span = {"tool": name, "outcome": outcome, "replayed": replayed, "attempt": turn.attempt}
+                self._start_times[turn.request.turn_id, call_id] = time.perf_counter()
+            case ToolCallCompleted(call_id, name, outcome, is_replayed):
+                started_at = self._start_times.pop((turn.request.turn_id, call_id))
+                span = {"tool": name, "outcome": outcome, "replayed": is_replayed, "attempt": turn.attempt}
                 with self._file.open("a") as file:
-                    file.write(json.dumps(span | {"seconds": time.perf_counter() - began}) + "\n")
+                    file.write(json.dumps(span | {"seconds": time.perf_counter() - started_at}) + "\n")
             case _:
                 pass

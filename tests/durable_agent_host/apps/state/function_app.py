@@ -35,20 +35,20 @@ def trace(line: str) -> None:
         ledger.write(line + "\n")
 
 
-def remember(ctx: FunctionInvocationContext, word: str) -> str:
+def save_word(ctx: FunctionInvocationContext, word: str) -> str:
     """Remember a word."""
     ctx.session.state.setdefault("words", []).append(word)
     trace(f"remember {word}")
     return f"I know {len(ctx.session.state['words'])} words."
 
 
-async def remember_late(ctx: FunctionInvocationContext, word: str, seconds: float) -> str:
+async def save_word_late(ctx: FunctionInvocationContext, word: str, seconds: float) -> str:
     """Remember a word after some seconds."""
     await asyncio.sleep(seconds)
-    return remember(ctx, word)
+    return save_word(ctx, word)
 
 
-def forget(ctx: FunctionInvocationContext) -> str:
+def clear_state(ctx: FunctionInvocationContext) -> str:
     """Forget all words."""
     ctx.session.state.pop("words", None)
     return "Forgotten."
@@ -101,30 +101,36 @@ class Bare(BaseChatClient):
     """A chat client without the framework's layers, that takes a while."""
 
     def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **kwargs: Any) -> Any:
-        async def said() -> str:
+        async def create_text() -> str:
             trace("bare")
             await asyncio.sleep(30 if "slowly" in messages[-1].text else 0)
             return "bare answer"
 
         async def updates() -> AsyncIterator[ChatResponseUpdate]:
-            yield ChatResponseUpdate(contents=[Content.from_text(await said())], role="assistant")
+            yield ChatResponseUpdate(contents=[Content.from_text(await create_text())], role="assistant")
 
-        async def whole() -> ChatResponse:
-            return ChatResponse(messages=[Message("assistant", [await said()])])
+        async def create_response() -> ChatResponse:
+            return ChatResponse(messages=[Message("assistant", [await create_text()])])
 
         if not stream:
-            return whole()
+            return create_response()
         return ResponseStream(updates(), finalizer=ChatResponse.from_updates)
 
 
 client = chat_client_from_environment()
-keeper = Agent(
+state_agent = Agent(
     client,
     "Remember.",
     name="Keeper",
-    tools=[remember, remember_late, forget, hide, publish],
+    tools=[
+        tool(save_word, name="remember"),
+        tool(save_word_late, name="remember_late"),
+        tool(clear_state, name="forget"),
+        hide,
+        publish,
+    ],
     middleware=[count_calls, count_questions],
     context_providers=[Visits()],
     default_options={"store": False},
 )
-app = DurableAgentApp(agents=[keeper, Agent(Bare(), "Be bare.", name="BareAgent")])
+app = DurableAgentApp(agents=[state_agent, Agent(Bare(), "Be bare.", name="BareAgent")])

@@ -66,34 +66,34 @@ def desk():
 class Counter(Executor):
     """Counts what it was told, and asks for a number."""
 
-    def __init__(self, told: list | None = None) -> None:
+    def __init__(self, texts: list | None = None) -> None:
         super().__init__(id="counter")
-        self.told = [] if told is None else told
+        self.texts = [] if texts is None else texts
 
     @handler
-    async def take(self, messages: list[Message], ctx: WorkflowContext[None, str]) -> None:
+    async def add_message(self, messages: list[Message], ctx: WorkflowContext[None, str]) -> None:
         """Take a message."""
-        self.told.append(messages[-1].text)
+        self.texts.append(messages[-1].text)
         if messages[-1].text == "odd":
-            self.told.append(object())
-        await ctx.yield_output(f"told {len(self.told)}")
+            self.texts.append(object())
+        await ctx.yield_output(f"told {len(self.texts)}")
         if messages[-1].text == "ask":
             await ctx.request_info("How many?", int)
 
     @response_handler
-    async def answered(self, asked: str, number: int, ctx: WorkflowContext[None, str]) -> None:
+    async def add_number(self, question: str, number: int, ctx: WorkflowContext[None, str]) -> None:
         """Take the number."""
-        await ctx.yield_output(f"{asked} {number + 1}")
+        await ctx.yield_output(f"{question} {number + 1}")
 
     async def on_checkpoint_save(self) -> dict:
         """Give what it keeps."""
-        if "cannot" in self.told:
+        if "cannot" in self.texts:
             raise OSError("cannot be saved")
-        return {"told": lambda: 1} if "strange" in self.told else {"told": list(self.told)}
+        return {"told": lambda: 1} if "strange" in self.texts else {"told": list(self.texts)}
 
     async def on_checkpoint_restore(self, state: dict) -> None:
         """Take what it kept."""
-        self.told = state["told"]
+        self.texts = state["told"]
 
 
 def counting():
@@ -154,7 +154,7 @@ def over(name: str, make) -> Agent:
     return member(name, tools=[make(f"inner{name}").as_tool(name="ask")])
 
 
-one = Counter()
+counter = Counter()
 shared_executor = AgentExecutor(member("shared"))
 built = line()
 TEAMS = {
@@ -173,7 +173,7 @@ TEAMS = {
     "instance": [built],
     "tool": [member("Outer", tools=[built.as_tool()])],
     "same": [lambda: built],
-    "executor": [lambda: WorkflowBuilder(name="x", start_executor=one).build().as_agent("X")],
+    "executor": [lambda: WorkflowBuilder(name="x", start_executor=counter).build().as_agent("X")],
     "nothing": [lambda: None],
 }
 app = DurableAgentApp(agents=TEAMS[os.environ.get("TEAM", "")])

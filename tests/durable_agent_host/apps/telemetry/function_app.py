@@ -21,7 +21,8 @@ if "NO_TELEMETRY" not in os.environ:
 
 
 @durable_tool(idempotent=True)
-def note(text: str) -> str:
+@tool(name="note")
+def write_text(text: str) -> str:
     """Note a text."""
     return f"noted {text}"
 
@@ -39,15 +40,15 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-agent = Agent(chat_client_from_environment(), "Use your tools.", name="Traced", tools=[note, linger, pay])
+agent = Agent(chat_client_from_environment(), "Use your tools.", name="Traced", tools=[write_text, linger, pay])
 app = DurableAgentApp(agents=[agent], enable_mcp_tool_trigger=True)
 
 
 @app.orchestration_trigger(context_name="context")
 def talk(context):
     """Hold two turns of a session in the trace that the input names."""
-    traced = app.get_agent(context, "Traced", traceparent=context.get_input()["traceparent"])
-    session = traced.create_session()
-    yield traced.run("hello", session=session)
-    answer = yield traced.run("and again", session=session)
+    agent = app.get_agent(context, "Traced", traceparent=context.get_input()["traceparent"])
+    session = agent.create_session()
+    yield agent.run("hello", session=session)
+    answer = yield agent.run("and again", session=session)
     return answer.text

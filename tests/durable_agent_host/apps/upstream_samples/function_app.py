@@ -24,7 +24,7 @@ if os.environ.get("HOST_CLASS") == "upstream":
 else:
     from durable_agent_host import DurableAgentApp as AgentFunctionApp
 
-SAID = Path(os.environ["LEDGER"])
+STREAM_FILE = Path(os.environ["LEDGER"])
 
 
 class Verdict(BaseModel):
@@ -46,17 +46,19 @@ class Follower(AgentResponseCallbackProtocol):
 
     async def on_streaming_response_update(self, update: Any, context: AgentCallbackContext) -> None:
         """Note a piece of text."""
-        said = [one.text for one in update.contents if one.type == "text" and one.merge_mode != "replace"]
-        if text := "".join(said):  # the framework's client says each text once more when it is whole
-            self._note(context, {"text": text})
+        texts = [
+            content.text for content in update.contents if content.type == "text" and content.merge_mode != "replace"
+        ]
+        if text := "".join(texts):  # the framework's client says each text once more when it is whole
+            self._write(context, {"text": text})
 
     async def on_agent_response(self, response: Any, context: AgentCallbackContext) -> None:
         """Note the end."""
-        self._note(context, {"done": response.text})
+        self._write(context, {"done": response.text})
 
-    def _note(self, context: AgentCallbackContext, what: dict[str, Any]) -> None:
-        with SAID.open("a") as file:
-            file.write(json.dumps({"agent": context.agent_name, "thread": context.thread_id} | what) + "\n")
+    def _write(self, context: AgentCallbackContext, fields: dict[str, Any]) -> None:
+        with STREAM_FILE.open("a") as file:
+            file.write(json.dumps({"agent": context.agent_name, "thread": context.thread_id} | fields) + "\n")
 
 
 def weather_of(place: str) -> dict[str, Any]:
@@ -99,14 +101,14 @@ app.add_agent(
 @app.route(route="agent/stream/{conversation_id}", methods=["GET"])
 async def stream(req: func.HttpRequest) -> func.HttpResponse:
     """Give what was streamed in a conversation, from a cursor on."""
-    wanted, after = req.route_params["conversation_id"], int(req.params.get("cursor") or -1)
-    told = [line for line in map(json.loads, SAID.read_text().splitlines()) if line["thread"] == wanted]
+    thread, after = req.route_params["conversation_id"], int(req.params.get("cursor") or -1)
+    lines = [line for line in map(json.loads, STREAM_FILE.read_text().splitlines()) if line["thread"] == thread]
     events = [
         f"id: {n}\nevent: {'done' if 'done' in line else 'message'}\ndata: {line.get('text', '[DONE]')}\n\n"
-        for n, line in enumerate(told)
+        for n, line in enumerate(lines)
         if n > after
     ]
-    return func.HttpResponse("".join(events), mimetype="text/event-stream", headers={"x-conversation-id": wanted})
+    return func.HttpResponse("".join(events), mimetype="text/event-stream", headers={"x-conversation-id": thread})
 
 
 @app.orchestration_trigger(context_name="context")
@@ -124,9 +126,9 @@ def both(context):
     """Two agents at once."""
     prompt = context.get_input()
     physicist, chemist = app.get_agent(context, "PhysicistAgent"), app.get_agent(context, "ChemistAgent")
-    tasks = [one.run(messages=str(prompt), session=one.create_session()) for one in (physicist, chemist)]
-    answers = yield context.task_all(tasks)
-    return {"physicist": answers[0].text, "chemist": answers[1].text}
+    tasks = [agent.run(messages=str(prompt), session=agent.create_session()) for agent in (physicist, chemist)]
+    responses = yield context.task_all(tasks)
+    return {"physicist": responses[0].text, "chemist": responses[1].text}
 
 
 @app.activity_trigger(input_name="reason")
@@ -146,10 +148,10 @@ def sort_letter(context):
     """Ask for a structured verdict, and go one way or the other."""
     letter = context.get_input()
     guard, writer = app.get_agent(context, "SpamDetectionAgent"), app.get_agent(context, "WriterAgent")
-    told = yield guard.run(
+    response = yield guard.run(
         messages=f"Spam? {letter['content']}", session=guard.create_session(), options={"response_format": Verdict}
     )
-    verdict = told.value
+    verdict = response.value
     if verdict.is_spam:
         return (yield context.call_activity("handle_spam", verdict.reason))
     reply = yield writer.run(
@@ -161,31 +163,31 @@ def sort_letter(context):
 @app.activity_trigger(input_name="content")
 def publish(content: dict) -> None:
     """Publish an article."""
-    with SAID.open("a") as file:
+    with STREAM_FILE.open("a") as file:
         file.write(json.dumps({"agent": "-", "thread": "-", "published": content}) + "\n")
 
 
 @app.orchestration_trigger(context_name="context")
 def reviewed(context):
     """Write until a person approves, has no patience left, or does not answer."""
-    asked = context.get_input()
+    request = context.get_input()
     writer = app.get_agent(context, "WriterAgent")
     session, form = writer.create_session(), {"response_format": Draft}
-    told = yield writer.run(messages=f"Write about {asked['topic']}.", session=session, options=form)
-    for attempt in range(asked["attempts"]):
+    response = yield writer.run(messages=f"Write about {request['topic']}.", session=session, options=form)
+    for attempt in range(request["attempts"]):
         context.set_custom_status(f"Requesting human feedback. Iteration #{attempt + 1}.")
         event = context.wait_for_external_event("HumanApproval")
-        timer = context.create_timer(context.current_utc_datetime + timedelta(seconds=asked["seconds"]))
+        timer = context.create_timer(context.current_utc_datetime + timedelta(seconds=request["seconds"]))
         winner = yield context.task_any([event, timer])
         if winner != event:
             raise TimeoutError("Human approval timed out.")
         timer.cancel()
         answer = json.loads(event.result) if isinstance(event.result, str) else event.result
         if answer["approved"]:
-            yield context.call_activity("publish", told.value.model_dump())
+            yield context.call_activity("publish", response.value.model_dump())
             context.set_custom_status("Content published.")
-            return {"content": told.value.content}
-        told = yield writer.run(messages=f"Rewrite: {answer['feedback']}", session=session, options=form)
+            return {"content": response.value.content}
+        response = yield writer.run(messages=f"Rewrite: {answer['feedback']}", session=session, options=form)
     raise RuntimeError("Content could not be approved.")
 
 

@@ -32,7 +32,7 @@ else:
 
 
 @dataclass
-class Counted:
+class Count:
     """What a counter found."""
 
     name: str
@@ -96,48 +96,48 @@ async def route(text: str, ctx: WorkflowContext[str]) -> None:
 
 
 @executor(id="words")
-async def words(text: str, ctx: WorkflowContext[Counted]) -> None:
+async def word_counter(text: str, ctx: WorkflowContext[Count]) -> None:
     """Count words."""
-    await ctx.send_message(Counted("words", len(text.split()), text))
+    await ctx.send_message(Count("words", len(text.split()), text))
 
 
 @executor(id="letters")
-async def letters(text: str, ctx: WorkflowContext[Counted]) -> None:
+async def letters(text: str, ctx: WorkflowContext[Count]) -> None:
     """Count letters."""
-    await ctx.send_message(Counted("letters", len(text), text))
+    await ctx.send_message(Count("letters", len(text), text))
 
 
 @executor(id="gather")
-async def gather(counted: list[Counted], ctx: WorkflowContext[str]) -> None:
+async def gather(counts: list[Count], ctx: WorkflowContext[str]) -> None:
     """Wait for all counters, and ask the agents."""
-    found = ", ".join(f"{one.name} {one.count}" for one in sorted(counted, key=lambda one: one.name))
-    await ctx.send_message(f"{counted[0].text} ({found})")
+    found = ", ".join(f"{count.name} {count.count}" for count in sorted(counts, key=lambda count: count.name))
+    await ctx.send_message(f"{counts[0].text} ({found})")
 
 
 @executor(id="combine")
 async def combine(analyses: list[AgentExecutorResponse], ctx: WorkflowContext[str]) -> None:
     """Put the agents' answers together."""
-    said = {one.executor_id: one.agent_response.text for one in analyses}
-    await ctx.send_message(" | ".join(f"{name}: {text}" for name, text in sorted(said.items())))
+    texts = {analysis.executor_id: analysis.agent_response.text for analysis in analyses}
+    await ctx.send_message(" | ".join(f"{name}: {text}" for name, text in sorted(texts.items())))
 
 
 @executor(id="statistics")
-async def statistics(text: str, ctx: WorkflowContext[Counted]) -> None:
+async def statistics(text: str, ctx: WorkflowContext[Count]) -> None:
     """Count what the agents said, beside the agent that sums it up."""
-    await ctx.send_message(Counted("statistics", len(text), text))
+    await ctx.send_message(Count("statistics", len(text), text))
 
 
 class Report(Executor):
     """Takes answers of agents and counters alike."""
 
     @handler
-    async def write(self, analyses: list[AgentExecutorResponse | Counted], ctx: WorkflowContext[Never, str]) -> None:
+    async def write(self, analyses: list[AgentExecutorResponse | Count], ctx: WorkflowContext[Never, str]) -> None:
         """Write the report."""
         lines = [
-            f"{one.executor_id}: {one.agent_response.text}"
-            if isinstance(one, AgentExecutorResponse)
-            else f"{one.name}: {one.text}"
-            for one in analyses
+            f"{analysis.executor_id}: {analysis.agent_response.text}"
+            if isinstance(analysis, AgentExecutorResponse)
+            else f"{analysis.name}: {analysis.text}"
+            for analysis in analyses
         ]
         await ctx.yield_output("\n".join(sorted(lines)))
 
@@ -148,8 +148,8 @@ summary = Agent(client, "You sum up.", name="summary")
 report = Report(id="report")
 parallel = (
     WorkflowBuilder(name="parallel", start_executor=route)
-    .add_fan_out_edges(route, [words, letters])
-    .add_fan_in_edges([words, letters], gather)
+    .add_fan_out_edges(route, [word_counter, letters])
+    .add_fan_in_edges([word_counter, letters], gather)
     .add_fan_out_edges(gather, [mood, keywords])
     .add_fan_in_edges([mood, keywords], combine)
     .add_fan_out_edges(combine, [summary, statistics])
@@ -169,9 +169,9 @@ class Authorizer(Executor):
         await ctx.request_info(Question(submission.content_id, submission.body), Decision, request_id=request_id)
 
     @response_handler
-    async def decided(self, asked: Question, answer: Decision, ctx: WorkflowContext[Never, Decided]) -> None:
+    async def pass_decision(self, question: Question, answer: Decision, ctx: WorkflowContext[Never, Decided]) -> None:
         """Give the decision to the outer workflow."""
-        await ctx.yield_output(Decided(asked.content_id, answer.approved, answer.notes))
+        await ctx.yield_output(Decided(question.content_id, answer.approved, answer.notes))
 
 
 class Notify(Executor):
@@ -189,7 +189,7 @@ class Intake(Executor):
     """The outer workflow's beginning."""
 
     @handler
-    async def take(self, submission: Submission, ctx: WorkflowContext[Submission]) -> None:
+    async def pass_submission(self, submission: Submission, ctx: WorkflowContext[Submission]) -> None:
         """Pass it on."""
         await ctx.send_message(submission)
 
@@ -198,10 +198,10 @@ class Publish(Executor):
     """The outer workflow's end."""
 
     @handler
-    async def publish(self, decided: Decided, ctx: WorkflowContext[Never, str]) -> None:
+    async def publish(self, decision: Decided, ctx: WorkflowContext[Never, str]) -> None:
         """Say what became of it."""
         await ctx.yield_output(
-            f"{decided.content_id} {'PUBLISHED' if decided.approved else 'DROPPED'}: {decided.notes}"
+            f"{decision.content_id} {'PUBLISHED' if decision.approved else 'DROPPED'}: {decision.notes}"
         )
 
 
@@ -212,11 +212,11 @@ intake, review_sub, publish = (
     WorkflowExecutor(human_review, id="review_sub"),
     Publish(id="publish"),
 )
-composed = (
+review_workflow = (
     WorkflowBuilder(name="composed", start_executor=intake)
     .add_edge(intake, review_sub)
     .add_edge(review_sub, publish)
     .build()
 )
 
-app = AgentFunctionApp(workflow=parallel, workflows=[composed])
+app = AgentFunctionApp(workflow=parallel, workflows=[review_workflow])

@@ -32,7 +32,7 @@ class Asker(Executor):
             await ctx.request_info(line, str)
 
     @response_handler
-    async def answered(self, original: str, answer: str, ctx: WorkflowContext[Never, str]) -> None:
+    async def yield_answer(self, original: str, answer: str, ctx: WorkflowContext[Never, str]) -> None:
         """Say what was answered."""
         await ctx.yield_output(f"{original} {answer}")
 

@@ -10,7 +10,7 @@ import pytest
 from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
-from tests.contract.test_segments import HOME, some
+from tests.contract.test_segments import NAMESPACE, some
 
 MEGABYTE = 1024 * 1024
 
@@ -25,13 +25,13 @@ async def test_the_files_shrink_when_pieces_are_deleted(tmp_path):
     """When deleting returns, the space is given back to the disk, and what is left is readable."""
     path = tmp_path / "pieces.db"
     store = SqliteBlobStore(path)
-    wanted = some(400, size=30_000)
-    await store.put(HOME, wanted)
+    expected_blobs = some(400, size=30_000)
+    await store.put(NAMESPACE, expected_blobs)
     assert size_of(path) > 11 * MEGABYTE
-    first, *rest = wanted
-    await store.delete(HOME, rest)
+    first, *remaining = expected_blobs
+    await store.delete(NAMESPACE, remaining)
     assert size_of(path) < MEGABYTE / 2
-    assert await store.get(HOME, [first]) == {first: wanted[first]}
+    assert await store.get(NAMESPACE, [first]) == {first: expected_blobs[first]}
     await store.close()
 
 
@@ -39,7 +39,7 @@ async def test_commits_wait_for_the_disk(tmp_path):
     """Connections are synchronous in full, since sessions in other files name what is stored here."""
     path = tmp_path / "pieces.db"
     store = SqliteBlobStore(path)
-    assert await store._worker.read(lambda one: one.execute("PRAGMA synchronous").fetchone()) == (2,)
+    assert await store._worker.read(lambda connection: connection.execute("PRAGMA synchronous").fetchone()) == (2,)
     await store.close()
 
 
@@ -60,20 +60,20 @@ async def test_a_piece_that_was_cut_short_is_damaged(tmp_path, left):
 
 async def test_a_damaged_file_and_a_foreign_one_are_named(tmp_path):
     """A file that is no database, and another program's, are errors that name it; what is in them is kept."""
-    damaged, foreign = tmp_path / "damaged.db", tmp_path / "foreign.db"
-    damaged.write_bytes(b"this is no database " * 400)
-    with sqlite3.connect(foreign) as connection:
+    damaged_path, foreign_path = tmp_path / "damaged.db", tmp_path / "foreign.db"
+    damaged_path.write_bytes(b"this is no database " * 400)
+    with sqlite3.connect(foreign_path) as connection:
         connection.execute("CREATE TABLE theirs (x)")
     connection.close()
-    for path, reason in ((damaged, "damaged"), (foreign, "another program")):
+    for path, reason in ((damaged_path, "damaged"), (foreign_path, "another program")):
         store = SqliteBlobStore(path)
         with pytest.raises(LogError, match=rf"{reason}|{path.name}.*{reason}"):
-            await store.put(HOME, some(1))
+            await store.put(NAMESPACE, some(1))
         with pytest.raises(LogError, match=reason):
-            await store.get(HOME, some(1))
+            await store.get(NAMESPACE, some(1))
         await store.close()
-    assert damaged.read_bytes() == b"this is no database " * 400
-    with sqlite3.connect(foreign) as connection:
+    assert damaged_path.read_bytes() == b"this is no database " * 400
+    with sqlite3.connect(foreign_path) as connection:
         assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("theirs",)]
     connection.close()
 
@@ -81,19 +81,19 @@ async def test_a_damaged_file_and_a_foreign_one_are_named(tmp_path):
 async def test_a_locked_file_makes_writers_wait_and_the_check_fail(tmp_path):
     """While another program holds the file locked, puts wait, reads do not, and the check says that it is locked."""
     path = tmp_path / "pieces.db"
-    store, wanted = SqliteBlobStore(path), some(3)
-    await store.put(HOME, wanted)
+    store, expected_blobs = SqliteBlobStore(path), some(3)
+    await store.put(NAMESPACE, expected_blobs)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(LogError, match=r"stored parts of conversations in .* locked"):
         await store.check()
-    putting = asyncio.create_task(store.put(HOME, more := some(3, seed=2)))
-    assert await store.get(HOME, wanted) == wanted
+    putting = asyncio.create_task(store.put(NAMESPACE, more := some(3, seed=2)))
+    assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
     await asyncio.sleep(0.1)
     assert not putting.done()
     other.execute("COMMIT")
     other.close()
     await putting
-    assert await store.get(HOME, more) == more
+    assert await store.get(NAMESPACE, more) == more
     await store.check()
     await store.close()

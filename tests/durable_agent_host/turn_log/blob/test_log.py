@@ -46,18 +46,18 @@ def test_every_way_to_name_an_account_is_understood(settings):
 async def test_a_malformed_connection_string_is_named():
     """A setting that is no connection string is an error that names it, and does not show it."""
     log = BlobTurnLog.from_environment({"AzureWebJobsStorage": "nonsense"})
-    with pytest.raises(SettingError, match="AzureWebJobsStorage") as refused:
+    with pytest.raises(SettingError, match="AzureWebJobsStorage") as error_info:
         await log.read("a" * 32)
-    assert "nonsense" not in str(refused.value)
+    assert "nonsense" not in str(error_info.value)
     await log.close()
 
 
 async def test_a_shared_access_signature_is_enough(azurite_port):
     """With a signature in place of the key, logs are written, read and cancelled."""
-    allowed = AccountSasPermissions(read=True, write=True, delete=True, list=True, add=True, create=True)
+    permissions = AccountSasPermissions(read=True, write=True, delete=True, list=True, add=True, create=True)
     kinds = ResourceTypes(service=True, container=True, object=True)
     until = datetime.now(UTC) + timedelta(hours=1)
-    signature = generate_account_sas("devstoreaccount1", ACCOUNT_KEY, kinds, allowed, until)
+    signature = generate_account_sas("devstoreaccount1", ACCOUNT_KEY, kinds, permissions, until)
     endpoint = f"http://127.0.0.1:{azurite_port}/devstoreaccount1"
     settings = {"AzureWebJobsStorage": f"BlobEndpoint={endpoint};SharedAccessSignature={signature}"}
     log, log_id = BlobTurnLog.from_environment(settings), "a" * 32
@@ -70,7 +70,7 @@ async def test_a_shared_access_signature_is_enough(azurite_port):
     await log.close()
 
 
-async def test_a_wrong_key_is_told_at_once(azurite_port):
+async def test_a_wrong_key_is_reported_immediately(azurite_port):
     """A storage that refuses the key is not asked again and again; the error says what is needed."""
     connection = azurite_connection(azurite_port).replace(ACCOUNT_KEY, "bm90IHRoZSBrZXk=")
     log = BlobTurnLog.from_environment({"AzureWebJobsStorage": connection})

@@ -65,12 +65,12 @@ async def test_a_process_listens_to_what_others_write_only(redis_port):
         await listeners(client, log_id, 0)
 
 
-async def test_a_server_that_forgets_its_scripts_is_told_them(redis_port):
+async def test_scripts_that_a_server_has_lost_are_sent_again(redis_port):
     """After Redis has lost its scripts, the next appends of all turns are there once."""
     ids = [uuid.uuid4().hex for _ in range(10)]
     async with store(redis_port) as log, Redis(port=redis_port) as client:
         assert await asyncio.gather(*map(log.open, ids)) == [1] * 10
         for offset in (1, 2):
             await client.script_flush()
-            appended = (log.append(log_id, [LogEntry("event", {})], attempt=1) for log_id in ids)
-            assert await asyncio.gather(*appended) == [offset] * 10
+            appends = (log.append(log_id, [LogEntry("event", {})], attempt=1) for log_id in ids)
+            assert await asyncio.gather(*appends) == [offset] * 10

@@ -11,7 +11,7 @@ app = df.DFApp(http_auth_level=func.AuthLevel.ANONYMOUS)
 STORE = "AzureWebJobsStorage"
 
 
-def note(line: str) -> None:
+def write_line(line: str) -> None:
     with Path(os.environ["FUNCTIONS_HOST_DATA"], "notes").open("a") as file:
         file.write(line + "\n")
 
@@ -19,7 +19,7 @@ def note(line: str) -> None:
 @app.route()
 @app.queue_output(arg_name="letter", queue_name="letters", connection=STORE)
 def sends(req: func.HttpRequest, letter: func.Out[str]) -> str:
-    note("sends ran")
+    write_line("sends ran")
     if "silent" not in req.params:
         letter.set("dear reader")
     return "sent"
@@ -39,14 +39,14 @@ async def stores(
 @app.route(route="reads/{name}")
 @app.blob_input(arg_name="page", path="pages/{name}", connection=STORE)
 def reads(req: func.HttpRequest, page: str) -> str:
-    note("reads ran")
+    write_line("reads ran")
     return page
 
 
 @app.timer_trigger(arg_name="timer", schedule="0 0 0 1 1 *")
 @app.queue_output(arg_name="$return", queue_name="letters", connection=STORE)
 def yearly(timer: func.TimerRequest) -> str:
-    note("yearly ran")
+    write_line("yearly ran")
     return "happy new year"
 
 
@@ -62,9 +62,10 @@ def post(context):
     return (yield context.call_activity("posts", 7))
 
 
+@app.function_name("look")
 @app.mcp_tool_trigger(arg_name="context", tool_name="look", description="Look.", tool_properties="[]")
 @app.blob_input(arg_name="page", path="pages/one", connection=STORE)
-def look(context: str, page: str) -> str:
+def read_page(context: str, page: str) -> str:
     return page
 
 

@@ -55,7 +55,7 @@ def driven(function):
     return orchestrator
 
 
-def traced(function):
+def delegate_to(function):
     """Wrap a generator function in another one."""
 
     @wraps(function)
@@ -65,8 +65,9 @@ def traced(function):
     return orchestrator
 
 
+@app.function_name("work")
 @app.activity_trigger(input_name="number")
-def work(number: int) -> int:
+def add_one(number: int) -> int:
     """Count one up."""
     return number + 1
 
@@ -92,7 +93,7 @@ def delegating(context):
 
 
 @app.orchestration_trigger(context_name="context")
-@traced
+@delegate_to
 def wrapped(context):
     """Call activities in a generator that another one wraps."""
     total = 0
@@ -116,8 +117,9 @@ def checkpoints(context):
     return live
 
 
+@app.function_name("checkpoints_elsewhere")
 @app.orchestration_trigger(context_name="context")
-def checkpoints_elsewhere(context):
+def checkpoints_in_a_function(context):
     """Note the same with a function that asks, after some steps."""
     count, live = context.get_input(), []
     for number in range(count):

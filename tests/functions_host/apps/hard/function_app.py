@@ -76,8 +76,9 @@ def by_itself(context):
     return value
 
 
+@app.function_name("counted")
 @app.activity_trigger(input_name="name")
-def counted(name: str) -> str:
+def count_attempt(name: str) -> str:
     with (DATA / f"calls-{name}").open("a") as file:
         file.write("x")
     if not name.startswith("ok") and not (DATA / f"allow-{name}").exists():
@@ -121,8 +122,9 @@ def asks_entity(context):
     return [before, caught, after]
 
 
+@app.function_name("takes")
 @app.activity_trigger(input_name="seconds")
-def takes(seconds: float) -> str:
+def sleep(seconds: float) -> str:
     time.sleep(seconds)
     return "done"
 

@@ -22,7 +22,7 @@ def tour(context):
     child = yield context.call_sub_orchestrator("leg", order)
     pause = context.create_timer(context.current_utc_datetime + timedelta(milliseconds=20))
     yield pause
-    retried = yield context.call_activity_with_retry(
+    retry_result = yield context.call_activity_with_retry(
         "shaky", df.RetryOptions(10, 3), f"{context.instance_id}-{order['left']}"
     )
     so_far = yield context.call_entity(total, "add", 1)
@@ -36,7 +36,7 @@ def tour(context):
     return {
         "squares": squares,
         "child": child,
-        "retried": retried,
+        "retried": retry_result,
         "so_far_is_a_number": so_far > 0,
         "event": event.result,
     }
@@ -55,13 +55,14 @@ def leg(context):
 def breaks_once(context):
     """Fail until the file that it is told exists; then two successes and a repaired third make it whole."""
     flag = context.get_input()
-    kept = yield context.call_activity("square", 3)
-    mended = yield context.call_activity("needs", flag)
-    return [kept, mended]
+    square = yield context.call_activity("square", 3)
+    needs_result = yield context.call_activity("needs", flag)
+    return [square, needs_result]
 
 
+@app.function_name("waits")
 @app.orchestration_trigger(context_name="context")
-def waits(context):
+def wait_for_go(context):
     event = yield context.wait_for_external_event("Go")
     return event
 

@@ -16,10 +16,10 @@ async def get_weather(city: str) -> str:
 @app.durable_openai_agent_orchestrator
 def relay(context):
     """Ask three agents, each about the answer before."""
-    said = context.get_input()
+    text = context.get_input()
     for name in ("First", "Second", "Third"):
-        said = Runner.run_sync(Agent(name=name, instructions="Go on."), said).final_output
-    return said
+        text = Runner.run_sync(Agent(name=name, instructions="Go on."), text).final_output
+    return text
 
 
 @app.orchestration_trigger(context_name="context")

@@ -152,15 +152,16 @@ def chain(context):
     return order["steps"]
 
 
+@app.function_name("told_early")
 @app.orchestration_trigger(context_name="context")
-def told_early(context):
+def notify_early(context):
     url, seen = context.get_input()
 
-    def look():
+    def write_status():
         with urlopen(f"{url}/{context.instance_id}") as answer:
             Path(seen).write_text(json.load(answer)["runtimeStatus"])
 
-    threading.Thread(target=look).start()
+    threading.Thread(target=write_status).start()
     time.sleep(0.15)  # the end is not committed yet
     return True
     yield  # an orchestrator is a generator
@@ -217,15 +218,16 @@ def call_missing_entity(context):
 @app.orchestration_trigger(context_name="context")
 def parent(context):
     first = yield context.call_sub_orchestrator("greet", "child")
-    named = yield context.call_sub_orchestrator("who_am_i", None, f"{context.instance_id}-named")
+    ids = yield context.call_sub_orchestrator("who_am_i", None, f"{context.instance_id}-named")
     try:
         yield context.call_sub_orchestrator("fails", "inside")
     except Exception as error:
-        return [first, named == [f"{context.instance_id}-named", context.instance_id], str(error).split(" \n ")[0]]
+        return [first, ids == [f"{context.instance_id}-named", context.instance_id], str(error).split(" \n ")[0]]
 
 
+@app.function_name("waits_for_child")
 @app.orchestration_trigger(context_name="context")
-def waits_for_child(context):
+def await_child(context):
     try:
         yield context.call_sub_orchestrator("race", 60, context.get_input())
     except Exception as error:

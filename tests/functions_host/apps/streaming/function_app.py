@@ -114,8 +114,8 @@ async def start(req: Request, client: df.DurableOrchestrationClient) -> JSONResp
 
 @app.orchestration_trigger(context_name="context")
 def shout(context):
-    words = yield context.call_activity("upper", context.get_input())
-    return words
+    text = yield context.call_activity("upper", context.get_input())
+    return text
 
 
 @app.activity_trigger(input_name="text")

@@ -9,7 +9,7 @@ import azure.functions as func
 
 app = df.DFApp(http_auth_level=func.AuthLevel.ANONYMOUS)
 attempts: list[str] = []
-packed: list[str] = []
+packed_skus: list[str] = []
 nightly_runs: list[bool] = []
 
 
@@ -17,13 +17,13 @@ nightly_runs: list[bool] = []
 def order(context: df.DurableOrchestrationContext):
     """Wait for the payment, remind after three days, give up after a week."""
     sku = context.get_input()["sku"]
-    started = context.current_utc_datetime
+    started_at = context.current_utc_datetime
     paid = context.wait_for_external_event("paid")
-    reminder = context.create_timer(started + timedelta(days=3))
+    reminder = context.create_timer(started_at + timedelta(days=3))
     winner = yield context.task_any([paid, reminder])
     if winner == reminder:
         context.set_custom_status("reminded")
-        last_day = context.create_timer(started + timedelta(days=7))
+        last_day = context.create_timer(started_at + timedelta(days=7))
         winner = yield context.task_any([paid, last_day])
         if winner == last_day:
             return "given up"
@@ -32,13 +32,13 @@ def order(context: df.DurableOrchestrationContext):
         reminder.cancel()
     left = yield context.call_entity(df.EntityId("stock", sku), "take", paid.result)
     parcel = yield context.call_activity("pack", {"sku": sku, "count": paid.result})
-    return {"parcel": parcel, "left": left, "waited": str(context.current_utc_datetime - started)}
+    return {"parcel": parcel, "left": left, "waited": str(context.current_utc_datetime - started_at)}
 
 
-@app.activity_trigger(input_name="what")
-def pack(what: dict) -> str:
-    packed.append(what["sku"])
-    return f"{what['count']} {what['sku']}"
+@app.activity_trigger(input_name="item")
+def pack(item: dict) -> str:
+    packed_skus.append(item["sku"])
+    return f"{item['count']} {item['sku']}"
 
 
 @app.entity_trigger(context_name="context")
@@ -73,7 +73,7 @@ def fails_at_first(failures: int) -> int:
 
 @app.route(route="orders", methods=["POST"])
 @app.durable_client_input(client_name="client")
-async def place(req: func.HttpRequest, client: df.DurableOrchestrationClient) -> func.HttpResponse:
+async def create_order(req: func.HttpRequest, client: df.DurableOrchestrationClient) -> func.HttpResponse:
     instance_id = await client.start_new("order", client_input=req.get_json())
     return client.create_check_status_response(req, instance_id)
 

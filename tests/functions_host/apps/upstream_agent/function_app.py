@@ -22,11 +22,11 @@ class TellingAgent:
         return self._answer(messages)
 
     async def _answer(self, messages):
-        given = list(messages or [])
-        text = given[-1].text
+        message_list = list(messages or [])
+        text = message_list[-1].text
         if text == "slow":
             await asyncio.sleep(2)
-        message = Message("assistant", [json.dumps([len(given), text])])
+        message = Message("assistant", [json.dumps([len(message_list), text])])
         return AgentResponse(messages=[message], created_at=datetime.now(UTC).isoformat())
 
     async def _stream(self, messages):

@@ -66,12 +66,13 @@ def everything(context: df.DurableOrchestrationContext):
         yield context.call_activity_with_retry("break_down", df.RetryOptions(1, 2), text)
     except Exception as error:  # noqa: BLE001 - the SDK raises plain exceptions to orchestrators
         children.append(str(error))
-    told = yield context.wait_for_external_event(text)
-    return [notes, children, told]
+    event_text = yield context.wait_for_external_event(text)
+    return [notes, children, event_text]
 
 
+@app.function_name("waits")
 @app.orchestration_trigger(context_name="context")
-def waits(context: df.DurableOrchestrationContext):
+def wait_a_day(context: df.DurableOrchestrationContext):
     """Wait for a day, in the midst of work, with the text at hand."""
     yield context.call_activity("repeat", context.get_input())
     yield context.create_timer(context.current_utc_datetime + timedelta(days=1))
@@ -81,5 +82,5 @@ def waits(context: df.DurableOrchestrationContext):
 @app.durable_client_input(client_name="client")
 async def tidy(timer: func.TimerRequest, client: df.DurableOrchestrationClient) -> None:
     """Purge what has ended, but for what failed."""
-    ended = [df.OrchestrationRuntimeStatus.Completed, df.OrchestrationRuntimeStatus.Terminated]
-    await client.purge_instance_history_by(datetime(2020, 1, 1, tzinfo=UTC), datetime.now(UTC), ended)
+    statuses = [df.OrchestrationRuntimeStatus.Completed, df.OrchestrationRuntimeStatus.Terminated]
+    await client.purge_instance_history_by(datetime(2020, 1, 1, tzinfo=UTC), datetime.now(UTC), statuses)

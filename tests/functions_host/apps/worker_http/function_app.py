@@ -31,8 +31,9 @@ async def awaited(req: func.HttpRequest):
     return "after a while"
 
 
+@app.function_name("named")
 @app.route(binding_arg_name="answer")
-def named(req: func.HttpRequest, answer: func.Out[func.HttpResponse]):
+def set_by_name(req: func.HttpRequest, answer: func.Out[func.HttpResponse]):
     answer.set(func.HttpResponse("by name", status_code=201, headers={"x-named": "yes"}))
 
 
@@ -89,8 +90,9 @@ def missing(req: func.HttpRequest):
     return func.HttpResponse("not here", status_code=404)
 
 
+@app.function_name("moved")
 @app.route()
-def moved(req: func.HttpRequest):
+def redirect(req: func.HttpRequest):
     return func.HttpResponse(status_code=302, headers={"location": f"page?code={req.params.get('code')}"})
 
 
@@ -105,7 +107,7 @@ def status(req: func.HttpRequest):
 @app.route(route="seen")
 def seen(req: func.HttpRequest):
     body = req.get_body()
-    told = {
+    fields = {
         "method": req.method,
         "url": req.url,
         "headers": dict(req.headers),
@@ -113,7 +115,7 @@ def seen(req: func.HttpRequest):
         "text": body.decode(),
         "hash": hashlib.sha256(body).hexdigest(),
     }
-    return json.dumps(told)
+    return json.dumps(fields)
 
 
 @app.route()
@@ -137,16 +139,17 @@ def mirror(req: func.HttpRequest) -> func.HttpResponse:
     return func.HttpResponse(body, headers={"x-size": str(len(body))}, mimetype=req.headers.get("content-type"))
 
 
+@app.function_name("told_context")
 @app.route()
-def told_context(req: func.HttpRequest, context: func.Context):
-    told = {
+def show_context(req: func.HttpRequest, context: func.Context):
+    fields = {
         "name": context.function_name,
         "folder": context.function_directory,
         "invocation": context.invocation_id,
         "parent": context.trace_context.Traceparent,
         "state": context.trace_context.Tracestate,
     }
-    return json.dumps(told)
+    return json.dumps(fields)
 
 
 # --- failures ---------------------------------------------------------------------------------
@@ -209,11 +212,11 @@ class Blind(func.HttpResponse):
 
     def __init__(self, name: str, value: str) -> None:
         super().__init__("unchecked")
-        self.given = {"content-type": "text/plain", name: value}
+        self._headers = {"content-type": "text/plain", name: value}
 
     @property
     def headers(self):
-        return self.given
+        return self._headers
 
 
 @app.route()
@@ -271,12 +274,12 @@ def prints(req: func.HttpRequest):
 
 @app.route()
 def own_loop(req: func.HttpRequest) -> func.HttpResponse:
-    async def work() -> None:
+    async def log_line() -> None:
         logger.info("in a loop of its own")
 
     loop = asyncio.SelectorEventLoop()
     asyncio.set_event_loop(loop)
-    loop.run_until_complete(work())
+    loop.run_until_complete(log_line())
     loop.close()
     return func.HttpResponse("looped")
 

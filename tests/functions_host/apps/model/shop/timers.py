@@ -10,7 +10,7 @@ import azure.functions as func
 timers = func.Blueprint()
 
 
-def note(name: str, timer: func.TimerRequest, **more: object) -> int:
+def record_run(name: str, timer: func.TimerRequest, **more: object) -> int:
     path = Path(os.environ["FUNCTIONS_HOST_DATA"], f"{name}.jsonl")
     with path.open("a") as file:
         about = {"at": time.time(), "past_due": timer.past_due, "status": timer.schedule_status}
@@ -21,14 +21,14 @@ def note(name: str, timer: func.TimerRequest, **more: object) -> int:
 @timers.timer_trigger(arg_name="timer", schedule="%EVERY_SECOND%")
 def often(timer: func.TimerRequest) -> None:
     """Take longer than the schedule's interval, and fail every time."""
-    note("often", timer)
+    record_run("often", timer)
     time.sleep(1.2)
     raise ValueError("of no consequence")
 
 
 @timers.timer_trigger(arg_name="timer", schedule="0 0 0 1 1 *")
 def yearly(timer: func.TimerRequest) -> None:
-    note("yearly", timer)
+    record_run("yearly", timer)
 
 
 @timers.timer_trigger(arg_name="timer", schedule="01:00:00", run_on_startup=True, use_monitor=False)
@@ -36,5 +36,5 @@ def yearly(timer: func.TimerRequest) -> None:
 def at_startup(timer: func.TimerRequest, context: func.Context) -> None:
     """Fail twice."""
     retry = context.retry_context
-    if note("at_startup", timer, retry=[retry.retry_count, retry.max_retry_count]) < 3:
+    if record_run("at_startup", timer, retry=[retry.retry_count, retry.max_retry_count]) < 3:
         raise ValueError("not yet")

@@ -19,8 +19,8 @@ tools = func.Blueprint()
     ),
 )
 def add_numbers(context: str) -> str:
-    given = json.loads(context)
-    return str(given["arguments"]["a"] + given["arguments"].get("b", 1))
+    call = json.loads(context)
+    return str(call["arguments"]["a"] + call["arguments"].get("b", 1))
 
 
 @tools.mcp_tool_trigger(arg_name="context", tool_name="fail", description="Fail.", tool_properties="[]")

@@ -12,15 +12,15 @@ def needed_by(requirement: str) -> dict[str, Distribution]:
     seen: set[tuple[str, str]] = set()
     ahead = [Requirement(requirement)]
     while ahead:
-        wanted = ahead.pop()
-        name = canonicalize_name(wanted.name)
-        for extra in {"", *wanted.extras}:
+        pending = ahead.pop()
+        name = canonicalize_name(pending.name)
+        for extra in {"", *pending.extras}:
             if (name, extra) in seen:
                 continue
             seen.add((name, extra))
             found[name] = found.get(name) or distribution(name)
             for line in found[name].requires or ():
-                one = Requirement(line)
-                if one.marker is None or one.marker.evaluate({"extra": extra}):
-                    ahead.append(one)
+                dependency = Requirement(line)
+                if dependency.marker is None or dependency.marker.evaluate({"extra": extra}):
+                    ahead.append(dependency)
     return found

@@ -62,12 +62,12 @@ CONTENTS = [
 
 
 @pytest.mark.parametrize(("content", "line"), CONTENTS, ids=lambda value: str(value)[:30])
-def test_a_content_is_shown_in_words_that_all_providers_share(content, line):
+def test_a_content_is_printed_in_the_terms_of_all_providers(content, line):
     """Code, outputs, files, searches and calls are shown, and nothing that only one provider calls so."""
     assert format_content(encode_content(content)) == line
 
 
-def test_what_is_not_known_is_shown_as_it_is():
+def test_unknown_contents_are_printed_unchanged():
     """A type or a shape that nobody knows is shown with its fields."""
     assert format_content({"$type": "new", "value": 1}) == 'new {"value": 1}'
     strange = {"$type": "codeInterpreterToolCall", "content": {"inputs": "print(1)"}}

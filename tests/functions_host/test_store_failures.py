@@ -21,13 +21,13 @@ BIG = "x" * 40_000
 
 def fill(host: Host) -> tuple[list[str], str]:
     """Start orchestrations until there is no room; returns those that were accepted, and the refusal."""
-    accepted: list[str] = []
+    accepted_ids: list[str] = []
     for n in range(500):
         answer = host.send("POST", f"{MANAGEMENT}/orchestrators/greet/fill-{n}", f'"\\"{BIG}\\""')
         if answer.status != 202:
             assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
-            return accepted, answer.json["ExceptionMessage"]
-        accepted.append(f"fill-{n}")
+            return accepted_ids, answer.json["ExceptionMessage"]
+        accepted_ids.append(f"fill-{n}")
     raise AssertionError("it never was full")
 
 
@@ -35,13 +35,13 @@ def test_a_full_database_refuses_and_loses_nothing(start_host: StartHost, tmp_pa
     """What was accepted is there and ends once there is room; what was refused is not there."""
     limit = {"FUNCTIONS_HOST_MAX_DATABASE_BYTES": "2000000"}
     host = start_host("sample", tmp_path / "data", env=limit)
-    accepted, refusal = fill(host)
+    accepted_ids, refusal = fill(host)
     assert "cannot grow" in refusal
     assert "make room" in refusal
-    assert host.send("GET", f"{MANAGEMENT}/instances/fill-{len(accepted)}").status == 404
+    assert host.send("GET", f"{MANAGEMENT}/instances/fill-{len(accepted_ids)}").status == 404
     host.stop()
     host = start_host("sample", tmp_path / "data")
-    for instance_id in accepted:
+    for instance_id in accepted_ids:
         assert host.wait(instance_id)["output"] == f"Hello {BIG}"
     host.stop()
 
@@ -49,48 +49,48 @@ def test_a_full_database_refuses_and_loses_nothing(start_host: StartHost, tmp_pa
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 24 megabytes, where one may be mounted."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)]
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("mounting a small disk needs root")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_full_disk_is_waited_for(start_host: StartHost, small_disk: Path):
     """The log says that the disk is full; once there is room, the host goes on by itself."""
     host = start_host("sample", small_disk / "data")
-    waiting = host.run("race", 60)
+    instance = host.run("race", 60)
     (small_disk / "filler").write_bytes(b"x" * 21_500_000)
-    accepted, refusal = fill(host)
+    accepted_ids, refusal = fill(host)
     assert "cannot grow" in refusal
     status = host.send("GET", "/admin/host/status")
     assert (status.status, status.json["state"]) == (503, "Error")
     assert "make room" in status.json["errors"][0]
-    assert host.send("GET", f"{MANAGEMENT}/instances/{waiting}").status == 503
+    assert host.send("GET", f"{MANAGEMENT}/instances/{instance}").status == 503
     assert host.send("GET", f"{MANAGEMENT}/instances").status == 200
     (small_disk / "filler").unlink()
     assert host.send("GET", "/admin/host/status").json == {"state": "Running"}
-    for instance_id in accepted:
+    for instance_id in accepted_ids:
         assert host.wait(instance_id)["output"] == f"Hello {BIG}"
         host.send("DELETE", f"{MANAGEMENT}/instances/{instance_id}")
-    host.send("POST", f"{MANAGEMENT}/instances/{waiting}/raiseEvent/Go", "1", Content_Type="application/json")
-    assert host.wait(waiting)["output"] == 1
+    host.send("POST", f"{MANAGEMENT}/instances/{instance}/raiseEvent/Go", "1", Content_Type="application/json")
+    assert host.wait(instance)["output"] == 1
     host.stop()
 
 
 def test_a_data_folder_that_was_deleted_is_noticed(start_host: StartHost, tmp_path: Path):
     """No call is acknowledged any more, each says why, and so does the log; the host's status too."""
     host = start_host("sample", tmp_path / "data")
-    waiting = host.run("race", 60)
+    instance = host.run("race", 60)
     shutil.rmtree(tmp_path / "data")
     for method, path in (
-        ("GET", f"{MANAGEMENT}/instances/{waiting}"),
+        ("GET", f"{MANAGEMENT}/instances/{instance}"),
         ("GET", f"{MANAGEMENT}/entities/counter/one"),
         ("POST", f"{MANAGEMENT}/orchestrators/greet"),
         ("POST", f"{MANAGEMENT}/entities/counter/one?op=add"),
-        ("POST", f"{MANAGEMENT}/instances/{waiting}/terminate"),
+        ("POST", f"{MANAGEMENT}/instances/{instance}/terminate"),
         ("GET", "/admin/host/status"),
     ):
         answer = host.send(method, path, b"" if method == "POST" else None)
@@ -102,7 +102,7 @@ def test_a_data_folder_that_was_deleted_is_noticed(start_host: StartHost, tmp_pa
 
 
 @pytest.mark.parametrize("harm", ["cut", "overwritten", "deleted"])
-def test_commits_that_a_damaged_log_has_lost_are_told_at_start(start_host: StartHost, tmp_path: Path, harm: str):
+def test_lost_commits_of_a_damaged_log_are_reported_at_start(start_host: StartHost, tmp_path: Path, harm: str):
     """How many, and up to when; a host whose log is whole says nothing, and it is said once."""
     host = start_host("sample", tmp_path / "data")
     for n in range(5):
@@ -110,8 +110,8 @@ def test_commits_that_a_damaged_log_has_lost_are_told_at_start(start_host: Start
     host.kill()
     host = start_host("sample", tmp_path / "data")
     assert "lacks" not in host.log.read_text()
-    kept = host.run("greet", "kept")
-    host.wait(kept)
+    instance = host.run("greet", "kept")
+    host.wait(instance)
     host.kill()
     wal = tmp_path / "data" / "host.db-wal"
     content = wal.read_bytes()
@@ -123,32 +123,32 @@ def test_commits_that_a_damaged_log_has_lost_are_told_at_start(start_host: Start
     else:
         wal.write_bytes(content[:4096] + b"x" * (len(content) - 4096))
     host = start_host("sample", tmp_path / "data")
-    said = host.log.read_text()
-    assert re.search(r"host\.db lacks the last [1-9]\d* of \d+ commits that were acknowledged, up to 20\d\d-", said)
+    log_text = host.log.read_text()
+    assert re.search(r"host\.db lacks the last [1-9]\d* of \d+ commits that were acknowledged, up to 20\d\d-", log_text)
     assert host.result("greet", "again") == "Hello again"
     host.stop()
     host = start_host("sample", tmp_path / "data")
-    assert host.log.read_text() == said
+    assert host.log.read_text() == log_text
     host.stop()
 
 
-def test_a_database_with_a_damaged_page_is_refused_and_left_alone(start_host: StartHost, tmp_path: Path):
+def test_a_database_with_a_damaged_page_is_rejected_and_unchanged(start_host: StartHost, tmp_path: Path):
     """The host says what is wrong and does not touch the file."""
     host = start_host("sample", tmp_path / "data")
     for n in range(20):
         host.wait(host.run("greet", f"{n}" * 1000))
     host.stop()
     path = tmp_path / "data" / "host.db"
-    damaged = bytearray(path.read_bytes())
-    for page in range(4096 * 2, len(damaged), 4096):
-        damaged[page : page + 64] = b"\xff" * 64
-    path.write_bytes(damaged)
-    refused = Host(APPS / "sample", tmp_path / "data")
-    assert refused.process.wait(timeout=60) == 1
-    assert "is damaged" in refused.log.read_text()
-    assert "restore a copy" in refused.log.read_text()
-    assert path.read_bytes() == bytes(damaged)
-    refused.kill()
+    data = bytearray(path.read_bytes())
+    for page in range(4096 * 2, len(data), 4096):
+        data[page : page + 64] = b"\xff" * 64
+    path.write_bytes(data)
+    rejected_host = Host(APPS / "sample", tmp_path / "data")
+    assert rejected_host.process.wait(timeout=60) == 1
+    assert "is damaged" in rejected_host.log.read_text()
+    assert "restore a copy" in rejected_host.log.read_text()
+    assert path.read_bytes() == bytes(data)
+    rejected_host.kill()
 
 
 def test_damage_that_shows_later_stops_all_writing(tmp_path: Path):
@@ -176,13 +176,13 @@ def test_a_database_that_another_program_has_locked_stalls_nothing_else(start_ho
     with closing(sqlite3.connect(tmp_path / "data" / "host.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with ThreadPoolExecutor(1) as threads:
-            started = threads.submit(host.send, "POST", f"{MANAGEMENT}/orchestrators/greet/locked", '"1"')
+            response = threads.submit(host.send, "POST", f"{MANAGEMENT}/orchestrators/greet/locked", '"1"')
             for _ in range(20):
                 assert host.send("POST", "/admin/host/ping").status == 200
             assert host.send("GET", f"{MANAGEMENT}/instances/locked").status == 404
-            assert not started.done()
+            assert not response.done()
             other.execute("ROLLBACK")
-            assert started.result().status == 202
+            assert response.result().status == 202
         other.execute("BEGIN IMMEDIATE")
         answer = host.send("POST", f"{MANAGEMENT}/orchestrators/greet/refused", '"1"')
         assert (answer.status, "locked by another program" in answer.text) == (503, True)

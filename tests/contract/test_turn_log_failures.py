@@ -10,68 +10,70 @@ from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT
 from tests.contract.conftest import Redis
 from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
-from tests.kit_services import Asked, CuttingProxy, FaultyHttp, free_port, redis, refusing_port
+from tests.kit_services import CuttingProxy, FaultyHttp, ProxyRequest, free_port, redis, refusing_port
 
 NETWORKED = pytest.mark.parametrize(
-    "networked", ["blob", "blob-small", "encrypted-blob", "redis", "encrypted-redis"], indirect=True
+    "networked_backend", ["blob", "blob-small", "encrypted-blob", "redis", "encrypted-redis"], indirect=True
 )
 
 
 @NETWORKED
-async def test_connections_that_break_lose_and_repeat_nothing(networked):
+async def test_connections_that_break_lose_and_repeat_nothing(networked_backend):
     """Connections are cut in the middle of requests and of answers, and writer and follower lose and repeat nothing."""
     log_id, total = new_id(), 0
-    min_faults = 100 if isinstance(networked, Redis) else 25
-    with CuttingProxy(networked.port, most_bytes=16_000) as proxy:  # the answers to the largest requests fit mostly
-        log = networked.log(port=proxy.port)
-        follower = asyncio.create_task(collect(networked.log(port=proxy.port), log_id, 1 + 2 * min_faults))
+    min_failures = 100 if isinstance(networked_backend, Redis) else 25
+    with CuttingProxy(
+        networked_backend.port, most_bytes=16_000
+    ) as proxy:  # the answers to the largest requests fit mostly
+        log = networked_backend.log(port=proxy.port)
+        follower = asyncio.create_task(collect(networked_backend.log(port=proxy.port), log_id, 1 + 2 * min_failures))
         attempt = await log.open(log_id)
         assert attempt == 1
         async with asyncio.timeout(500):
-            while total < min_faults or proxy.cuts <= 5:  # how often a connection is cut is a matter of chance
+            while total < min_failures or proxy.cuts <= 5:  # how often a connection is cut is a matter of chance
                 first = await log.append(log_id, [delta(f"{total}a"), delta(f"{total}b")], attempt=attempt)
                 assert first == 1 + 2 * total
                 total += 1
-        followed = await follower
+        followed_records = await follower
         proxy.is_calm = True
-    records = await read_all(networked.log(), log_id)
+    records = await read_all(networked_backend.log(), log_id)
     assert_consecutive(records)
     assert texts(records) == [f"{number}{half}" for number in range(total) for half in "ab"]
-    assert followed == records[: len(followed)]
+    assert followed_records == records[: len(followed_records)]
 
 
 @NETWORKED
-async def test_ghosts_behind_a_broken_network_are_fenced(networked):
+async def test_ghosts_behind_a_broken_network_are_fenced(networked_backend):
     """A retry on a sound connection fences a writer whose connection keeps breaking; nothing acknowledged is lost."""
     log_id = new_id()
-    acknowledged: list[str] = []
-    with CuttingProxy(networked.port, seed=2, most_bytes=20_000) as proxy:
-        ghost = networked.log(port=proxy.port)
+    acknowledged_texts: list[str] = []
+    with CuttingProxy(networked_backend.port, seed=2, most_bytes=20_000) as proxy:
+        ghost = networked_backend.log(port=proxy.port)
 
         async def haunt() -> None:
             attempt = await ghost.open(log_id)
             for number in range(10_000):
                 await ghost.append(log_id, [delta(f"ghost {number}")], attempt=attempt)
-                acknowledged.append(f"ghost {number}")
+                acknowledged_texts.append(f"ghost {number}")
 
         haunting = asyncio.create_task(haunt())
         async with asyncio.timeout(500):
-            while len(acknowledged) < 5 or proxy.cuts < 3:
+            while len(acknowledged_texts) < 5 or proxy.cuts < 3:
                 await asyncio.sleep(0.02)
-        log = networked.log()
+        log = networked_backend.log()
         second = await log.open(log_id)
         for number in range(20):
             await log.append(log_id, [delta(f"retry {number}")], attempt=second)
         with pytest.raises(FencedError):
             await haunting
         proxy.is_calm = True
-    records = await read_all(networked.log(), log_id)
+    records = await read_all(networked_backend.log(), log_id)
     assert_consecutive(records)
     first_index = next(index for index, record in enumerate(records) if record.entry == delta_of_attempt(second))
     assert texts(records[first_index:]) == [f"retry {number}" for number in range(20)]
     found = texts(records[:first_index])
-    assert found[: len(acknowledged)] == acknowledged
-    assert len(found) <= len(acknowledged) + 1
+    assert found[: len(acknowledged_texts)] == acknowledged_texts
+    assert len(found) <= len(acknowledged_texts) + 1
 
 
 def delta_of_attempt(number: int):
@@ -80,16 +82,16 @@ def delta_of_attempt(number: int):
     return LogEntry(ATTEMPT, {"number": number})
 
 
-@pytest.mark.parametrize("networked", ["blob", "blob-small", "encrypted-blob"], indirect=True)
-async def test_servers_that_fail_lose_and_repeat_nothing(networked):
+@pytest.mark.parametrize("networked_backend", ["blob", "blob-small", "encrypted-blob"], indirect=True)
+async def test_servers_that_fail_lose_and_repeat_nothing(networked_backend):
     """Throttling, server errors before and after the work, and answers that never come: every append is there once."""
     log_id, chance = new_id(), random.Random(3)
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         return chance.choice((None, None, None, 503, 500, 429, "lost", "cut"))
 
-    with FaultyHttp(networked.port, decide) as proxy:
-        log = networked.log(port=proxy.port)
+    with FaultyHttp(networked_backend.port, decide) as proxy:
+        log = networked_backend.log(port=proxy.port)
         attempt = await log.open(log_id)
         assert attempt == 1
         large = "x" * 10_000
@@ -97,18 +99,18 @@ async def test_servers_that_fail_lose_and_repeat_nothing(networked):
             entries = [delta(f"{number}a"), delta(f"{number}{large}")]
             assert await log.append(log_id, entries, attempt=attempt) == 1 + 2 * number
         assert await log.open(log_id) == 2
-        assert proxy.faults > 10
+        assert proxy.failure_count > 10
         records = await read_all(log, log_id)
     assert_consecutive(records)
     assert texts(records) == [f"{number}{half}" for number in range(8) for half in ("a", large)]
-    assert await read_all(networked.log(), log_id) == records
+    assert await read_all(networked_backend.log(), log_id) == records
 
 
 async def test_a_lost_answer_of_a_beginning_counts_once(blob):
     """When the answers to the making of the log and to its first entry are lost, it still begins with attempt 1."""
     log_id, lost = new_id(), []
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         if request.method == "PUT" and request.query not in lost:
             lost.append(request.query)
             return "lost"
@@ -124,7 +126,7 @@ async def test_an_append_that_was_cut_off_is_passed_over(blob):
     """A writer that dies between the blocks of a large append leaves nothing to read, and the next one goes on."""
     log_id, state = new_id(), {"blocks": 0}
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         if "appendblock" in parse_qs(request.query).get("comp", []):
             state["blocks"] += 1
             return 503 if state["blocks"] > 4 else None
@@ -155,7 +157,7 @@ async def test_a_full_blob_is_left_behind(blob, answer):
     for number in range(5):
         await large.append(log_id, [delta(str(number))], attempt=attempt)
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         if "appendblock" in request.query and request.path.endswith("/00000000"):
             request.code = "BlockCountExceedsLimit"
             return 409
@@ -173,7 +175,7 @@ async def test_a_full_blob_is_left_behind(blob, answer):
     assert texts(records) == [str(number) for number in range(7)]
 
 
-async def test_a_blob_of_something_else_is_refused(blob):
+async def test_a_foreign_blob_is_rejected(blob):
     """A blob in the log's place that is no log raises LogError, and is left as it is."""
     from azure.storage.blob.aio import ContainerClient
 

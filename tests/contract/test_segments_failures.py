@@ -8,10 +8,10 @@ from urllib.parse import parse_qs
 import pytest
 
 from durable_agent_host.errors import LogError
-from tests.contract.test_segments import HOME, by_name, list_blobs, some
+from tests.contract.test_segments import NAMESPACE, by_name, list_blobs, some
 from tests.contract.traces import loses
 from tests.forks import STORES
-from tests.kit_services import Asked, CuttingProxy, FaultyHttp, refusing_port
+from tests.kit_services import CuttingProxy, FaultyHttp, ProxyRequest, refusing_port
 from tests.processes import Process
 
 BLOBS = pytest.mark.parametrize("pieces", ["blob", "blob-small", "encrypted-blob"], indirect=True)
@@ -24,16 +24,16 @@ async def test_connections_that_break_lose_nothing(pieces):
         store = pieces.store(port=proxy.port)
         expected_blobs = some(12, size=3_000) | some(4, size=9_000)
         for name, body in expected_blobs.items():
-            await store.put(HOME, {name: body})
-        await store.hold(HOME, "@agent@one")
-        assert await store.get(HOME, expected_blobs) == expected_blobs
+            await store.put(NAMESPACE, {name: body})
+        await store.hold(NAMESPACE, "@agent@one")
+        assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
         first_name, *remaining_names = expected_blobs
-        await store.delete(HOME, [first_name])
+        await store.delete(NAMESPACE, [first_name])
         assert set(await list_blobs(store)) == set(remaining_names)
         while proxy.cuts <= 5:  # how many there were is chance
-            assert set(await store.get(HOME, remaining_names)) == set(remaining_names)
-    assert set(await pieces.store().get(HOME, remaining_names)) == set(remaining_names)
-    assert set(await pieces.store().holders(HOME)) == {"@agent@one"}
+            assert set(await store.get(NAMESPACE, remaining_names)) == set(remaining_names)
+    assert set(await pieces.store().get(NAMESPACE, remaining_names)) == set(remaining_names)
+    assert set(await pieces.store().holders(NAMESPACE)) == {"@agent@one"}
 
 
 @BLOBS
@@ -41,21 +41,21 @@ async def test_servers_that_fail_lose_nothing(pieces):
     """Throttling, server errors, and answers that never come to what was done: everything is there, and gone, once."""
     chance = random.Random(3)
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         return chance.choice((None, None, None, 503, 500, 429, "lost", "cut"))
 
     with FaultyHttp(pieces.port, decide) as proxy:
         store = pieces.store(port=proxy.port)
         expected_blobs = some(8, size=900) | some(3, size=15_000)
-        await store.put(HOME, expected_blobs)
-        await store.put(HOME, expected_blobs)
-        await store.hold(HOME, "@agent@one")
-        assert await store.get(HOME, expected_blobs) == expected_blobs
+        await store.put(NAMESPACE, expected_blobs)
+        await store.put(NAMESPACE, expected_blobs)
+        await store.hold(NAMESPACE, "@agent@one")
+        assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
         first_name, *remaining_names = expected_blobs
-        assert await store.delete(HOME, [first_name]) == 1
-        await store.release(HOME, "@agent@one")
-        assert await store.holders(HOME) == {}
-        assert proxy.faults > 10
+        assert await store.delete(NAMESPACE, [first_name]) == 1
+        await store.release(NAMESPACE, "@agent@one")
+        assert await store.holders(NAMESPACE) == {}
+        assert proxy.failure_count > 10
     assert set(await list_blobs(pieces.store())) == set(remaining_names)
 
 
@@ -64,41 +64,43 @@ async def test_a_large_piece_counts_when_its_last_block_is_there(pieces):
     """A writer that dies between the blocks of a piece leaves nothing to list or read; the next one completes it."""
     expected_blobs, blocks = by_name(b"x" * 20_000), 0
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         nonlocal blocks
         blocks += "block" in parse_qs(request.query).get("comp", [])
         return 503 if blocks > 3 else None
 
     with FaultyHttp(pieces.port, decide) as proxy, pytest.raises(LogError, match="does not answer"):
-        await pieces.store(port=proxy.port, retry_seconds=0.3).put(HOME, expected_blobs)
+        await pieces.store(port=proxy.port, retry_seconds=0.3).put(NAMESPACE, expected_blobs)
     assert blocks > 3
     assert await list_blobs(pieces.store()) == {}
-    await asyncio.gather(*(pieces.store().put(HOME, expected_blobs) for _ in range(3)))
-    assert await pieces.store().get(HOME, expected_blobs) == expected_blobs
+    await asyncio.gather(*(pieces.store().put(NAMESPACE, expected_blobs) for _ in range(3)))
+    assert await pieces.store().get(NAMESPACE, expected_blobs) == expected_blobs
 
 
 @pytest.mark.parametrize("pieces", ["blob"], indirect=True)
 async def test_a_piece_that_is_put_again_while_it_is_swept_stays(pieces):
     """A put that comes between a sweep's look at the blobs and its deletion keeps its piece."""
     store, expected_blobs = pieces.store(), some(1)
-    await store.put(HOME, expected_blobs)
+    await store.put(NAMESPACE, expected_blobs)
     await asyncio.sleep(2.1)
     delete_requested, can_continue = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         if request.method == "DELETE" and not can_continue.is_set():
             loop.call_soon_threadsafe(delete_requested.set)
             return 503
         return None
 
     with FaultyHttp(pieces.port, decide) as proxy:
-        sweep = asyncio.create_task(pieces.store(port=proxy.port).delete(HOME, expected_blobs, older_than_seconds=0.5))
+        sweep = asyncio.create_task(
+            pieces.store(port=proxy.port).delete(NAMESPACE, expected_blobs, older_than_seconds=0.5)
+        )
         await delete_requested.wait()
-        await store.put(HOME, expected_blobs)
+        await store.put(NAMESPACE, expected_blobs)
         can_continue.set()
         assert await sweep == 0
-    assert await store.get(HOME, expected_blobs) == expected_blobs
+    assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
 
 
 @BLOBS
@@ -107,7 +109,7 @@ async def test_a_storage_that_stays_away_is_named(pieces):
     with refusing_port() as port:
         store = pieces.store(port=port, retry_seconds=0.3)
         with pytest.raises(LogError, match=r"blob storage does not answer .* see that it can be reached"):
-            await store.put(HOME, some(1))
+            await store.put(NAMESPACE, some(1))
         with pytest.raises(LogError, match="does not answer"):
             await store.check()
 
@@ -116,31 +118,31 @@ class Writer(Process):
     """A process that puts pieces, and prints what has returned."""
 
     @property
-    def acknowledged(self) -> list[str]:
+    def acknowledged_names(self) -> list[str]:
         """Names; a line that was cut off is left out."""
         return [name for line in self.output[:-1] for name in json.loads(line)]
 
 
 @pytest.mark.parametrize("pieces", ["sqlite", "blob-small"], indirect=True)
-async def test_writers_that_are_killed_leave_whole_pieces(pieces):
+async def test_killed_writers_leave_complete_blobs(pieces):
     """Killed in the middle of puts and deletions, writers leave whole pieces, and all that they were told is stored.
 
     Whoever deletes again what they had begun to delete leaves nothing of it.
     """
     for seed in range(2):
-        arguments = [type(pieces).__name__, json.dumps(pieces.arguments), HOME, str(seed)]
+        arguments = [type(pieces).__name__, json.dumps(pieces.arguments), NAMESPACE, str(seed)]
         with Writer("-m", "tests.contract.putting", *arguments, preload=STORES) as writer:
             async with asyncio.timeout(500):
-                while len(writer.acknowledged) < 45:
+                while len(writer.acknowledged_names) < 45:
                     assert writer.process.poll() is None
                     await asyncio.sleep(0.02)
             writer.kill()
         store = pieces.store()
         there = await list_blobs(store)
-        assert set(writer.acknowledged) <= set(there)
-        bodies = await store.get(HOME, there)
+        assert set(writer.acknowledged_names) <= set(there)
+        bodies = await store.get(NAMESPACE, there)
         assert {name: len(body) for name, body in bodies.items()} == there
         deleted_names = [name for name, body in bodies.items() if body.startswith(b"gone-")]
-        assert await store.delete(HOME, deleted_names) == len(deleted_names)
+        assert await store.delete(NAMESPACE, deleted_names) == len(deleted_names)
         assert await loses(pieces, b"gone-")
-        assert await store.delete(HOME, bodies.keys() - deleted_names) == len(bodies) - len(deleted_names)
+        assert await store.delete(NAMESPACE, bodies.keys() - deleted_names) == len(bodies) - len(deleted_names)

@@ -13,12 +13,12 @@ from durable_agent_host.providers.openai.item_mapping import (
 from durable_agent_host.providers.openai.item_types import item_type
 from durable_agent_host.stream.fold import fold_part, fold_updates, response_as_updates
 from tests.durable_agent_host.openai_outputs import OUTPUTS, TOKEN, build_events, build_response_body, message, text
-from tests.durable_agent_host.stream.comparing import comparable, contents_of, interleaved
+from tests.durable_agent_host.stream.comparing import comparable, contents_of, interleave
 from tests.durable_agent_host.stream.streams import (
-    cut_elsewhere,
-    parsed_whole,
+    cut_at_random,
+    encode_messages,
+    parse_response,
     provider,
-    stored,
     stored_all,
     updates_of,
 )
@@ -26,67 +26,67 @@ from tests.durable_agent_host.stream.streams import (
 pytestmark = pytest.mark.filterwarnings("ignore:.COMPUTER_USE.")
 
 
-def answered(name):
+def final_body(name):
     """The final response of an answer."""
     return build_response_body(OUTPUTS[name], "incomplete" if name.startswith("cut off") else "completed")
 
 
 def assert_is_final(events, body):
     """Hold the fold of events against the final response: what is stored, and the items that the next turn sends."""
-    folded = fold_updates(updates_of(events), provider)
-    said, expected = (contents_of(stored(answer)) for answer in (folded, parsed_whole(body)))
-    assert comparable(said) == comparable(expected)
-    groups = [group for one in folded.messages for group in group_by_item(one.contents)]
+    response = fold_updates(updates_of(events), provider)
+    contents, expected_contents = (contents_of(encode_messages(answer)) for answer in (response, parse_response(body)))
+    assert comparable(contents) == comparable(expected_contents)
+    groups = [group for message in response.messages for group in group_by_item(message.contents)]
     sent = [rebuild_item(group) for group in groups if find_item_metadata(group[0]) is not None]
-    given = [to_input_item(item) for item in body["output"] if item_type(item["type"]).input_fields]
-    assert comparable(sent) == comparable(given)
+    expected_items = [to_input_item(item) for item in body["output"] if item_type(item["type"]).input_fields]
+    assert comparable(sent) == comparable(expected_items)
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_the_fold_is_the_final_response(name):
     """Every kind of item and part is stored as the client parses it from the response that was sent whole."""
-    body = answered(name)
+    body = final_body(name)
     assert_is_final(build_events(body), body)
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_cutting_mixing_and_folding_in_parts_change_nothing(name):
     """Other chunks, items mixed with each other, parts folded first and folding twice give the same."""
-    events = build_events(answered(name))
-    folded = fold_updates(updates_of(events), provider)
-    whole = stored_all(folded)
+    events = build_events(final_body(name))
+    response = fold_updates(updates_of(events), provider)
+    expected = stored_all(response)
     seed = len(name)
-    updates = updates_of(cut_elsewhere(interleaved(events, seed), seed))
-    assert stored_all(fold_updates(updates, provider)) == whole
+    updates = updates_of(cut_at_random(interleave(events, seed), seed))
+    assert stored_all(fold_updates(updates, provider)) == expected
     first, second = sorted(Random(seed).randint(0, len(updates)) for _ in range(2))
     cuts = updates[:first], updates[first:second], updates[second:]
     parts = [update for part in cuts for update in fold_part(part, provider)]
-    assert stored_all(fold_updates(parts, provider)) == whole
-    assert stored(fold_updates(response_as_updates(folded), provider)) == whole["messages"]
-    assert stored(fold_updates(folded.to_updates(), provider)) == whole["messages"]
+    assert stored_all(fold_updates(parts, provider)) == expected
+    assert encode_messages(fold_updates(response_as_updates(response), provider)) == expected["messages"]
+    assert encode_messages(fold_updates(response.to_updates(), provider)) == expected["messages"]
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_a_stream_that_ends_early_obeys_the_laws(name):
+def test_an_incomplete_stream_obeys_the_laws(name):
     """Wherever a stream breaks, parts give the whole, and folding twice changes nothing."""
-    events = build_events(answered(name))
+    events = build_events(final_body(name))
     for end in range(0, len(events), max(1, len(events) // 5)):
         updates = updates_of(events[:end])
-        folded = fold_updates(updates, provider)
+        response = fold_updates(updates, provider)
         half = len(updates) // 2
         parts = [*fold_part(updates[:half], provider), *fold_part(updates[half:], provider)]
-        assert stored_all(fold_updates(parts, provider)) == stored_all(folded)
-        assert stored(fold_updates(response_as_updates(folded), provider)) == stored(folded)
+        assert stored_all(fold_updates(parts, provider)) == stored_all(response)
+        assert encode_messages(fold_updates(response_as_updates(response), provider)) == encode_messages(response)
 
 
-def test_token_probabilities_are_kept_with_their_texts():
+def test_token_probabilities_are_stored_with_their_texts():
     """Probabilities stand with the part that they are of, once."""
     texts = [text("Hi", logprobs=(TOKEN,)), text("Hi", logprobs=(TOKEN, TOKEN))]
     body = build_response_body([message(1, *texts), message(2, text("Hi", logprobs=(TOKEN,)))])
-    folded = fold_updates(updates_of(build_events(body)), provider)
-    assert contents_of(stored(folded)) == contents_of(stored(parsed_whole(body)))
-    kept = [content.additional_properties["logprobs"] for content in folded.messages[0].contents]
-    assert [len(one) for one in kept] == [1, 2, 1]
+    response = fold_updates(updates_of(build_events(body)), provider)
+    assert contents_of(encode_messages(response)) == contents_of(encode_messages(parse_response(body)))
+    logprobs = [content.additional_properties["logprobs"] for content in response.messages[0].contents]
+    assert [len(tokens) for tokens in logprobs] == [1, 2, 1]
 
 
 # --- streams that services write otherwise ------------------------------------------------------------------------
@@ -109,8 +109,8 @@ def is_item_done(event):
 
 
 def items_reversed(events):
-    places = sorted({event["output_index"] for event in events if "output_index" in event}, reverse=True)
-    inner = [event for place in places for event in events if event.get("output_index") == place]
+    indexes = sorted({event["output_index"] for event in events if "output_index" in event}, reverse=True)
+    inner = [event for index in indexes for event in events if event.get("output_index") == index]
     return [*events[:2], *inner, events[-1]]
 
 
@@ -121,7 +121,9 @@ def done_last(events):
 
 def with_noise(events):
     noise = {"type": "response.novel.delta", "delta": "noise"}, {"type": "keepalive"}
-    return [one for event in events for one in (event, *(more | {"output_index": 0} for more in noise))]
+    return [
+        stream_event for event in events for stream_event in (event, *(more | {"output_index": 0} for more in noise))
+    ]
 
 
 DONE_FIELDS = ("text", "arguments", "code", "input", "refusal", "command")
@@ -134,7 +136,9 @@ QUIRKS = {
     "no ends but the items'": lambda events: [
         event for event in events if is_item_done(event) or not event["type"].endswith(".done")
     ],
-    "items finished twice": lambda events: [one for e in events for one in ([e, e] if is_item_done(e) else [e])],
+    "items finished twice": lambda events: [
+        stream_event for e in events for stream_event in ([e, e] if is_item_done(e) else [e])
+    ],
     "items finished last": done_last,
     "items the other way round": items_reversed,
     "other deltas": with_fields(lambda event: isinstance(event.get("delta"), str), lambda _: {"delta": "???"}),
@@ -173,5 +177,5 @@ QUIRKS = {
 )
 def test_streams_written_otherwise_are_the_final_response(name, quirk):
     """What a service leaves out, repeats, or numbers otherwise does not change what is stored."""
-    body = answered(name)
+    body = final_body(name)
     assert_is_final(QUIRKS[quirk](build_events(body)), body)

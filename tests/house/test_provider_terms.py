@@ -7,7 +7,7 @@ from tests.house.source import Module, modules
 
 NEUTRAL_ROOMS = {"model", "codec", "session", "turn", "stream", "agent", "turn_log", "durable", "http"}
 
-PROVIDER_WORDS = re.compile(
+PROVIDER_TERMS = re.compile(
     r"\bfc_|\bopenai\b|\banthropic\b|\bclaude\b|\bgemini\b|code_interpreter_call|\bcontainer_id\b|"
     r"\bsignature\b|thought_signature|encrypted_content|logprobs",
     re.IGNORECASE,
@@ -23,7 +23,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
 """Module → the words that stand in it, and why."""
 
 
-def _count_provider_words(module: Module) -> dict[str, int]:
+def _find_provider_terms(module: Module) -> dict[str, int]:
     """Find the words in the strings of a module's code, docstrings aside, with the first line of each."""
     docstrings = {
         id(node.value)
@@ -33,21 +33,21 @@ def _count_provider_words(module: Module) -> dict[str, int]:
     found: dict[str, int] = {}
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            for word in PROVIDER_WORDS.findall(node.value):
+            for word in PROVIDER_TERMS.findall(node.value):
                 found.setdefault(word.lower(), node.lineno)
     return found
 
 
-def test_neutral_rooms_have_no_providers_words():
+def test_neutral_folders_have_no_provider_terms():
     """No string in the code of a neutral room is a provider's own word."""
     wrong: list[str] = []
     for module in modules("durable_agent_host"):
-        if module.room in NEUTRAL_ROOMS:
-            allowed, _ = EXCEPTIONS.get(module.name, (set(), ""))
+        if module.folder in NEUTRAL_ROOMS:
+            allowed_terms, _ = EXCEPTIONS.get(module.name, (set(), ""))
             wrong += [
                 f"{module.at(line)} says {word!r}"
-                for word, line in _count_provider_words(module).items()
-                if word not in allowed
+                for word, line in _find_provider_terms(module).items()
+                if word not in allowed_terms
             ]
     assert not wrong
 
@@ -55,10 +55,10 @@ def test_neutral_rooms_have_no_providers_words():
 def test_exceptions_are_needed():
     """A word that no longer stands in a module is taken off its exception."""
     by_name = {module.name: module for module in modules("durable_agent_host")}
-    unused = [
+    unused_exceptions = [
         f"{name}: {word}"
         for name, (counts, _) in EXCEPTIONS.items()
         for word in counts
-        if name not in by_name or word not in _count_provider_words(by_name[name])
+        if name not in by_name or word not in _find_provider_terms(by_name[name])
     ]
-    assert not unused
+    assert not unused_exceptions
