@@ -103,18 +103,6 @@ class PartStream(_Stream):
         self.status_code = int(status)
 
 
-class DocumentStream(_Stream):
-    """A JSON document of any size; if it cannot be completed, the response breaks off and the client sees that.
-
-    Args:
-        document: its JSON.
-        headers: further headers.
-    """
-
-    def __init__(self, document: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
-        super().__init__(document, {"content-type": "application/json", **headers})
-
-
 async def each_in_turn(
     parts: AsyncGenerator[bytes], working: Callable[[], AbstractAsyncContextManager[None]]
 ) -> AsyncGenerator[bytes]:

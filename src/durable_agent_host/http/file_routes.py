@@ -15,7 +15,7 @@ from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.http.body_parsing import FORM, UploadedFile, media_type_of, read_files
 from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, named_session
-from durable_agent_host.http.response_views import header_value, json_response
+from durable_agent_host.http.response_views import session_response, session_url_of
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.entry_files import FileBytes
@@ -40,12 +40,8 @@ async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnCli
     files = read_files(call.body, call.headers["content-type"]) if is_form else [_raw_file(call, media_type)]
     uploads = client.files(agent, session_id, owner=call.owner).uploads
     stored_files = await uploads.add(*map(_bytes_of, files))
-    body = {
-        "agent": agent,
-        "session_id": session_id,
-        "files": [_view(call, agent, session_id, file) for file in stored_files],
-    }
-    return json_response(HTTPStatus.CREATED, body, {"x-ms-session-id": header_value(session_id)})
+    views = [_view(call, agent, session_id, file) for file in stored_files]
+    return session_response(agent, session_id, HTTPStatus.CREATED, files=views)
 
 
 async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
@@ -58,8 +54,7 @@ async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClien
     files = await session_files.all()
     if session is None and not files:
         raise unknown_session(agent, session_id)
-    body = {"agent": agent, "session_id": session_id, "files": [_view(call, agent, session_id, file) for file in files]}
-    return json_response(HTTPStatus.OK, body, {"x-ms-session-id": header_value(session_id)})
+    return session_response(agent, session_id, files=[_view(call, agent, session_id, file) for file in files])
 
 
 async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
@@ -131,7 +126,7 @@ def _raw_file(call: RouteRequest, media_type: str) -> UploadedFile:
 
 
 def _view(call: RouteRequest, agent: str, session_id: str, file: ConversationFile) -> Mapping[str, Any]:
-    url = f"{call.base_url}/agents/{quote(agent)}/sessions/{quote(session_id, safe='')}/files"
+    url = f"{session_url_of(call.base_url, agent, session_id)}/files"
     return {
         "id": file.file_id,
         "name": file.name,

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,7 +24,7 @@ from durable_agent_host.errors import (
     RequestTooLargeError,
 )
 from durable_agent_host.http.body_parsing import BodyLimit, read_body
-from durable_agent_host.http.event_stream import DocumentStream, EventStream, PartStream, each_in_turn, in_slices
+from durable_agent_host.http.event_stream import EventStream, PartStream, each_in_turn, in_slices
 from durable_agent_host.http.gate import DISK_FULL, Action, Authorizer, IncomingRequest, wait_for_even_time
 from durable_agent_host.http.parse import RunParameters, parse_run, reject_repeated_parameters
 from durable_agent_host.http.problem_details import problem, problem_of_error
@@ -32,10 +32,11 @@ from durable_agent_host.http.rate_limits import StreamReaders
 from durable_agent_host.model.budget import Price
 from durable_agent_host.model.conversation_file import ServiceFileReader
 from durable_agent_host.model.history_locations import HistoryLocations
-from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.ids import check_session_id, turn_log_id
+from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
-from durable_agent_host.model.turn import Caller
+from durable_agent_host.model.turn import Caller, TurnRequest
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.event_folding import FinalResponse
 from durable_agent_host.turn.request_options import AllowedOptions
@@ -59,8 +60,6 @@ def without_mark[AnswerT: (func.HttpResponse | Response)](answer: AnswerT, mark:
         return answer
     if isinstance(answer, EventStream):
         answer.map(lambda events: _events_without(events, mark.encode()))
-    if isinstance(answer, DocumentStream):
-        answer.map(lambda parts: _parts_without(parts, mark.encode()))
     if isinstance(answer, Response):
         answer.raw_headers = [(name, value.replace(mark.encode(), b"")) for name, value in answer.raw_headers]
         return answer
@@ -87,7 +86,8 @@ async def _events_without(events: AsyncGenerator[bytes], mark: bytes) -> AsyncGe
             yield event.replace(mark, b"")
 
 
-async def _parts_without(parts: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
+async def parts_without_mark(parts: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
+    """Remove the caller's mark from a document of any size."""
     tail = b""  # it may end with a part of the mark
     async with aclosing(parts):
         async for part in parts:
@@ -153,17 +153,13 @@ class HandlerContext:
         """The clients that follow turns."""
         return StreamReaders(self.settings.max_stream_readers)
 
-    def find_agent(self, name: str) -> str | None:
-        """Find an agent by the name in a URL, ignoring case; None when no such agent is reachable by HTTP."""
-        return next((agent for agent in self.agents if agent.casefold() == name.casefold()), None)
-
     def agent(self, name: str) -> str:
         """Find an agent by the name in a URL, ignoring case.
 
         Raises:
             NotFoundError: no such agent is reachable by HTTP.
         """
-        agent = self.find_agent(name)
+        agent = next((agent for agent in self.agents if agent.casefold() == name.casefold()), None)
         if agent is not None:
             return agent
         agent_names = ", ".join(sorted(self.agents)) or "none"
@@ -276,6 +272,18 @@ def named_session(host: HandlerContext, call: RouteRequest) -> tuple[str, str]:
     return agent, name if call.location is None else call.location.session_id
 
 
+async def read_log(host: HandlerContext, request: TurnRequest) -> AsyncGenerator[Sequence[LogRecord]]:
+    """Read the log of a turn from its beginning, page by page."""
+    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    offset = 0
+    has_more = True
+    while has_more:
+        page = await host.open_log().read(log_id, offset)
+        yield page.records
+        offset = page.next_offset
+        has_more = page.has_more
+
+
 async def serve(
     action: Action,
     handler: Handler,
@@ -319,7 +327,7 @@ async def serve(
     answer = without_mark(await _serve_once(admit, handle, host, call, client, limit=limit), client.claims.known_mark)
     if call.method == "GET" or call.again:
         answer = await in_slices(answer, again)
-    if isinstance(answer, DocumentStream | PartStream):
+    if isinstance(answer, PartStream):
         answer.map(lambda parts: each_in_turn(parts, working))
     return answer
 

@@ -106,7 +106,7 @@ def turn_identity(request: TurnRequest) -> dict[str, Any]:
     }
 
 
-def header_value(name: str) -> str:
+def _header_value(name: str) -> str:
     """Write the id of a session or turn so that a header can carry it.
 
     Returns:
@@ -115,16 +115,35 @@ def header_value(name: str) -> str:
     return name if name.isascii() else quote(name)
 
 
+def session_headers(session_id: str) -> dict[str, str]:
+    """Name a session in headers."""
+    value = _header_value(session_id)
+    return {"x-ms-session-id": value, "x-ms-thread-id": value}
+
+
+def session_response(
+    agent: str, session_id: str, http_status: HTTPStatus = HTTPStatus.OK, **members: Any
+) -> func.HttpResponse:
+    """Answer with JSON about a session."""
+    return json_response(
+        http_status, {"agent": agent, "session_id": session_id, **members}, session_headers(session_id)
+    )
+
+
+def session_url_of(base: str, agent: str, session_id: str) -> str:
+    """Return a session's URL."""
+    return f"{base}/agents/{quote(agent)}/sessions/{quote(session_id, safe='')}"
+
+
 def turn_headers(request: TurnRequest) -> dict[str, str]:
     """Name a turn in headers."""
-    session_id = header_value(request.session_id)
-    return {"x-ms-session-id": session_id, "x-ms-thread-id": session_id, "x-ms-turn-id": header_value(request.turn_id)}
+    return session_headers(request.session_id) | {"x-ms-turn-id": _header_value(request.turn_id)}
 
 
 def turn_urls(base: str, request: TurnRequest) -> dict[str, str]:
     """Return a turn's URLs."""
-    session_url = f"{base}/agents/{quote(request.agent)}/sessions/{quote(request.session_id, safe='')}"
-    turn_url = f"{session_url}/turns/{request.turn_id}"
+    session_url = session_url_of(base, request.agent, request.session_id)
+    turn_url = f"{session_url}/turns/{quote(request.turn_id, safe='')}"
     return {"session_url": session_url, "turn_url": turn_url, "events_url": f"{turn_url}/events"}
 
 

@@ -11,7 +11,6 @@ from durable_agent_host.http import (
     file_routes,
     model_call_routes,
     session_routes,
-    step_routes,
     turn_routes,
 )
 from durable_agent_host.http.body_parsing import MAX_UPLOAD, BodyLimit
@@ -107,7 +106,7 @@ ROUTES: Final = (
     Route("http-file", "GET", _FILE, "files.read", file_routes.read_file),
     Route("http-file-head", "HEAD", _FILE, "files.read", file_routes.read_file),
     Route("http-turn", "GET", _TURN, "turn.read", turn_routes.read_turn),
-    Route("http-steps", "GET", _TURN + "/steps", "turn.read", step_routes.read_steps),
+    Route("http-steps", "GET", _TURN + "/steps", "turn.read", turn_routes.read_steps),
     Route("http-calls", "GET", _TURN + "/calls", "calls.read", model_call_routes.list_calls),
     Route("http-call", "GET", _TURN + "/calls/{call}", "calls.read", model_call_routes.read_call),
     Route("http-call-body", "GET", _TURN + "/calls/{call}/{body}", "calls.read", model_call_routes.read_body),

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -13,12 +14,13 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, TurnTimedOutError
 from durable_agent_host.http.event_stream import EventStream, check_readable, early_outcome, follow_turn, has_all_events
 from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
-from durable_agent_host.http.parse import RunParameters
+from durable_agent_host.http.parse import RunParameters, parse_limit, parse_position, parse_resume
 from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
-from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, named_session
+from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, named_session, read_log
 from durable_agent_host.http.response_views import (
     accepted_view,
     json_response,
+    large_json_response,
     pending_approvals_view,
     response_view,
     turn_headers,
@@ -26,15 +28,18 @@ from durable_agent_host.http.response_views import (
     turn_urls,
     turn_view,
 )
-from durable_agent_host.http.sse import parse_resume
 from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.request_options import check_options
+from durable_agent_host.turn.step_reader import StepReader, turn_summary
+from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_requests import SessionTarget, request_of_client
 
 _PARSED_AT_ONCE: Final = 16 * 1024
 """Bodies longer than this many bytes are parsed off the event loop: a schema of some kilobytes takes a second."""
 
+_STEPS: Final = 200
 ADMISSION_SECONDS: Final = 2.0
 """A 202 waits this long for the turn to be admitted; later refusals show in the turn's status."""
 
@@ -126,6 +131,30 @@ async def read_turn(host: HandlerContext, call: RouteRequest, client: TurnClient
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}``: status, answer, usage."""
     turn = await named_turn(host, call, client)
     return json_response(HTTPStatus.OK, turn_view(turn), turn_headers(turn.request))
+
+
+async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+    """``GET …/turns/{turn}/steps``: attempts, model calls, tool calls, waits, retries; ``limit`` from ``cursor``."""
+    limit = parse_limit(call.query, default=_STEPS)
+    first = parse_position(call.query) or 0
+    turn = await named_turn(host, call, client)
+    request = turn.request
+    reader = StepReader(turn, host.prices_of(request.agent))
+    redactor = client.storage.redactor_of(request.agent)
+    async for records in read_log(host, request):
+        visible_records = records if redactor is None else await asyncio.to_thread(_redact_records, records, redactor)
+        for record in visible_records:
+            await asyncio.sleep(0)
+            reader.read([record])
+    steps = reader.steps()
+    following = str(first + limit) if first + limit < len(steps) else None
+    page_steps = steps[first : first + limit]
+    view = turn_summary(turn) | {"steps": page_steps, "cursor": following}
+    return await large_json_response(len(page_steps), lambda: view, turn_headers(request))
+
+
+def _redact_records(records: Sequence[LogRecord], redactor: Redactor) -> list[LogRecord]:
+    return [replace(record, entry=replace(record.entry, data=redactor.value(record.entry.data))) for record in records]
 
 
 async def read_events(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
