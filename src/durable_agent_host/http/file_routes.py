@@ -17,7 +17,9 @@ from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, named_session
 from durable_agent_host.http.response_views import session_response, session_url_of
 from durable_agent_host.model.conversation_file import ConversationFile
+from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.entry_files import FileBytes
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.turn.file_names import OCTETS, check_media_type, check_name, disposition, media_type_of_name
@@ -47,10 +49,7 @@ async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnCli
 async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions/{session}/files``: files that callers sent and agents made, newest first."""
     agent, session_id = named_session(host, call)
-    session = await client.session(agent, session_id)
-    session_files = client.files(agent, session_id, session)
-    session_files.service_files = host.service_files_of(agent).of
-    session_files.is_response_files_only = host.gate.identifies
+    session, session_files = await _open_files(host, client, agent, session_id)
     files = await session_files.all()
     if session is None and not files:
         raise unknown_session(agent, session_id)
@@ -61,11 +60,7 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
     """``GET`` or ``HEAD /agents/{agent}/sessions/{session}/files/{file}``: the bytes, with type and name."""
     agent, session_id = named_session(host, call)
     file_id = call.path_part("file")
-    service = host.service_files_of(agent)
-    session = await client.session(agent, session_id)
-    files = client.files(agent, session_id, session)
-    files.service_files = service.of
-    files.is_response_files_only = host.gate.identifies
+    session, files = await _open_files(host, client, agent, session_id)
     file = await files.find(file_id)
     if file is None and session is None:
         raise unknown_session(agent, session_id)
@@ -81,7 +76,7 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
     if file.service is None:
         data = await files.read(file)
     else:
-        provider_file = await service.read(file.service)
+        provider_file = await host.service_files_of(agent).read(file.service)
         data = provider_file.data
         headers = _headers_of(
             replace(file, name=file.name or provider_file.name, media_type=file.media_type or provider_file.media_type)
@@ -89,6 +84,16 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
     if call.method == "HEAD":
         return Response(headers=headers | {"content-length": str(len(data))})
     return Response(data, headers=headers)
+
+
+async def _open_files(
+    host: HandlerContext, client: TurnClient, agent: str, session_id: str
+) -> tuple[Session | None, SessionFiles]:
+    session = await client.session(agent, session_id)
+    files = client.files(agent, session_id, session)
+    files.service_files = host.service_files_of(agent).of
+    files.is_response_files_only = host.gate.identifies
+    return session, files
 
 
 def with_sent_files(message: MessageInput, files: Sequence[UploadedFile]) -> MessageInput:

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 from urllib.parse import parse_qsl, urlsplit
 
 import azure.functions as func
@@ -23,7 +23,7 @@ from durable_agent_host.errors import (
     NotFoundError,
     RequestTooLargeError,
 )
-from durable_agent_host.http.body_parsing import BodyLimit, read_body
+from durable_agent_host.http.body_parsing import MAX_UPLOAD, BodyLimit, read_body
 from durable_agent_host.http.event_stream import EventStream, PartStream, each_in_turn, in_slices
 from durable_agent_host.http.gate import DISK_FULL, Action, Authorizer, IncomingRequest, wait_for_even_time
 from durable_agent_host.http.parse import RunParameters, parse_run, reject_repeated_parameters
@@ -190,6 +190,11 @@ class RouteRequest:
         self.body = b""
 
     @property
+    def span(self) -> tuple[int, int] | None:
+        """Trace id and flags of the request's own span, if it has one."""
+        return getattr(self._request, "span", None)
+
+    @property
     def owner(self) -> Owner | None:
         """The owner or future owner of the session on the path; None where nobody is identified."""
         return self.location and self.location.owner
@@ -284,76 +289,85 @@ async def read_log(host: HandlerContext, request: TurnRequest) -> AsyncGenerator
         has_more = page.has_more
 
 
-async def serve(
-    action: Action,
-    handler: Handler,
-    host: HandlerContext,
-    req: func.HttpRequest,
-    client: TurnClient,
-    *,
-    limit: BodyLimit,
-    is_open: bool = False,
-    may_begin: bool = False,
-) -> Answer:
-    """Answer a request: through the gate, by its handler. Raises nothing.
+class Route(NamedTuple):
+    """One route.
 
-    Returns:
-        The handler's answer, or a problem; unexpected errors are logged and not shown.
+    Attributes:
+        name: of the function that serves it.
+        method: HTTP method.
+        template: path after the prefix.
+        action: what the gate checks.
+        handler: answers requests that pass the gate.
+        is_health: open to everyone, and part of the app even without HTTP endpoints for agents.
+        streams_body: the handler reads the body piece by piece.
+        body_kind: ``form`` when a form with files may exceed the usual limit, ``file`` when every body may.
+        may_begin: the request may begin the session on the path, and reads its body after checking that.
     """
-    call = RouteRequest(req, host.settings.max_request_bytes)
 
-    async def admit() -> None:
-        if is_open:
-            return
-        call.caller = _in_trace(await host.gate.identify(call.incoming), getattr(req, "span", None))
-        if action not in _WITHOUT_SESSIONS:  # not all that is stored is read in a way that would tell
+    name: str
+    method: str
+    template: str
+    action: Action
+    handler: Handler
+    is_health: bool = False
+    streams_body: bool = False
+    body_kind: Literal["json", "form", "file"] = "json"
+    may_begin: bool = False
+
+    def body_limit(self, settings: Settings) -> BodyLimit:
+        """Return the largest body that is read; larger ones are answered with 413."""
+        if self.method in {"GET", "HEAD", "DELETE"} or self.streams_body:
+            return BodyLimit(0)
+        if self.body_kind == "file":
+            return BodyLimit(settings.max_upload_bytes, setting=MAX_UPLOAD)
+        forms = max(settings.max_upload_bytes, settings.max_request_bytes) if self.body_kind == "form" else 0
+        return BodyLimit(settings.max_request_bytes, forms)
+
+    async def serve(self, host: HandlerContext, req: func.HttpRequest, client: TurnClient) -> Answer:
+        """Answer a request: through the gate, by its handler. Raises nothing.
+
+        Returns:
+            The handler's answer, or a problem; unexpected errors are logged and not shown.
+        """
+        call = RouteRequest(req, host.settings.max_request_bytes)
+        started_at = time.monotonic()
+
+        async def handle() -> Answer:
+            try:
+                if not self.is_health:
+                    await self._admit(host, call, client)
+                await call.read_body(self.body_limit(host.settings), host.gate)
+                host.gate.check_free_space(self.action)
+                async with working():
+                    return await self.handler(host, call, client)
+            except NotFoundError:
+                if client.documents.access is not None:
+                    await wait_for_even_time(started_at)
+                raise
+
+        async def again() -> Answer:
+            answer = await (call.again() if call.again else self.handler(host, call, client))
+            return without_mark(answer, client.claims.known_mark)
+
+        def working() -> AbstractAsyncContextManager[None]:
+            return host.gate.working(call.caller, self.action)
+
+        answer = without_mark(await handle_errors(call.line, handle, host.gate), client.claims.known_mark)
+        if call.method == "GET" or call.again:
+            answer = await in_slices(answer, again)
+        if isinstance(answer, PartStream):
+            answer.map(lambda parts: each_in_turn(parts, working))
+        return answer
+
+    async def _admit(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> None:
+        """Identify the caller, and find the session on the path."""
+        call.caller = _in_trace(await host.gate.identify(call.incoming), call.span)
+        if self.action not in _WITHOUT_SESSIONS:  # not all that is stored is read in a way that would tell
             await client.check_keys()
-        client.documents.access = access = host.gate.access(call.caller, action)
-        if access is not None and (may_begin or (access.has_own_names and call.path_part("session"))):
-            call.location = await client.claims.resolve_session(*named_session(host, call), starts_session=may_begin)
-
-    async def handle() -> Answer:
-        host.gate.check_free_space(action)
-        async with working():
-            return await handler(host, call, client)
-
-    async def again() -> Answer:
-        answer = await (call.again() if call.again else handler(host, call, client))
-        return without_mark(answer, client.claims.known_mark)
-
-    def working() -> AbstractAsyncContextManager[None]:
-        return host.gate.working(call.caller, action)
-
-    answer = without_mark(await _serve_once(admit, handle, host, call, client, limit=limit), client.claims.known_mark)
-    if call.method == "GET" or call.again:
-        answer = await in_slices(answer, again)
-    if isinstance(answer, PartStream):
-        answer.map(lambda parts: each_in_turn(parts, working))
-    return answer
-
-
-async def _serve_once(
-    admit: Callable[[], Awaitable[None]],
-    handle: Callable[[], Awaitable[Answer]],
-    host: HandlerContext,
-    call: RouteRequest,
-    client: TurnClient,
-    *,
-    limit: BodyLimit,
-) -> Answer:
-    started_at = time.monotonic()
-
-    async def answer() -> Answer:
-        try:
-            await admit()
-            await call.read_body(limit, host.gate)
-            return await handle()
-        except NotFoundError:
-            if client.documents.access is not None:
-                await wait_for_even_time(started_at)
-            raise
-
-    return await handle_errors(call.line, answer, host.gate)
+        client.documents.access = access = host.gate.access(call.caller, self.action)
+        if access is not None and (self.may_begin or (access.has_own_names and call.path_part("session"))):
+            agent, session_id = named_session(host, call)
+            call.location = await client.claims.resolve_session(agent, session_id, starts_session=self.may_begin)
 
 
 async def handle_errors(line: str, answer: Callable[[], Awaitable[Answer]], gate: Authorizer) -> Answer:

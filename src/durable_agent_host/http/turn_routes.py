@@ -76,15 +76,9 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     urls = turn_urls(call.base_url, request)
     if not parameters.wait:
         admission_outcome = completed_turn.outcome if completed_turn else await _admission(host, client, request)
-        if (
-            admission_outcome is not None
-            and admission_outcome.status == "rejected"
-            and admission_outcome.error is not None
-        ):
+        if admission_outcome and admission_outcome.status == "rejected" and admission_outcome.error is not None:
             return problem_of_outcome(admission_outcome.error, headers=headers, **turn_identity(request), **urls)
-        return json_response(
-            HTTPStatus.ACCEPTED, accepted_view(redacted_request) | urls, headers | {"Location": urls["turn_url"]}
-        )
+        return _accepted(call, request, accepted_view(redacted_request))
     if parameters.wants_events:
         return await _streamed_run(host, call, client, redacted_request, completed_turn)
     try:
@@ -95,14 +89,20 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
         )
     await client.claims.reject_foreign_turn(request, turn.outcome)
     if (outcome := turn.outcome) is None:
-        return json_response(
-            HTTPStatus.ACCEPTED, pending_approvals_view(turn) | urls, headers | {"Location": urls["turn_url"]}
-        )
+        return _accepted(call, request, pending_approvals_view(turn))
     if outcome.error is not None:
         partial_response = {"response": outcome.text} if outcome.status == "cancelled" else {}
         names = turn_identity(request) | {"turn_status": outcome.status} | urls | partial_response
         return problem_of_outcome(outcome.error, headers=headers, **names)
     return _answer(call, client, request, redacted_request, outcome)
+
+
+def _accepted(
+    call: RouteRequest, request: TurnRequest, view: dict[str, Any], status: HTTPStatus = HTTPStatus.ACCEPTED
+) -> func.HttpResponse:
+    """Answer with the state of a turn, and where to follow it."""
+    urls = turn_urls(call.base_url, request)
+    return json_response(status, view | urls, turn_headers(request) | {"Location": urls["turn_url"]})
 
 
 def _answer(
@@ -169,15 +169,11 @@ async def read_events(host: HandlerContext, call: RouteRequest, client: TurnClie
 async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
     """``POST …/turns/{turn}/cancel``: 202 it is being cancelled, 200 it was cancelled, 409 it ended otherwise."""
     turn = await named_turn(host, call, client)
-    urls = turn_urls(call.base_url, turn.request)
-    headers = turn_headers(turn.request) | {"Location": urls["turn_url"]}
     if turn.outcome is None:
         await client.cancel(turn)
-        return json_response(
-            HTTPStatus.ACCEPTED, turn_identity(turn.request) | {"status": "cancelling"} | urls, headers
-        )
+        return _accepted(call, turn.request, turn_identity(turn.request) | {"status": "cancelling"})
     if turn.outcome.status == "cancelled":
-        return json_response(HTTPStatus.OK, await view_for_caller(host, call, client, turn) | urls, headers)
+        return _accepted(call, turn.request, await view_for_caller(host, call, client, turn), HTTPStatus.OK)
     return turn_conflict(turn, f"the turn is {turn.outcome.status}, so there is nothing to cancel")
 
 
