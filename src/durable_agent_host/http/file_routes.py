@@ -7,14 +7,13 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
-import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.http.body_parsing import FORM, UploadedFile, media_type_of, read_files
 from durable_agent_host.http.event_stream import PartStream
-from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, named_session
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session
 from durable_agent_host.http.response_views import session_response, session_url_of
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.session import Session
@@ -34,7 +33,7 @@ _SAFE: Final = {
 """Keeps a browser from executing a file or guessing its type."""
 
 
-async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/sessions/{session}/files``: store files that messages can refer to."""
     agent, session_id = named_session(host, call)
     media_type = media_type_of(call.headers)
@@ -46,7 +45,7 @@ async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnCli
     return session_response(agent, session_id, HTTPStatus.CREATED, files=views)
 
 
-async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/files``: files that callers sent and agents made, newest first."""
     agent, session_id = named_session(host, call)
     session, session_files = await _open_files(host, client, agent, session_id)
@@ -56,7 +55,7 @@ async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClien
     return session_response(agent, session_id, files=[_view(call, agent, session_id, file) for file in files])
 
 
-async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET`` or ``HEAD /agents/{agent}/sessions/{session}/files/{file}``: the bytes, with type and name."""
     agent, session_id = named_session(host, call)
     file_id = call.path_part("file")

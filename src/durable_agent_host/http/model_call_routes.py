@@ -7,14 +7,13 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.strict_json import parse_strict
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError
 from durable_agent_host.http.parse import parse_limit, parse_position
-from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, read_log
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, read_log
 from durable_agent_host.http.response_views import json_response, turn_headers, turn_urls
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict
 from durable_agent_host.model.turn import Turn
@@ -80,7 +79,7 @@ class _Body:
         return view | ({"body": json.loads(self.text)} if self.is_json else {"body": None, "text": self.text})
 
 
-async def list_calls(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def list_calls(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET …/turns/{turn}/calls``: the model calls of a turn without their bodies; ``limit`` from ``cursor``."""
     limit = parse_limit(call.query, default=_CALLS)
     first = parse_position(call.query) or 0
@@ -91,7 +90,7 @@ async def list_calls(host: HandlerContext, call: RouteRequest, client: TurnClien
     return json_response(HTTPStatus.OK, body, turn_headers(calls.turn.request))
 
 
-async def read_call(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def read_call(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET …/turns/{turn}/calls/{call}``: one call with both bodies, as far as they are kept."""
     calls = await _read_calls(host, call, client)
     request = calls.turn.request
@@ -103,7 +102,7 @@ async def read_call(host: HandlerContext, call: RouteRequest, client: TurnClient
     return json_response(HTTPStatus.OK, view, turn_headers(request))
 
 
-async def read_body(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def read_body(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET …/turns/{turn}/calls/{call}/{body}``: ``request`` or ``answer`` as a download; names what is not kept."""
     calls = await _read_calls(host, call, client)
     name = calls.find(call.path_part("call"))["name"]
@@ -121,7 +120,7 @@ async def read_body(host: HandlerContext, call: RouteRequest, client: TurnClient
     return Response(body.text.encode("utf-8", "replace"), headers=headers | turn_headers(calls.turn.request))
 
 
-async def read_test(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def read_test(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET …/turns/{turn}/test``: the turn as a pytest test, with the model's answers as a recording."""
     calls = await _read_calls(host, call, client)
     turn = calls.turn
@@ -143,7 +142,7 @@ async def read_test(host: HandlerContext, call: RouteRequest, client: TurnClient
         return turn_conflict(turn, "the turn has no calls that are kept, or they are not of the Responses API")
     download_headers = {"content-disposition": f'attachment; filename="test_turn_{turn.request.turn_id[:12]}.py"'}
     headers = turn_headers(turn.request) | (download_headers if turn.request.turn_id.isalnum() else {})
-    return func.HttpResponse(text, mimetype="text/x-python", charset="utf-8", headers=headers)
+    return Response(text, headers=headers, media_type="text/x-python")
 
 
 async def _read_calls(host: HandlerContext, call: RouteRequest, client: TurnClient) -> _TurnCalls:

@@ -24,7 +24,7 @@ from durable_agent_host.errors import (
     RequestTooLargeError,
 )
 from durable_agent_host.http.body_parsing import MAX_UPLOAD, BodyLimit, read_body
-from durable_agent_host.http.event_stream import EventStream, PartStream, each_in_turn, in_slices
+from durable_agent_host.http.event_stream import EventStream, PartStream, body_of, each_in_turn, in_slices
 from durable_agent_host.http.gate import DISK_FULL, Action, Authorizer, IncomingRequest, wait_for_even_time
 from durable_agent_host.http.parse import RunParameters, parse_run, reject_repeated_parameters
 from durable_agent_host.http.problem_details import problem, problem_of_error
@@ -50,34 +50,20 @@ from durable_agent_host.turn_log.protocol import TurnLog
 # wherever it occurs in the caller's answer, it is the mark.
 
 
-def without_mark[AnswerT: (func.HttpResponse | Response)](answer: AnswerT, mark: str) -> AnswerT:
-    """Remove the caller's mark from the ids in an answer.
-
-    Returns:
-        The answer; the same object when it contains no mark.
-    """
+def without_mark(answer: Response, mark: str) -> Response:
+    """Remove the caller's mark from the ids in an answer."""
     if not mark:
         return answer
+    for name, value in answer.headers.items():
+        if mark in value:
+            answer.headers[name] = value.replace(mark, "")
+    data = mark.encode()
     if isinstance(answer, EventStream):
-        answer.map(lambda events: _events_without(events, mark.encode()))
-    if isinstance(answer, Response):
-        answer.raw_headers = [(name, value.replace(mark.encode(), b"")) for name, value in answer.raw_headers]
-        return answer
-    body = answer.get_body()
-    headers = cast("Any", answer.headers)
-    if mark.encode() not in body and not any(mark in value for value in headers.values()):
-        return answer
-    headers_without_mark = {name: value.replace(mark, "") for name, value in headers.items()}
-    return cast(
-        "Any",
-        func.HttpResponse(
-            body.replace(mark.encode(), b""),
-            status_code=answer.status_code,
-            headers=headers_without_mark,
-            mimetype=answer.mimetype,
-            charset=answer.charset,
-        ),
-    )
+        answer.map(lambda events: _events_without(events, data))
+    elif data in (body := body_of(answer)):
+        answer.body = body.replace(data, b"")
+        answer.headers["content-length"] = str(len(answer.body))
+    return answer
 
 
 async def _events_without(events: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
@@ -180,7 +166,7 @@ class RouteRequest:
         again: makes the answer again, for a client that reads slowly; None where only a ``GET`` can be made again.
     """
 
-    again: "Callable[[], Awaitable[Answer]] | None" = None
+    again: "Callable[[], Awaitable[Response]] | None" = None
 
     def __init__(self, request: func.HttpRequest, max_request_bytes: int = 0) -> None:
         self._request = request
@@ -256,10 +242,7 @@ class RouteRequest:
         return parse_run(self.body, self.headers, self.query, max_bytes=self._max_request_bytes)
 
 
-Answer = func.HttpResponse | Response
-"""A response of the Functions SDK, or of the streaming extension where it streams."""
-
-Handler = Callable[[HandlerContext, RouteRequest, TurnClient], Awaitable[Answer]]
+Handler = Callable[[HandlerContext, RouteRequest, TurnClient], Awaitable[Response]]
 
 
 def named_session(host: HandlerContext, call: RouteRequest) -> tuple[str, str]:
@@ -323,7 +306,7 @@ class Route(NamedTuple):
         forms = max(settings.max_upload_bytes, settings.max_request_bytes) if self.body_kind == "form" else 0
         return BodyLimit(settings.max_request_bytes, forms)
 
-    async def serve(self, host: HandlerContext, req: func.HttpRequest, client: TurnClient) -> Answer:
+    async def serve(self, host: HandlerContext, req: func.HttpRequest, client: TurnClient) -> Response:
         """Answer a request: through the gate, by its handler. Raises nothing.
 
         Returns:
@@ -332,7 +315,7 @@ class Route(NamedTuple):
         call = RouteRequest(req, host.settings.max_request_bytes)
         started_at = time.monotonic()
 
-        async def handle() -> Answer:
+        async def handle() -> Response:
             try:
                 if not self.is_health:
                     await self._admit(host, call, client)
@@ -345,7 +328,7 @@ class Route(NamedTuple):
                     await wait_for_even_time(started_at)
                 raise
 
-        async def again() -> Answer:
+        async def again() -> Response:
             answer = await (call.again() if call.again else self.handler(host, call, client))
             return without_mark(answer, client.claims.known_mark)
 
@@ -370,7 +353,7 @@ class Route(NamedTuple):
             call.location = await client.claims.resolve_session(agent, session_id, starts_session=self.may_begin)
 
 
-async def handle_errors(line: str, answer: Callable[[], Awaitable[Answer]], gate: Authorizer) -> Answer:
+async def handle_errors(line: str, answer: Callable[[], Awaitable[Response]], gate: Authorizer) -> Response:
     """Answer a request, or say as a problem what is wrong. Raises nothing."""
     try:
         return await answer()

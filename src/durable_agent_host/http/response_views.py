@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import quote
 
-import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.entity_state import encode_budget_usage, encode_stats
 from durable_agent_host.codec.extension_data import extension_of
@@ -40,14 +40,14 @@ BODIES: Final = BlobCache(largest_bytes=MAX_BYTES)
 
 async def large_json_response(
     count: int, view: Callable[[], Mapping[str, Any]], headers: Mapping[str, str]
-) -> func.HttpResponse:
+) -> Response:
     """Answer 200 with JSON.
 
     Raises:
         Exception: whatever the view raises.
     """
     text = await run_in_thread_if_many(count, lambda: _encode_in_parts(view()))
-    return func.HttpResponse(text, status_code=int(HTTPStatus.OK), mimetype="application/json", headers=dict(headers))
+    return Response(text, headers=headers, media_type="application/json")
 
 
 async def slices_of(body: bytes, again: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes]:
@@ -89,11 +89,9 @@ def _encode_in_parts(value: Any) -> str:
     return f"[{', '.join([encode_strict(item) for item in cast('list[Any]', value)])}]"
 
 
-def json_response(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> func.HttpResponse:
+def json_response(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> Response:
     """Answer with JSON."""
-    return func.HttpResponse(
-        encode_strict(body), status_code=int(status), mimetype="application/json", headers=dict(headers)
-    )
+    return Response(encode_strict(body), int(status), headers, media_type="application/json")
 
 
 def turn_identity(request: TurnRequest) -> dict[str, Any]:
@@ -121,9 +119,7 @@ def session_headers(session_id: str) -> dict[str, str]:
     return {"x-ms-session-id": value, "x-ms-thread-id": value}
 
 
-def session_response(
-    agent: str, session_id: str, http_status: HTTPStatus = HTTPStatus.OK, **members: Any
-) -> func.HttpResponse:
+def session_response(agent: str, session_id: str, http_status: HTTPStatus = HTTPStatus.OK, **members: Any) -> Response:
     """Answer with JSON about a session."""
     return json_response(
         http_status, {"agent": agent, "session_id": session_id, **members}, session_headers(session_id)

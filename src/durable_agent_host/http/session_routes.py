@@ -10,8 +10,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-import azure.functions as func
 from agent_framework import CharacterEstimatorTokenizer, annotate_message_groups, included_token_count
+from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.entity_state import document_digest, owner_of_document
 from durable_agent_host.durable.turn_client import TurnClient
@@ -20,7 +20,6 @@ from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.parse import MAX_LIMIT, parse_cursor, parse_fork, parse_limit, parse_position
 from durable_agent_host.http.problem_details import problem_of_error
 from durable_agent_host.http.request_handling import (
-    Answer,
     HandlerContext,
     RouteRequest,
     named_session,
@@ -107,7 +106,7 @@ _BACKUP_MARK: Final = ".before-repair-"
 _VIEWS: Final = frozenset({None, "record", "context"})
 
 
-async def list_sessions(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def list_sessions(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions``: the matching sessions, newest first, ``limit`` at a time from ``cursor``."""
     agent = host.agent(call.path_part("agent"))
     limit = parse_limit(call.query)
@@ -123,7 +122,7 @@ async def list_sessions(host: HandlerContext, call: RouteRequest, client: TurnCl
     return json_response(HTTPStatus.OK, {"agent": agent, "sessions": sessions, "cursor": following}, {})
 
 
-async def read_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def read_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}``: the newest messages of the record, or those before a cursor.
 
     With ``view=context``, what the model receives.
@@ -143,7 +142,7 @@ async def read_session(host: HandlerContext, call: RouteRequest, client: TurnCli
     return await large_json_response(len(read[1].entries), view, session_headers(session_id))
 
 
-async def _read_context(host: HandlerContext, agent: str, session_id: str, client: TurnClient) -> func.HttpResponse:
+async def _read_context(host: HandlerContext, agent: str, session_id: str, client: TurnClient) -> Response:
     compaction_id = host.compaction_id_of(agent)
     context = await client.contexts.read(agent, session_id, compaction_id=compaction_id)
     if context is None:
@@ -152,7 +151,7 @@ async def _read_context(host: HandlerContext, agent: str, session_id: str, clien
     return await large_json_response(len(context.entries), view, session_headers(session_id))
 
 
-async def reset_context(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def reset_context(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/sessions/{session}/context/reset``: discard what compaction decided."""
     agent, session_id = named_session(host, call)
     had_overlay = await client.contexts.reset(agent, session_id)
@@ -161,7 +160,7 @@ async def reset_context(host: HandlerContext, call: RouteRequest, client: TurnCl
     return session_response(agent, session_id, status="reset" if had_overlay else "unchanged")
 
 
-async def export_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def export_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/export``: the whole session, streamed as one document."""
     agent, session_id = named_session(host, call)
     document = await client.copies.export(agent, session_id)
@@ -173,7 +172,7 @@ async def export_session(host: HandlerContext, call: RouteRequest, client: TurnC
     return PartStream(document, headers)
 
 
-async def import_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def import_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/sessions/{session}/import``: store an exported document as a new session."""
     agent, session_id = named_session(host, call)
     max_bytes = host.settings.max_import_bytes
@@ -203,7 +202,7 @@ async def import_session(host: HandlerContext, call: RouteRequest, client: TurnC
 _USAGE_ON_TRUST: Final = "the session itself says what it has spent, from which its budget continues"
 
 
-async def verify_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def verify_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/verify``: what a model's service would reject, and how to repair it."""
     agent, session_id = named_session(host, call)
     if (chosen := call.query.get("view")) not in {None, "diff"}:
@@ -232,7 +231,7 @@ MAX_DIFFERENCES: Final = 100
 _REPAIR_TRIES: Final = 3
 
 
-async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/sessions/{session}/repair``: repair it; the original stays as a session of its own.
 
     A session that changes meanwhile is read again: an earlier request that a crash cut off may have mended it.
@@ -263,7 +262,7 @@ async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnC
     )
 
 
-async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/sessions/{session}/fork``: a new session that begins with a copy of the conversation."""
     agent, session_id = named_session(host, call)
     new_id, at_turn, is_before = parse_fork(call.body)
@@ -298,7 +297,7 @@ async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnCli
     )
 
 
-async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``DELETE /agents/{agent}/sessions/{session}``: erase it, its receipts, turns and logs; says what.
 
     Of a session that has not begun, the caller's uploads.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, TurnTimedOutError
@@ -16,7 +16,7 @@ from durable_agent_host.http.event_stream import EventStream, check_readable, ea
 from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
 from durable_agent_host.http.parse import RunParameters, parse_limit, parse_position, parse_resume
 from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
-from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, named_session, read_log
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session, read_log
 from durable_agent_host.http.response_views import (
     accepted_view,
     json_response,
@@ -44,7 +44,7 @@ ADMISSION_SECONDS: Final = 2.0
 """A 202 waits this long for the turn to be admitted; later refusals show in the turn's status."""
 
 
-async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/run``: run a turn, and wait for its answer unless asked not to, or stream it."""
     agent = host.agent(call.path_part("agent"))
     if len(call.body) > _PARSED_AT_ONCE:
@@ -61,7 +61,7 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> A
         return await _run_in(host, call, client, other)
 
 
-async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, location: SessionTarget) -> Answer:
+async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, location: SessionTarget) -> Response:
     """Run a turn in a session."""
     agent = host.agent(call.path_part("agent"))
     parameters = replace(call.run, session_id=location.session_id or None)
@@ -99,7 +99,7 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
 
 def _accepted(
     call: RouteRequest, request: TurnRequest, view: dict[str, Any], status: HTTPStatus = HTTPStatus.ACCEPTED
-) -> func.HttpResponse:
+) -> Response:
     """Answer with the state of a turn, and where to follow it."""
     urls = turn_urls(call.base_url, request)
     return json_response(status, view | urls, turn_headers(request) | {"Location": urls["turn_url"]})
@@ -107,17 +107,17 @@ def _accepted(
 
 def _answer(
     call: RouteRequest, client: TurnClient, request: TurnRequest, redacted_request: TurnRequest, outcome: TurnOutcome
-) -> func.HttpResponse:
+) -> Response:
     """Answer with a turn's outcome, and note how the answer is made again."""
     headers = turn_headers(request)
 
-    def answer(outcome: TurnOutcome) -> func.HttpResponse:
+    def answer(outcome: TurnOutcome) -> Response:
         if call.run.wants_json:
             return json_response(HTTPStatus.OK, response_view(redacted_request, outcome), headers)
         text = outcome.text.encode(errors="replace")  # a model may cut a text inside a character
-        return func.HttpResponse(text, status_code=200, mimetype="text/plain", headers=headers)
+        return Response(text, headers=headers, media_type="text/plain")
 
-    async def again() -> Answer:
+    async def again() -> Response:
         turn = await client.find(request.agent, request.session_id, request.turn_id)
         if turn is None or turn.outcome is None:
             raise NotFoundError(f"turn {request.turn_id!r} was deleted while its answer was read")
@@ -127,13 +127,13 @@ def _answer(
     return answer(outcome)
 
 
-async def read_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def read_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}``: status, answer, usage."""
     turn = await named_turn(host, call, client)
     return json_response(HTTPStatus.OK, turn_view(turn), turn_headers(turn.request))
 
 
-async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET …/turns/{turn}/steps``: attempts, model calls, tool calls, waits, retries; ``limit`` from ``cursor``."""
     limit = parse_limit(call.query, default=_STEPS)
     first = parse_position(call.query) or 0
@@ -157,7 +157,7 @@ def _redact_records(records: Sequence[LogRecord], redactor: Redactor) -> list[Lo
     return [replace(record, entry=replace(record.entry, data=redactor.value(record.entry.data))) for record in records]
 
 
-async def read_events(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def read_events(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}/events``: its past and future events."""
     last = parse_resume(call.headers.get("last-event-id"), call.query.get("after"))
     turn = await named_turn(host, call, client)
@@ -166,7 +166,7 @@ async def read_events(host: HandlerContext, call: RouteRequest, client: TurnClie
     return await _stream(host, call, client, turn.request, last_event_id=last, turn=turn)
 
 
-async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST …/turns/{turn}/cancel``: 202 it is being cancelled, 200 it was cancelled, 409 it ended otherwise."""
     turn = await named_turn(host, call, client)
     if turn.outcome is None:
@@ -189,7 +189,7 @@ async def view_for_caller(host: HandlerContext, call: RouteRequest, client: Turn
     return turn_identity(request) | {"agent": request.agent, "status": turn_view(turn)["status"]}
 
 
-def turn_conflict(turn: Turn, detail: str) -> func.HttpResponse:
+def turn_conflict(turn: Turn, detail: str) -> Response:
     """Answer 409 with a turn's status."""
     status = turn.outcome.status if turn.outcome else "running"
     return problem(
@@ -228,7 +228,7 @@ async def _admission(
 
 async def _streamed_run(
     host: HandlerContext, call: RouteRequest, client: TurnClient, request: TurnRequest, completed_turn: Turn | None
-) -> Answer:
+) -> Response:
     """Stream a turn; what is refused before it runs gets a status and no stream."""
     if completed_turn is None and client.documents.access is not None:
         await _admission(host, client, request)
@@ -251,13 +251,13 @@ async def _stream(
     *,
     last_event_id: int | None,
     turn: Turn | None,
-) -> Answer:
+) -> Response:
     """Stream a turn's events; 204 for a client that has them all, which an ``EventSource`` takes as the end."""
     heartbeat = host.settings.stream_heartbeat_seconds
     log = host.open_log()
     outcome = turn.outcome if turn else None
     if outcome and last_event_id is not None and await has_all_events(log, request, outcome, last_event_id):
-        return func.HttpResponse(status_code=HTTPStatus.NO_CONTENT, headers=turn_headers(request))
+        return Response(status_code=HTTPStatus.NO_CONTENT, headers=turn_headers(request))
     events = follow_turn(
         log,
         client,
