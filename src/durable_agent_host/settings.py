@@ -151,8 +151,8 @@ class Settings:
         """Refuse invalid values in settings that a program creates."""
         for setting in fields(self):
             value = getattr(self, setting.name)
-            if expected := _expected_instead(setting, value):
-                raise SettingError(f"Settings.{setting.name} is {value!r}: give {expected}")
+            if expectation := _expected_instead(setting, value):
+                raise SettingError(f"Settings.{setting.name} is {value!r}: give {expectation}")
 
     @property
     def recording_limits(self) -> RecordingLimits:
@@ -194,9 +194,9 @@ class Settings:
             if not (text := environment.get(variable, "").strip()):
                 continue
             values[setting.name] = _parse(text, setting.default)
-            if expected := _expected_instead(setting, values[setting.name]):
+            if expectation := _expected_instead(setting, values[setting.name]):
                 raise SettingError(
-                    f"{variable} is {text!r}; set it to {expected}, or leave it out for {setting.default!r}"
+                    f"{variable} is {text!r}; set it to {expectation}, or leave it out for {setting.default!r}"
                 )
         settings = cls(**values)
         retention_seconds = settings.turn_log_retention_hours * 3600
@@ -235,11 +235,11 @@ def _expected_instead(setting: Field[Any], value: Any) -> str:
         problem = _problem_of_schedule(value) if setting.name == "maintenance_schedule" else ""
         return problem and f"{_SCHEDULE_FIELDS!r} or {NO_MAINTENANCE!r} ({problem})"
     may_be_zero = setting.name in _MAY_BE_ZERO
-    is_whole = isinstance(setting.default, int)
-    is_number = isinstance(value, int if is_whole else int | float) and not isinstance(value, bool)
+    is_integer = isinstance(setting.default, int)
+    is_number = isinstance(value, int if is_integer else int | float) and not isinstance(value, bool)
     if is_number and (0 < value < math.inf or (value == 0 and may_be_zero)):
         return ""
-    return f"a {'whole number' if is_whole else 'number'} {'of 0 or more' if may_be_zero else 'above 0'}"
+    return f"a {'whole number' if is_integer else 'number'} {'of 0 or more' if may_be_zero else 'above 0'}"
 
 
 def _reject_unknown(environment: Mapping[str, str]) -> None:

@@ -40,8 +40,8 @@ class _TurnCalls:
     final_response: FinalResponse
 
     def views(self) -> list[dict[str, Any]]:
-        redacted = {} if self.redactor is None else {"redacted": True}
-        return [model_call | redacted for model_call in self.reader.calls()]
+        redaction_mark = {} if self.redactor is None else {"redacted": True}
+        return [model_call | redaction_mark for model_call in self.reader.calls()]
 
     def find(self, name: str) -> dict[str, Any]:
         for view in self.views():

@@ -291,7 +291,7 @@ def _parse_approval(value: Any) -> tuple[str, dict[str, Any]]:
     return call_id, {"approved": is_approved, "reason": reason, "arguments": arguments}
 
 
-def parse_number(name: str, text: str | None, advice: str) -> int | None:
+def parse_number(name: str, text: str | None, hint: str) -> int | None:
     """Parse a whole number from 0.
 
     Returns:
@@ -304,7 +304,7 @@ def parse_number(name: str, text: str | None, advice: str) -> int | None:
     if not digits:
         return None
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MAX_DIGITS:
-        raise RequestError(f"{name} is {digits[:40]!r}{advice}")
+        raise RequestError(f"{name} is {digits[:40]!r}{hint}")
     return int(digits)
 
 
@@ -328,9 +328,9 @@ def parse_resume(last_event_id: str | None, after: str | None = None) -> int | N
     Raises:
         RequestError: it is not an id.
     """
-    advice = ": give the id of the last event that you have, a whole number from 0, or leave it out to get all events"
-    last_id = parse_number("Last-Event-ID", last_event_id, advice)
-    return parse_number("after", after, advice) if last_id is None else last_id
+    hint = ": give the id of the last event that you have, a whole number from 0, or leave it out to get all events"
+    last_id = parse_number("Last-Event-ID", last_event_id, hint)
+    return parse_number("after", after, hint) if last_id is None else last_id
 
 
 def parse_limit(query: Mapping[str, str], *, default: int = DEFAULT_LIMIT) -> int:
@@ -339,12 +339,12 @@ def parse_limit(query: Mapping[str, str], *, default: int = DEFAULT_LIMIT) -> in
     Raises:
         RequestError: it is not a number from 1 to 1000.
     """
-    advice = f": use a number from 1 to {MAX_LIMIT}"
-    limit = parse_number("'limit'", query.get("limit"), advice)
+    hint = f": use a number from 1 to {MAX_LIMIT}"
+    limit = parse_number("'limit'", query.get("limit"), hint)
     if limit is None:
         return default
     if not 1 <= limit <= MAX_LIMIT:
-        raise RequestError(f"'limit' is '{limit}'{advice}")
+        raise RequestError(f"'limit' is '{limit}'{hint}")
     return limit
 
 

@@ -326,10 +326,10 @@ async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnC
         agent, session_id, owner=owner, keeps_history=history_option is not None, seconds=host.settings.wait_seconds
     )
     remaining_copies = [*(history.owners if history_option else ()), *history.copies]
-    kept_by: dict[str, Any] = {"kept_by": remaining_copies} if remaining_copies else {}
+    copies: dict[str, Any] = {"kept_by": remaining_copies} if remaining_copies else {}
     if deleted_counts is None:
-        return session_response(agent, session_id, HTTPStatus.ACCEPTED, status="deleting", **kept_by)
-    return session_response(agent, session_id, status="deleted", erased=deleted_counts, **kept_by)
+        return session_response(agent, session_id, HTTPStatus.ACCEPTED, status="deleting", **copies)
+    return session_response(agent, session_id, status="deleted", erased=deleted_counts, **copies)
 
 
 def backup_session_id(session_id: str, digest: str, owners_mark: str = "") -> str:

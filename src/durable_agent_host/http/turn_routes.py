@@ -78,7 +78,7 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
         admission_outcome = completed_turn.outcome if completed_turn else await _admission(host, client, request)
         if admission_outcome and admission_outcome.status == "rejected" and admission_outcome.error is not None:
             return problem_of_outcome(admission_outcome.error, headers=headers, **turn_identity(request), **urls)
-        return _accepted(call, request, accepted_view(redacted_request))
+        return _accepted_response(call, request, accepted_view(redacted_request))
     if parameters.wants_events:
         return await _streamed_run(host, call, client, redacted_request, completed_turn)
     try:
@@ -89,7 +89,7 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
         )
     await client.claims.reject_foreign_turn(request, turn.outcome)
     if (outcome := turn.outcome) is None:
-        return _accepted(call, request, pending_approvals_view(turn))
+        return _accepted_response(call, request, pending_approvals_view(turn))
     if outcome.error is not None:
         partial_response = {"response": outcome.text} if outcome.status == "cancelled" else {}
         names = turn_identity(request) | {"turn_status": outcome.status} | urls | partial_response
@@ -97,7 +97,7 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     return _answer(call, client, request, redacted_request, outcome)
 
 
-def _accepted(
+def _accepted_response(
     call: RouteRequest, request: TurnRequest, view: dict[str, Any], status: HTTPStatus = HTTPStatus.ACCEPTED
 ) -> Response:
     """Answer with the state of a turn, and where to follow it."""
@@ -171,9 +171,9 @@ async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClie
     turn = await named_turn(host, call, client)
     if turn.outcome is None:
         await client.cancel(turn)
-        return _accepted(call, turn.request, turn_identity(turn.request) | {"status": "cancelling"})
+        return _accepted_response(call, turn.request, turn_identity(turn.request) | {"status": "cancelling"})
     if turn.outcome.status == "cancelled":
-        return _accepted(call, turn.request, await view_for_caller(host, call, client, turn), HTTPStatus.OK)
+        return _accepted_response(call, turn.request, await view_for_caller(host, call, client, turn), HTTPStatus.OK)
     return turn_conflict(turn, f"the turn is {turn.outcome.status}, so there is nothing to cancel")
 
 
