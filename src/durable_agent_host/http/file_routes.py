@@ -16,9 +16,7 @@ from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session
 from durable_agent_host.http.response_views import session_response, session_url_of
 from durable_agent_host.model.conversation_file import ConversationFile
-from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.entry_files import FileBytes
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.turn.file_names import OCTETS, check_media_type, check_name, disposition, media_type_of_name
@@ -48,7 +46,10 @@ async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnCli
 async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/files``: files that callers sent and agents made, newest first."""
     agent, session_id = named_session(host, call)
-    session, session_files = await _open_files(host, client, agent, session_id)
+    session = await client.session(agent, session_id)
+    session_files = client.files(agent, session_id, session)
+    session_files.service_files = host.service_files_of(agent).of
+    session_files.is_response_files_only = host.gate.identifies
     files = await session_files.all()
     if session is None and not files:
         raise unknown_session(agent, session_id)
@@ -59,7 +60,10 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
     """``GET`` or ``HEAD /agents/{agent}/sessions/{session}/files/{file}``: the bytes, with type and name."""
     agent, session_id = named_session(host, call)
     file_id = call.path_part("file")
-    session, files = await _open_files(host, client, agent, session_id)
+    session = await client.session(agent, session_id)
+    files = client.files(agent, session_id, session)
+    files.service_files = host.service_files_of(agent).of
+    files.is_response_files_only = host.gate.identifies
     file = await files.find(file_id)
     if file is None and session is None:
         raise unknown_session(agent, session_id)
@@ -83,16 +87,6 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
     if call.method == "HEAD":
         return Response(headers=headers | {"content-length": str(len(data))})
     return Response(data, headers=headers)
-
-
-async def _open_files(
-    host: HandlerContext, client: TurnClient, agent: str, session_id: str
-) -> tuple[Session | None, SessionFiles]:
-    session = await client.session(agent, session_id)
-    files = client.files(agent, session_id, session)
-    files.service_files = host.service_files_of(agent).of
-    files.is_response_files_only = host.gate.identifies
-    return session, files
 
 
 def with_sent_files(message: MessageInput, files: Sequence[UploadedFile]) -> MessageInput:
