@@ -1,11 +1,12 @@
 """The operator's settings, read from the environment once, at start."""
 
+import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
 from durable_agent_host.errors import SettingError
 from durable_agent_host.model.turn import RecordingLimits, ResponseLimits
@@ -25,11 +26,6 @@ _NEARNESS_OF_OTHERS = 0.9
 """How similar an unprefixed variable must be to a setting to count as a mistake: one or two letters, or a word."""
 
 _FOR_TESTS = frozenset({PREFIX + "CRASH"})
-_BOUNDS = (
-    *("max_answer_bytes", "max_line_bytes", "max_turn_bytes", "max_model_calls", "max_calls_at_once"),
-    *("max_argument_bytes", "max_tool_result_bytes", "max_stream_readers", "max_arriving_bytes"),
-    "max_reads_at_once",
-)
 _CHOICES = {
     "adopt_sessions": (ANYBODY, NOBODY, _ROLE + "NAME"),
     "session_names": (SHARED_NAMES, OWN_NAMES),
@@ -155,20 +151,8 @@ class Settings:
         """Refuse invalid values in settings that a program creates."""
         for setting in fields(self):
             value = getattr(self, setting.name)
-            choices = _CHOICES.get(setting.name)
-            if choices is not None and value not in choices and not (ANYBODY in choices and _is_role(value)):
-                raise SettingError(f"Settings.{setting.name} is {value!r}: give {_join_choices(choices)}")
-            if isinstance(setting.default, str):
-                if not isinstance(value, str):
-                    raise SettingError(f"Settings.{setting.name} is {value!r}: give a text")
-                if setting.name == "maintenance_schedule" and (problem := _problem_of_schedule(value)):
-                    raise SettingError(f"Settings.{setting.name} is {value!r}, and {problem}")
-                continue
-            kinds = int if isinstance(setting.default, int) else (int, float)
-            minimum = 0 if setting.name in _MAY_BE_ZERO else None
-            if isinstance(value, bool) or not isinstance(value, kinds) or not _is_within(value, minimum):
-                kind = "whole number" if kinds is int else "number"
-                raise SettingError(f"Settings.{setting.name} is {value!r}: give a {kind} {_range(minimum)}")
+            if expectation := _expected_instead(setting, value):
+                raise SettingError(f"Settings.{setting.name} is {value!r}: give {expectation}")
 
     @property
     def recording_limits(self) -> RecordingLimits:
@@ -204,46 +188,58 @@ class Settings:
                 exceeds the retention of a turn's log, or a name is not a setting's.
         """
         _reject_unknown(environment)
-        retention_hours = _number(environment, "TURN_LOG_RETENTION_HOURS", cls.turn_log_retention_hours)
-        approval_timeout = _number(environment, "APPROVAL_TIMEOUT_SECONDS", cls.approval_timeout_seconds)
-        if approval_timeout > retention_hours * 3600 and PREFIX + "APPROVAL_TIMEOUT_SECONDS" in environment:
+        values: dict[str, Any] = {}
+        for setting in fields(cls):
+            variable = PREFIX + setting.name.upper()
+            if not (text := environment.get(variable, "").strip()):
+                continue
+            values[setting.name] = _parse(text, setting.default)
+            if expectation := _expected_instead(setting, values[setting.name]):
+                raise SettingError(
+                    f"{variable} is {text!r}; set it to {expectation}, or leave it out for {setting.default!r}"
+                )
+        settings = cls(**values)
+        retention_seconds = settings.turn_log_retention_hours * 3600
+        if "approval_timeout_seconds" in values and settings.approval_timeout_seconds > retention_seconds:
             raise SettingError(
-                f"{PREFIX}APPROVAL_TIMEOUT_SECONDS is {approval_timeout:.12g}, and a turn's log is kept for "
-                f"{retention_hours * 3600:g} s: set it to at most that, or raise {PREFIX}TURN_LOG_RETENTION_HOURS"
+                f"{PREFIX}APPROVAL_TIMEOUT_SECONDS is {settings.approval_timeout_seconds:.12g}, and a turn's log is "
+                f"kept for {retention_seconds:g} s: set it to at most that, or raise {PREFIX}TURN_LOG_RETENTION_HOURS"
             )
-        return cls(
-            wait_seconds=_number(environment, "WAIT_SECONDS", cls.wait_seconds),
-            max_request_bytes=_count(environment, "MAX_REQUEST_BYTES", cls.max_request_bytes),
-            max_upload_bytes=_count(environment, "MAX_UPLOAD_BYTES", cls.max_upload_bytes),
-            max_import_bytes=_count(environment, "MAX_IMPORT_BYTES", cls.max_import_bytes),
-            max_queued_turns=_count(environment, "MAX_QUEUED_TURNS", cls.max_queued_turns),
-            max_receipts=_count(environment, "MAX_RECEIPTS", cls.max_receipts),
-            receipt_seconds=_number(environment, "RECEIPT_SECONDS", cls.receipt_seconds),
-            lease_seconds=_number(environment, "LEASE_SECONDS", cls.lease_seconds),
-            approval_timeout_seconds=approval_timeout,
-            activity_attempts=_count(environment, "ACTIVITY_ATTEMPTS", cls.activity_attempts),
-            turn_timeout_seconds=_number(environment, "TURN_TIMEOUT_SECONDS", cls.turn_timeout_seconds),
-            model_attempts=_count(environment, "MODEL_ATTEMPTS", cls.model_attempts),
-            model_retry_seconds=_number(environment, "MODEL_RETRY_SECONDS", cls.model_retry_seconds),
-            model_retry_most_seconds=_number(environment, "MODEL_RETRY_MOST_SECONDS", cls.model_retry_most_seconds),
-            turn_log=environment.get(PREFIX + "TURN_LOG", "").strip(),
-            turn_log_retention_hours=retention_hours,
-            kept_call_bytes=_count(environment, "KEPT_CALL_BYTES", cls.kept_call_bytes, minimum=0),
-            kept_turn_bytes=_count(environment, "KEPT_TURN_BYTES", cls.kept_turn_bytes),
-            segments=environment.get(PREFIX + "SEGMENTS", "").strip(),
-            encryption_keys=environment.get(PREFIX + "ENCRYPTION_KEYS", "").strip(),
-            encryption_plaintext=_plaintext(environment, "ENCRYPTION_PLAINTEXT", cls.encryption_plaintext),
-            turn_retention_hours=_number(environment, "TURN_RETENTION_HOURS", cls.turn_retention_hours),
-            session_ttl_seconds=_number(environment, "SESSION_TTL_SECONDS", cls.session_ttl_seconds, minimum=0.0),
-            piece_grace_seconds=_number(environment, "PIECE_GRACE_SECONDS", cls.piece_grace_seconds),
-            maintenance_schedule=_schedule(environment, "MAINTENANCE_SCHEDULE", cls.maintenance_schedule),
-            adopt_sessions=_adopters(environment, "ADOPT_SESSIONS", cls.adopt_sessions),
-            session_names=_choice(environment, "SESSION_NAMES", cls.session_names, SHARED_NAMES, OWN_NAMES),
-            stream_heartbeat_seconds=_number(environment, "STREAM_HEARTBEAT_SECONDS", cls.stream_heartbeat_seconds),
-            answer_seconds=_number(environment, "ANSWER_SECONDS", cls.answer_seconds),
-            requests_per_second=_number(environment, "REQUESTS_PER_SECOND", cls.requests_per_second, minimum=0.0),
-            **{name: _count(environment, name.upper(), getattr(cls, name)) for name in _BOUNDS},
-        )
+        if settings.encryption_plaintext == REJECT_PLAINTEXT and not settings.encryption_keys:
+            raise SettingError(
+                f"{PREFIX}ENCRYPTION_PLAINTEXT is {REJECT_PLAINTEXT!r}, and nothing is encrypted: "
+                f"set {PREFIX}ENCRYPTION_KEYS, or leave it out"
+            )
+        return settings
+
+
+def _parse(text: str, default: Any) -> str | float:
+    """Parse a value of the default's type; NaN when it is not a number."""
+    if isinstance(default, str):
+        return text
+    try:
+        number = float(text)
+    except ValueError:
+        return math.nan
+    return int(number) if isinstance(default, int) and number.is_integer() else number
+
+
+def _expected_instead(setting: Field[Any], value: Any) -> str:
+    """Describe the values of a setting, when this is not one of them; empty when it is."""
+    if (choices := _CHOICES.get(setting.name)) is not None:
+        is_choice = value in choices or (ANYBODY in choices and _is_role(value))
+        return "" if is_choice else " or ".join(map(repr, choices))
+    if isinstance(setting.default, str):
+        if not isinstance(value, str):
+            return "a text"
+        problem = _problem_of_schedule(value) if setting.name == "maintenance_schedule" else ""
+        return problem and f"{_SCHEDULE_FIELDS!r} or {NO_MAINTENANCE!r} ({problem})"
+    may_be_zero = setting.name in _MAY_BE_ZERO
+    is_integer = isinstance(setting.default, int)
+    is_number = isinstance(value, int if is_integer else int | float) and not isinstance(value, bool)
+    if is_number and (0 < value < math.inf or (value == 0 and may_be_zero)):
+        return ""
+    return f"a {'whole number' if is_integer else 'number'} {'of 0 or more' if may_be_zero else 'above 0'}"
 
 
 def _reject_unknown(environment: Mapping[str, str]) -> None:
@@ -261,46 +257,8 @@ def _reject_unknown(environment: Mapping[str, str]) -> None:
             raise SettingError(f"there is no setting {name}: {hint} Correct it, or remove it")
 
 
-def _number(environment: Mapping[str, str], field: str, default: float, *, minimum: float | None = None) -> float:
-    """Parse a number above 0, or of at least ``minimum``."""
-    text = environment.get(PREFIX + field, "").strip()
-    if not text:
-        return default
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not _is_within(value, minimum):
-        raise SettingError(
-            f"{PREFIX}{field} is {text!r}; set it to a number {_range(minimum)}, or leave it out for {default:.12g}"
-        )
-    return value
-
-
-def _is_within(value: float, minimum: float | None) -> bool:
-    return 0 < value < float("inf") or value == minimum
-
-
-def _range(minimum: float | None) -> str:
-    return "above 0" if minimum is None else f"of {minimum:g} or more"
-
-
 def _is_role(text: object) -> bool:
     return isinstance(text, str) and text.startswith(_ROLE) and text != _ROLE
-
-
-def _join_choices(choices: tuple[str, ...]) -> str:
-    return " or ".join(map(repr, choices))
-
-
-def _schedule(environment: Mapping[str, str], field: str, default: str) -> str:
-    text = environment.get(PREFIX + field, "").strip() or default
-    if problem := _problem_of_schedule(text):
-        raise SettingError(
-            f"{PREFIX}{field} is {text!r}, and {problem}; set it to {_SCHEDULE_FIELDS!r}, to {NO_MAINTENANCE!r}, "
-            f"or leave it out for {default!r}"
-        )
-    return text
 
 
 def _problem_of_schedule(text: str) -> str:
@@ -311,38 +269,3 @@ def _problem_of_schedule(text: str) -> str:
     except ScheduleError as error:
         return str(error)
     return ""
-
-
-def _adopters(environment: Mapping[str, str], field: str, default: str) -> str:
-    text = environment.get(PREFIX + field, "").strip() or default
-    if text not in {ANYBODY, NOBODY} and not _is_role(text):
-        raise SettingError(
-            f"{PREFIX}{field} is {text!r}; set it to {ANYBODY!r}, {NOBODY!r} or '{_ROLE}NAME', or leave it out "
-            f"for {default!r}"
-        )
-    return text
-
-
-def _plaintext(environment: Mapping[str, str], field: str, default: str) -> str:
-    text = _choice(environment, field, default, READ_PLAINTEXT, REJECT_PLAINTEXT)
-    if text == REJECT_PLAINTEXT and not environment.get(PREFIX + "ENCRYPTION_KEYS", "").strip():
-        raise SettingError(
-            f"{PREFIX}{field} is {text!r}, and nothing is encrypted: set {PREFIX}ENCRYPTION_KEYS, or leave it out"
-        )
-    return text
-
-
-def _choice(environment: Mapping[str, str], field: str, default: str, *choices: str) -> str:
-    text = environment.get(PREFIX + field, "").strip() or default
-    if text not in choices:
-        raise SettingError(
-            f"{PREFIX}{field} is {text!r}; set it to {_join_choices(choices)}, or leave it out for {default!r}"
-        )
-    return text
-
-
-def _count(environment: Mapping[str, str], field: str, default: int, *, minimum: float | None = None) -> int:
-    value = _number(environment, field, default, minimum=minimum)
-    if value != int(value):
-        raise SettingError(f"{PREFIX}{field} is {value:g}; set it to a whole number, or leave it out for {default}")
-    return int(value)

@@ -35,7 +35,8 @@ def test_every_field_has_its_variable(name):
 def test_an_invalid_value_is_rejected_by_name(name):
     """The error names the variable, the value and what to set."""
     for value in ("0", "-1", "many", "nan", "inf", "1,5", "0x10"):
-        with pytest.raises(SettingError, match=rf"{PREFIX}{name.upper()} is '{value}'; set it to a number above 0"):
+        message = rf"{PREFIX}{name.upper()} is '{value}'; set it to a (whole )?number above 0"
+        with pytest.raises(SettingError, match=message):
             Settings.from_environment({PREFIX + name.upper(): value})
 
 
@@ -45,7 +46,7 @@ def test_zero_is_accepted_where_it_is_valid(field):
     name = PREFIX + field.upper()
     assert getattr(Settings.from_environment({name: "0"}), field) == 0
     for value in ("-1", "many", "nan", "inf"):
-        with pytest.raises(SettingError, match=rf"{name} is '{value}'; set it to a number of 0 or more"):
+        with pytest.raises(SettingError, match=rf"{name} is '{value}'; set it to a (whole )?number of 0 or more"):
             Settings.from_environment({name: value})
 
 

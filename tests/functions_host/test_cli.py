@@ -26,14 +26,12 @@ def test_the_usage_line_has_the_name_of_the_program(program: list[str], name: st
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["strat"], "Error: There is no command 'strat' (did you mean start?), only start"),
         (["start", "--prot", "7071"], "Error: There is no option '--prot' (did you mean --port?); see "),
         (["start", "--relaod"], "Error: There is no option '--relaod' (did you mean --reload?); see "),
         (["start", "--prot=7071"], "Error: There is no option '--prot' (did you mean --port?); see "),
         (["start", "--wholly-unknown"], "Error: There is no option '--wholly-unknown'; see "),
         (["start", "--port", "many"], "Error: Argument --port: invalid int value: 'many'; see "),
         (["start", "--app"], "Error: Argument --app: expected one argument; see "),
-        ([], "Error: The following arguments are required: command; see "),
     ],
 )
 def test_a_misspelt_command_line_is_a_sentence(program: list[str], arguments: list[str], message: str):
@@ -44,8 +42,41 @@ def test_a_misspelt_command_line_is_a_sentence(program: list[str], arguments: li
     assert done.stderr.endswith(" --help.\n")
 
 
-def test_a_misspelt_action_on_sessions():
-    """Commands of the other kind are told alike."""
-    done = run_cli(*INSTALLED, "sessions", "lsit")
-    assert done.returncode == 2
-    assert done.stderr.startswith("Error: There is no action 'lsit' (did you mean list?), only list, show")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["strat"], "Error: There is no command 'strat' (did you mean start?), only start"),
+        ([], "Error: The following arguments are required: command; see "),
+    ],
+)
+def test_the_embedded_host_has_one_command(arguments: list[str], message: str):
+    """Another one, or none, is a sentence, too."""
+    done = run_cli(*MODULE, *arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "group", "message"),
+    [
+        (["strat"], "", "Error: No such command 'strat'. Did you mean 'start'?"),
+        (["sessions", "lsit"], " sessions", "Error: No such command 'lsit'. Did you mean 'list'?"),
+        (
+            ["turns", "show", "--jsno", "A", "s"],
+            " turns show",
+            "Error: No such option '--jsno'. Did you mean '--json'?",
+        ),
+    ],
+)
+def test_a_misspelt_command_is_named(arguments: list[str], group: str, message: str):
+    """The last line says what is wrong and what was probably meant, and the one before where help is."""
+    done = run_cli(*INSTALLED, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"Try 'durable-agent-host{group} --help' for help.\n\n{message}\n")
+
+
+def test_without_a_command_the_commands_are_listed():
+    """The status is 2, and the output is empty."""
+    done = run_cli(*INSTALLED)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "\n  sessions  " in done.stderr

@@ -1,6 +1,5 @@
 """The command ``durable-agent-host chat``: a conversation with an agent of a running host, in the terminal."""
 
-import argparse
 import importlib
 import json
 import sys
@@ -8,45 +7,36 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final, cast
 
+import click
+
 from durable_agent_host.cli.content_formatting import printable
 from durable_agent_host.cli.host_client import (
+    INTERRUPTED,
     OK,
     PROBLEMS_FOUND,
     CommandError,
     HostRoutes,
-    add_host_arguments,
-    run_command,
+    host_command,
 )
 from durable_agent_host.cli.rendering import Screen, TurnView, failure, named_call
 from durable_agent_host.cli.turn_event_client import Event, TurnEvents
 from durable_agent_host.turn import event_names
 
-INTERRUPTED: Final = 130
-"""The exit status of a command ended by Ctrl-C, as in shells."""
-
 _PROMPT: Final = "> "
 _QUESTION: Final = "Approve? [y]es, [n]o, [e]dit the arguments: "
 
 
-def add_chat_command(commands: Any) -> None:
-    """Add ``chat`` to the command line."""
-    chat = commands.add_parser(
-        "chat",
-        help="talk to an agent of a running host",
-        description="Talk to an agent of a running host. Answers stream; a tool that needs approval asks for it. "
-        "Ctrl-C cancels the running turn, a second one leaves it running; Ctrl-D ends. When the host dies, the "
-        "answer continues where it is back. Without a terminal, each line of standard input is a message, and "
-        "answers are written when they are complete.",
-        epilog="Exit status: 0, 1 a turn failed, 2 the command could not be carried out, 130 Ctrl-C.",
-    )
-    add_host_arguments(chat)
-    chat.add_argument("agent", nargs="?", help="the agent's name; may be left out when there is one")
-    chat.add_argument("--session", default="", help="the session to continue or to begin (default: a new one)")
+@host_command("chat", epilog="Exit status: 0, 1 a turn failed, 2 the command could not be carried out, 130 Ctrl-C.")
+@click.option("--session", default="", help="the session to continue or to begin (default: a new one)")
+@click.argument("agent", required=False)
+def chat(host: HostRoutes, session: str, agent: str | None) -> int:
+    """Talk to an agent of a running host.
 
-
-def run_chat_command(arguments: argparse.Namespace) -> int:
-    """Run the command; see `add_chat_command`."""
-    return run_command("chat", lambda host: _Chat(host, arguments).hold(), arguments)
+    AGENT may be left out when there is one. Answers stream; a tool that needs approval asks for it. Ctrl-C cancels the
+    running turn, a second one leaves it running; Ctrl-D ends. When the host dies, the answer continues where it is
+    back. Without a terminal, each line of standard input is a message, and answers are written when they are complete.
+    """
+    return _Chat(host, agent or host.only_agent(), session).hold()
 
 
 class _LeftError(Exception):
@@ -60,10 +50,10 @@ class _LeftError(Exception):
 class _Chat:
     """One run of the command."""
 
-    def __init__(self, host: HostRoutes, arguments: argparse.Namespace) -> None:
+    def __init__(self, host: HostRoutes, agent: str, session: str) -> None:
         self._host = host
-        self._agent: str = arguments.agent or host.only_agent()
-        self._session: str = arguments.session
+        self._agent = agent
+        self._session = session
         self._asks = sys.stdin.isatty()
         self._screen = Screen()
         self._status = OK
@@ -128,8 +118,7 @@ class _Chat:
             self._agent,
             session_id=self._session,
             turn_id=turn_id,
-            on_lost=lambda: self._print_remark("the connection to the host is lost; waiting for it"),
-            on_back=lambda: self._print_remark("the host is back"),
+            on_remark=self._print_remark,
         )
 
     def _print_remark(self, text: str) -> None:

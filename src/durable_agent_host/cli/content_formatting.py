@@ -17,7 +17,7 @@ def format_content(content: Stored) -> str:
     """
     row = _ROWS.get(str(content.get("$type")), _fields)
     try:
-        return row(cast("Stored", content.get("content") or {}) if row in _OF_INNER else content)
+        return row(content if row is _fields else content.get("content") or content)
     except (AttributeError, TypeError):  # a malformed content
         return _fields(content)
 
@@ -169,11 +169,6 @@ def _image(content: Stored) -> str:
     return f"image: {_value(content.get('outputs'))}"
 
 
-_OF_INNER: Final[frozenset[Callable[[Stored], str]]] = frozenset(
-    {_code, _shell, _code_outputs, _search, _found, _mcp, _mcp_result, _image}
-)
-"""Rows of types whose fields the routes return in ``content``."""
-
 _ROWS: Final[dict[str, Callable[[Stored], str]]] = {
     "text": _text,
     "reasoning": lambda content: f"reasoning: {text}" if (text := _text(content)) else "",
@@ -195,4 +190,4 @@ _ROWS: Final[dict[str, Callable[[Stored], str]]] = {
     "imageGenerationToolCall": lambda _content: "makes an image",
     "imageGenerationToolResult": _image,
 }
-"""``$type`` → its line."""
+"""``$type`` → its line; what the framework added later has its fields in ``content``."""

@@ -1,16 +1,18 @@
 """The routes of a running host, for the commands that use them, and how such commands exit."""
 
-import argparse
 import json
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from http.client import HTTPException
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NoReturn
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
+
+import click
 
 from durable_agent_host.cli.content_formatting import printable
 
@@ -18,6 +20,8 @@ DEFAULT_URL: Final = "http://127.0.0.1:7071"
 OK: Final = 0
 PROBLEMS_FOUND: Final = 1
 COULD_NOT: Final = 2
+INTERRUPTED: Final = 130
+"""The exit status of a command ended by Ctrl-C, as in shells."""
 CLOSED_PIPE: Final = 141
 """The exit status when nobody reads the output any more, as shells report it of other programs."""
 _SECONDS: Final = 600.0
@@ -29,7 +33,7 @@ PAGE: Final = 500
 """How many sessions or messages are requested at once."""
 
 
-class CommandError(Exception):
+class CommandError(click.ClickException):
     """The command failed; the message says why and what to do.
 
     Args:
@@ -37,9 +41,15 @@ class CommandError(Exception):
         status: of the host's answer; 0 without one.
     """
 
+    exit_code = COULD_NOT
+
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
+
+    def format_message(self) -> str:
+        """Return the sentence, harmless for a terminal."""
+        return printable(self.message)
 
 
 class HostUnreachableError(CommandError):
@@ -227,32 +237,32 @@ def _read_error(error: HTTPError) -> str:
     return f"the host answered {error.code} {error.reason}: {text[:200].strip() or 'nothing more'}"
 
 
-def add_host_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select the host."""
-    parser.add_argument("--url", default=DEFAULT_URL, help=f"the host's URL (default {DEFAULT_URL})")
-    parser.add_argument("--key", help="function key, for a host that requires one")
-    parser.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        help="'NAME: VALUE', a header by which the app identifies its callers; may be repeated",
-    )
+def host_command(name: str, **settings: Any) -> Callable[[Callable[..., int]], click.Command]:
+    """Make a command that uses a running host: of a function that takes its routes and returns the exit status."""
 
+    def make_command(run: Callable[..., int]) -> click.Command:
+        @click.command(name, **settings)
+        @click.option("--url", default=DEFAULT_URL, show_default=True, help="the host's URL")
+        @click.option("--key", help="function key, for a host that requires one")
+        @click.option(
+            "--header",
+            "headers",
+            metavar="'NAME: VALUE'",
+            multiple=True,
+            help="a header by which the app identifies its callers; may be repeated",
+        )
+        @wraps(run)
+        def command(url: str, key: str | None, headers: Sequence[str], **arguments: Any) -> NoReturn:
+            try:
+                status = run(HostRoutes(url, key, headers), **arguments)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at its end, too
+                status = CLOSED_PIPE
+            except KeyboardInterrupt:
+                status = INTERRUPTED
+            sys.exit(status)
 
-def run_command(command: str, run: Callable[[HostRoutes], int], arguments: argparse.Namespace) -> int:
-    """Run a command against a host.
+        return command
 
-    Returns:
-        The exit status; `COULD_NOT` with a sentence on standard error when the command failed; `CLOSED_PIPE` when the
-        reader of the output has left.
-    """
-    try:
-        status = run(HostRoutes(arguments.url, arguments.key, arguments.header))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at its end, too
-        return CLOSED_PIPE
-    except CommandError as error:
-        print(printable(f"durable-agent-host {command}: {error}"), file=sys.stderr)
-        return COULD_NOT
-    return status
+    return make_command

@@ -4,56 +4,43 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TextIO
+from typing import Any, Final
+
+import click
 
 from durable_agent_host.cli.content_formatting import printable
 from durable_agent_host.cli.turn_event_client import Event
 from durable_agent_host.turn import event_names
 
 _SHORT: Final = 200
-"""Maximum characters of a shortened line."""
-_DIM = "\x1b[2m"
-_BOLD = "\x1b[1m"
-_RED = "\x1b[31m"
-_PLAIN = "\x1b[0m"
 
 
 class Screen:
-    """The output for lines and running text; styled only in a terminal.
+    """Standard output for lines and running text; styled only in a terminal."""
 
-    Args:
-        out: a terminal, a pipe or a file.
-    """
-
-    def __init__(self, out: TextIO | None = None) -> None:
-        self._out = out or sys.stdout
-        self.is_terminal = self._out.isatty()
-        self._has_styles = self.is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    def __init__(self) -> None:
+        self.is_terminal = sys.stdout.isatty()
+        has_styles = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        self._color = None if has_styles else False
         self._is_at_line_start = True
 
-    def text(self, text: str, style: str = "") -> None:
+    def text(self, text: str, **style: Any) -> None:
         """Continue a line with text of a model; control characters are shown, not executed."""
         if not text:
             return
-        self._write(printable(text), style)
+        click.secho(printable(text), nl=False, color=self._color, **style)
         self._is_at_line_start = text.endswith("\n")
 
-    def line(self, text: str, style: str = "") -> None:
+    def line(self, text: str, **style: Any) -> None:
         """Write a separate line."""
         self.break_line()
-        self._write(printable(text), style)
-        self._write("\n")
+        click.secho(printable(text), color=self._color, **style)
 
     def break_line(self) -> None:
         """End an unfinished line."""
         if not self._is_at_line_start:
-            self._write("\n")
+            click.echo()
         self._is_at_line_start = True
-
-    def _write(self, text: str, style: str = "") -> None:
-        encodable = text.encode(self._out.encoding or "utf-8", errors="replace").decode(self._out.encoding or "utf-8")
-        self._out.write(f"{style}{encodable}{_PLAIN}" if style and self._has_styles else encodable)
-        self._out.flush()
 
 
 class TurnView:
@@ -72,15 +59,15 @@ class TurnView:
         self._writing = ""
         self._rows: dict[str, Callable[[Event], None]] = {
             event_names.MESSAGE_DELTA: self._message,
-            event_names.REASONING_DELTA: lambda event: self._run_on("reasoning", event.data["text"], _DIM),
-            event_names.TOOL_STARTED: lambda event: self._line(f"→ {named_call(event.data)}", _BOLD),
-            event_names.TOOL_DELTA: lambda event: self._run_on("code", event.data["text"], _DIM),
+            event_names.REASONING_DELTA: lambda event: self._run_on("reasoning", event.data["text"], dim=True),
+            event_names.TOOL_STARTED: lambda event: self._line(f"→ {named_call(event.data)}", bold=True),
+            event_names.TOOL_DELTA: lambda event: self._run_on("code", event.data["text"], dim=True),
             event_names.TOOL_COMPLETED: self._show_completed,
             event_names.APPROVAL_REQUESTED: self._show_approval_request,
             event_names.TURN_RESTARTED: self._show_restart,
             event_names.TURN_COMPLETED: lambda _: self._screen.break_line(),
-            event_names.TURN_FAILED: lambda event: self._line(failure(event), _RED),
-            event_names.TURN_CANCELLED: lambda _: self._line("[the turn was cancelled; its output is kept]", _DIM),
+            event_names.TURN_FAILED: lambda event: self._line(failure(event), fg="red"),
+            event_names.TURN_CANCELLED: lambda _: self._line("[the turn was cancelled; its output is kept]", dim=True),
         }
 
     @property
@@ -95,29 +82,30 @@ class TurnView:
 
     def show_remark(self, text: str) -> None:
         """Report an event around the turn, in a separate line."""
-        self._screen.line(f"[{text}]", _DIM)
-        self._writing = ""
+        self._line(f"[{text}]", dim=True)
 
     def _message(self, event: Event) -> None:
         self._pieces.append((event.id, event.data["text"]))
-        self._run_on("message", event.data["text"], "")
+        self._run_on("message", event.data["text"])
 
-    def _run_on(self, kind: str, text: str, style: str) -> None:
+    def _run_on(self, kind: str, text: str, **style: Any) -> None:
         if self._writing != kind:
             self._screen.break_line()
             self._writing = kind
-        self._screen.text(text, style)
+        self._screen.text(text, **style)
 
-    def _line(self, text: str, style: str = "") -> None:
-        self._screen.line(text, style)
+    def _line(self, text: str, **style: Any) -> None:
+        self._screen.line(text, **style)
         self._writing = ""
 
     def _show_completed(self, event: Event) -> None:
         result = _short(event.data.get("result") or "")
-        self._line(f"← {event.data['outcome']}{f': {result}' if result else ''}", _DIM)
+        self._line(f"← {event.data['outcome']}{f': {result}' if result else ''}", dim=True)
 
     def _show_approval_request(self, event: Event) -> None:
-        self._line(f"? {named_call(event.data)} waits for approval: {event.data.get('reason') or 'no reason'}", _BOLD)
+        self._line(
+            f"? {named_call(event.data)} waits for approval: {event.data.get('reason') or 'no reason'}", bold=True
+        )
 
     def _show_restart(self, event: Event) -> None:
         remaining_pieces = [
@@ -127,7 +115,7 @@ class TurnView:
         self._pieces = remaining_pieces
         self.show_remark("the host was restarted: the following replaces what the model had begun to say")
         if is_less and remaining_pieces:
-            self._run_on("message", self.answer, "")
+            self._run_on("message", self.answer)
 
 
 def failure(event: Event) -> str:

@@ -1,14 +1,15 @@
 """The commands ``durable-agent-host sessions …``: manage the stored sessions of a running host, over its routes."""
 
-import argparse
 import difflib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
+
+import click
 
 from durable_agent_host.cli.content_formatting import format_content, format_usage, printable
 from durable_agent_host.cli.host_client import (
@@ -18,95 +19,25 @@ from durable_agent_host.cli.host_client import (
     PROBLEMS_FOUND,
     CommandError,
     HostRoutes,
-    add_host_arguments,
-    run_command,
+    host_command,
 )
 
-_DEFAULT_MESSAGES: Final = 200
 _MAX_CHARACTERS: Final = 300
+_PATH: Final = click.Path(path_type=Path)
 
 
-def add_session_commands(commands: Any) -> None:
-    """Add ``sessions`` to the command line."""
-    sessions = commands.add_parser(
-        "sessions",
-        help="list, show, verify, repair, export, import, fork, reset the context of and delete stored sessions",
-        description="Manage the stored sessions of a running host.",
-        epilog="Exit status: 0 all is well, 1 problems were found, 2 the command could not be carried out.",
-    )
-    actions = sessions.add_subparsers(dest="action", required=True)
-    _add(
-        actions,
-        "list",
-        _list,
-        "list an agent's sessions with status and cost, newest first; or of all agents",
-        agent="?",
-    )
-    _add(actions, "show", _show, "print a conversation", session=True)
-    _add(
-        actions, "verify", _verify, "say what a model's service would not accept; all sessions without one", session="?"
-    )
-    _add(actions, "repair", _repair, "repair a session; the original is kept as another session", session=True)
-    _add(actions, "export", _export, "print the stored document, or write it to a file", session=True)
-    _add(actions, "import", _import, "store an exported document as a new session", session=True)
-    _add(actions, "fork", _fork, "store a copy of a conversation as a new session", session=True)
-    _add(actions, "reset-context", _reset_context, "discard what compaction left out; the record stays", session=True)
-    _add(
-        actions, "delete", _delete, "delete a session and its turns; export it before if you may want it", session=True
-    )
-    actions.choices["fork"].add_argument("--at-turn", help="the last turn to copy (default: the whole conversation)")
-    actions.choices["fork"].add_argument(
-        "--before", action="store_true", help="copy what comes before that turn, to run it again with another message"
-    )
-    actions.choices["show"].add_argument(
-        "--limit",
-        type=int,
-        default=_DEFAULT_MESSAGES,
-        help=f"how many of the newest messages (default {_DEFAULT_MESSAGES})",
-    )
-    actions.choices["show"].add_argument("--all", action="store_true", help="all messages")
-    actions.choices["delete"].add_argument(
-        "--history", choices=["kept"], help="'kept': leave what a history provider of the app keeps"
-    )
-    actions.choices["fork"].add_argument("--as", dest="new_id", help="the new session's id (default: a generated one)")
-    actions.choices["show"].add_argument("--context", action="store_true", help="what the model gets of it now")
-    actions.choices["verify"].add_argument("--diff", action="store_true", help="show what repair would change")
-    actions.choices["list"].add_argument("--limit", type=int, default=50, help="how many of each agent (default 50)")
-    actions.choices["list"].add_argument(
-        "--status", help="only those in one of these states, such as failed,waiting_for_approval"
-    )
-    actions.choices["list"].add_argument("--search", metavar="TEXT", help="only those whose id has this text in it")
-    actions.choices["export"].add_argument("--output", type=Path, help="the file to write")
-    actions.choices["import"].add_argument("file", type=Path, help="what 'export' wrote")
-
-
-def _add(
-    actions: Any, name: str, run: Callable[..., int], text: str, *, agent: Any = None, session: Any = False
-) -> None:
-    parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    add_host_arguments(parser)
-    parser.add_argument("agent", nargs=agent, help="the agent's name")
-    if session:
-        parser.add_argument("session", nargs="?" if session == "?" else None, help="the session's id")
-    parser.set_defaults(run=run)
-
-
-def run_session_command(arguments: argparse.Namespace) -> int:
-    """Run a command.
-
-    Returns:
-        The exit status: 0 no problems, 1 problems were found, 2 the command failed.
-    """
-    return run_command(f"sessions {arguments.action}", lambda host: arguments.run(host, arguments), arguments)
-
-
-def _list(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    agents = [arguments.agent] if arguments.agent else host.agents()
-    criteria = {"status": arguments.status, "search": arguments.search}
-    search = {name: text for name, text in criteria.items() if text}
-    for agent in agents:
-        for session in host.sessions(agent, arguments.limit, details="true", **search):
-            print(_format_session(agent, session))
+@host_command("list")
+@click.option("--limit", default=50, show_default=True, help="how many of each agent")
+@click.option("--status", help="only those in one of these states, such as failed,waiting_for_approval")
+@click.option("--search", metavar="TEXT", help="only those whose id has this text in it")
+@click.argument("agent", required=False)
+def _list(host: HostRoutes, limit: int, status: str | None, search: str | None, agent: str | None) -> int:
+    """List an agent's sessions with status and cost, newest first; or of all agents."""
+    criteria = {"status": status, "search": search}
+    filters = {name: text for name, text in criteria.items() if text}
+    for name in [agent] if agent else host.agents():
+        for session in host.sessions(name, limit, details="true", **filters):
+            print(_format_session(name, session))
     return OK
 
 
@@ -116,19 +47,26 @@ def _format_session(agent: str, session: dict[str, Any]) -> str:
     return f"{session['last_used_at']}  {agent}  {name:<32}  {session.get('status') or '':<9}  {usage}".rstrip()
 
 
-def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    path = host.session_path(arguments.agent, arguments.session)
-    remaining = arguments.limit
-    if arguments.context:
+@host_command("show")
+@click.option("--limit", default=200, show_default=True, help="how many of the newest messages")
+@click.option("--all", "is_all", is_flag=True, help="all messages")
+@click.option("--context", "is_context", is_flag=True, help="what the model gets of it now")
+@click.argument("agent")
+@click.argument("session_id", metavar="SESSION")
+def _show(host: HostRoutes, *, limit: int, is_all: bool, is_context: bool, agent: str, session_id: str) -> int:
+    """Print a conversation."""
+    path = host.session_path(agent, session_id)
+    remaining = limit
+    if is_context:
         print(json.dumps(host.ask(f"{path}?view=context")["context"], indent=1))
         return OK
     pages: list[list[str]] = []
     last: list[str] = []
     cursor: str | None = ""
     session: dict[str, Any] = {}
-    while cursor is not None and (arguments.all or remaining > 0):
-        limit = PAGE if arguments.all else min(PAGE, remaining)
-        page = host.ask(f"{path}?{urlencode({'limit': limit} | ({'cursor': cursor} if cursor else {}))}")
+    while cursor is not None and (is_all or remaining > 0):
+        page_limit = PAGE if is_all else min(PAGE, remaining)
+        page = host.ask(f"{path}?{urlencode({'limit': page_limit} | ({'cursor': cursor} if cursor else {}))}")
         session = session or {name: value for name, value in page.items() if name != "messages"}
         pages.append(
             [
@@ -167,8 +105,12 @@ def _remarks(page: dict[str, Any]) -> list[str]:
     ]
 
 
-def _reset_context(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    answer = host.ask(host.session_path(arguments.agent, arguments.session, "context/reset"), method="POST")
+@host_command("reset-context")
+@click.argument("agent")
+@click.argument("session")
+def _reset_context(host: HostRoutes, agent: str, session: str) -> int:
+    """Discard what compaction left out; the record stays."""
+    answer = host.ask(host.session_path(agent, session, "context/reset"), method="POST")
     message = "the next turn compacts it anew" if answer["status"] == "reset" else "it was whole, nothing was changed"
     print(f"{answer['session_id']}: {message}")
     return OK
@@ -177,17 +119,21 @@ def _reset_context(host: HostRoutes, arguments: argparse.Namespace) -> int:
 def _format_line(content: dict[str, Any]) -> str:
     line = " ".join(format_content(content).split())
     shortened = line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]} … ({len(line)} characters)"
-    return printable(shortened).encode(errors="replace").decode()
+    return printable(shortened)
 
 
-def _verify(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    session_id = arguments.session
-    names = [session_id] if session_id else [session["session_id"] for session in host.sessions(arguments.agent)]
+@host_command("verify")
+@click.option("--diff", is_flag=True, help="show what repair would change")
+@click.argument("agent")
+@click.argument("session_id", metavar="[SESSION]", required=False)
+def _verify(host: HostRoutes, diff: bool, agent: str, session_id: str | None) -> int:
+    """Say what a model's service would not accept; all sessions without one."""
+    names = [session_id] if session_id else [session["session_id"] for session in host.sessions(agent)]
     worst = OK
     for name in names:
         try:
-            query = "?view=diff" if arguments.diff else ""
-            report = host.ask(host.session_path(arguments.agent, name, "verify") + query)
+            query = "?view=diff" if diff else ""
+            report = host.ask(host.session_path(agent, name, "verify") + query)
         except CommandError as error:
             if session_id:
                 raise
@@ -215,8 +161,12 @@ def _diff(report: dict[str, Any]) -> Iterator[str]:
         yield f"… {left_out} more entries would change"
 
 
-def _repair(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    answer = host.ask(host.session_path(arguments.agent, arguments.session, "repair"), method="POST")
+@host_command("repair")
+@click.argument("agent")
+@click.argument("session")
+def _repair(host: HostRoutes, agent: str, session: str) -> int:
+    """Repair a session; the original is kept as another session."""
+    answer = host.ask(host.session_path(agent, session, "repair"), method="POST")
     changes = answer["changes"]
     if not changes:
         print(f"{answer['session_id']}: nothing to repair, nothing was changed")
@@ -229,57 +179,84 @@ def _repair(host: HostRoutes, arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _export(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    document = host.download(host.session_path(arguments.agent, arguments.session, "export"))
-    if arguments.output is None:
+@host_command("export")
+@click.option("--output", type=_PATH, help="the file to write")
+@click.argument("agent")
+@click.argument("session")
+def _export(host: HostRoutes, output: Path | None, agent: str, session: str) -> int:
+    """Print the stored document, or write it to a file."""
+    document = host.download(host.session_path(agent, session, "export"))
+    if output is None:
         for part in document:
             sys.stdout.write(part.decode())
         print()
         return OK
-    temporary_path = arguments.output.with_name(f"{arguments.output.name}.{os.getpid()}.unfinished")
+    temporary_path = output.with_name(f"{output.name}.{os.getpid()}.unfinished")
     try:
         with temporary_path.open("wb") as file:
             for part in document:
                 file.write(part)
             file.write(b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary_path.replace(arguments.output)
+        temporary_path.replace(output)
     except OSError as error:
-        raise CommandError(f"{arguments.output} cannot be written: {error.strerror}") from None
+        raise CommandError(f"{output} cannot be written: {error.strerror}") from None
     finally:
         temporary_path.unlink(missing_ok=True)
-    print(f"{arguments.session}: written to {arguments.output}")
+    print(f"{session}: written to {output}")
     return OK
 
 
-def _import(host: HostRoutes, arguments: argparse.Namespace) -> int:
+@host_command("import")
+@click.argument("agent")
+@click.argument("session")
+@click.argument("path", metavar="FILE", type=_PATH)
+def _import(host: HostRoutes, agent: str, session: str, path: Path) -> int:
+    """Store a FILE that 'export' wrote as a new session."""
     try:
-        with arguments.file.open("rb") as file:
-            answer = host.upload(host.session_path(arguments.agent, arguments.session, "import"), file)
+        with path.open("rb") as file:
+            answer = host.upload(host.session_path(agent, session, "import"), file)
     except OSError as error:
-        raise CommandError(f"{arguments.file} cannot be read: {error.strerror}") from None
+        raise CommandError(f"{path} cannot be read: {error.strerror}") from None
     print(f"{answer['session_id']}: imported, {answer['message_count']} entries")
     for item in answer["taken_on_trust"]:
         print(f"  taken on trust: {item}")
     return OK
 
 
-def _fork(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    options = {"at_turn": arguments.at_turn, "session_id": arguments.new_id}
-    body: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    body |= {"before": True} if arguments.before else {}
-    answer = host.ask(host.session_path(arguments.agent, arguments.session, "fork"), body, method="POST")
+@host_command("fork")
+@click.option("--at-turn", help="the last turn to copy (default: the whole conversation)")
+@click.option("--before", is_flag=True, help="copy what comes before that turn, to run it again with another message")
+@click.option("--as", "new_id", help="the new session's id (default: a generated one)")
+@click.argument("agent")
+@click.argument("session")
+def _fork(host: HostRoutes, *, at_turn: str | None, before: bool, new_id: str | None, agent: str, session: str) -> int:
+    """Store a copy of a conversation as a new session."""
+    options = {"at_turn": at_turn, "session_id": new_id, "before": before or None}
+    body = {name: value for name, value in options.items() if value is not None}
+    answer = host.ask(host.session_path(agent, session, "fork"), body, method="POST")
     print(f"{answer['session_id']}: forked from {answer['forked_from']}, {answer['message_count']} entries")
     return OK
 
 
-def _delete(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    path = host.session_path(arguments.agent, arguments.session)
-    answer = host.ask(f"{path}?history={arguments.history}" if arguments.history else path, method="DELETE")
+@host_command("delete")
+@click.option("--history", type=click.Choice(["kept"]), help="'kept': leave what a history provider of the app keeps")
+@click.argument("agent")
+@click.argument("session")
+def _delete(host: HostRoutes, history: str | None, agent: str, session: str) -> int:
+    """Delete a session and its turns; export it before if you may want it."""
+    path = host.session_path(agent, session)
+    answer = host.ask(f"{path}?history={history}" if history else path, method="DELETE")
     print(f"{answer['session_id']}: {answer['status']}")
     return OK
 
 
 def _count(items: list[Any], name: str) -> str:
     return f"{len(items) or 'no'} {name}{'' if len(items) == 1 else 's'}"
+
+
+sessions = click.Group(
+    "sessions",
+    commands=[_list, _show, _verify, _repair, _export, _import, _fork, _reset_context, _delete],
+    help="Manage the stored sessions of a running host.",
+    epilog="Exit status: 0 all is well, 1 problems were found, 2 the command could not be carried out.",
+)

@@ -48,8 +48,7 @@ class TurnEvents:
     Args:
         host: the running host.
         agent: the agent's name.
-        on_lost: called when the connection is lost, before the first attempt to reconnect.
-        on_back: called when it is restored.
+        on_remark: called with a sentence when the connection is lost, and when it is back.
 
     Attributes:
         session_id, turn_id: of the turn, empty until the host has sent them.
@@ -62,15 +61,13 @@ class TurnEvents:
         *,
         session_id: str = "",
         turn_id: str = "",
-        on_lost: Callable[[], None] = lambda: None,
-        on_back: Callable[[], None] = lambda: None,
+        on_remark: Callable[[str], None],
     ) -> None:
         self._host = host
         self._agent = agent
         self.session_id = session_id
         self.turn_id = turn_id
-        self._on_lost = on_lost
-        self._on_back = on_back
+        self._on_remark = on_remark
         self._last: int | None = None
         self._message: str | None = None
         self._key = ""
@@ -97,7 +94,7 @@ class TurnEvents:
             try:
                 with self._open_stream() as answer:
                     if lost_at is not None:
-                        self._on_back()
+                        self._on_remark("the host is back")
                     lost_at = None
                     pause = _FIRST_PAUSE_SECONDS
                     for event in _events(answer):
@@ -110,7 +107,7 @@ class TurnEvents:
                     raise CommandError(str(error)) from None
             if lost_at is None:
                 lost_at = time.monotonic()
-                self._on_lost()
+                self._on_remark("the connection to the host is lost; waiting for it")
             time.sleep(pause)
             pause = min(pause * 1.5, _MAX_PAUSE_SECONDS)
 

@@ -1,15 +1,15 @@
 """The commands ``durable-agent-host turns …``: what turns of a running host have done, and are doing."""
 
-import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from durable_agent_host.cli.chat_command import INTERRUPTED
+import click
+
 from durable_agent_host.cli.content_formatting import format_cost
-from durable_agent_host.cli.host_client import OK, PAGE, PROBLEMS_FOUND, HostRoutes, add_host_arguments, run_command
+from durable_agent_host.cli.host_client import OK, PAGE, PROBLEMS_FOUND, HostRoutes, host_command
 from durable_agent_host.cli.rendering import Screen, TurnView, named_call
 from durable_agent_host.cli.turn_event_client import TurnEvents
 from durable_agent_host.turn import event_names
@@ -17,58 +17,26 @@ from durable_agent_host.turn import event_names
 Step = Mapping[str, Any]
 
 
-def add_turn_commands(commands: Any) -> None:
-    """Add ``turns`` to the command line."""
-    turns = commands.add_parser(
-        "turns",
-        help="show the steps of a turn, or follow its events",
-        description="Look at the turns of a running host.",
-        epilog="Exit status: 0, 1 the turn has failed, 2 the command could not be carried out, 130 Ctrl-C.",
-    )
-    actions = turns.add_subparsers(dest="action", required=True)
-    show = _add(actions, "show", _show, "print the steps of a turn")
-    show.add_argument("--json", action="store_true", help="as the route gives it")
-    tail = _add(actions, "tail", _tail, "follow a turn live from its first event to its end")
-    tail.add_argument("--json", action="store_true", help="an event a line: id, event, data")
-
-
-def _add(actions: Any, name: str, run: Callable[..., int], text: str) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    add_host_arguments(parser)
-    parser.add_argument("agent", help="the agent's name")
-    parser.add_argument("session", help="the session's id")
-    parser.add_argument("turn", nargs="?", help="the turn's id (default: the one that runs, else the newest)")
-    parser.set_defaults(run=run)
-    return parser
-
-
-def run_turn_command(arguments: argparse.Namespace) -> int:
-    """Run a command.
-
-    Returns:
-        The exit status: 0 success, 1 the turn has failed, 2 the command failed, 130 Ctrl-C.
-    """
-    return run_command(f"turns {arguments.action}", lambda host: arguments.run(host, arguments), arguments)
-
-
-def _tail(host: HostRoutes, arguments: argparse.Namespace) -> int:
+@host_command("tail")
+@click.option("--json", "as_json", is_flag=True, help="an event a line: id, event, data")
+@click.argument("agent")
+@click.argument("session")
+@click.argument("turn", required=False)
+def _tail(host: HostRoutes, as_json: bool, agent: str, session: str, turn: str | None) -> int:
+    """Follow a turn live from its first event to its end."""
     screen = Screen()
     view = TurnView(screen)
-    turn_id = arguments.turn or host.newest_turn(arguments.agent, arguments.session)
-    turn = TurnEvents(
+    events = TurnEvents(
         host,
-        arguments.agent,
-        session_id=arguments.session,
-        turn_id=turn_id,
-        on_lost=lambda: (
-            None if arguments.json else view.show_remark("the connection to the host is lost; waiting for it")
-        ),
-        on_back=lambda: None if arguments.json else view.show_remark("the host is back"),
+        agent,
+        session_id=session,
+        turn_id=turn or host.newest_turn(agent, session),
+        on_remark=(lambda _: None) if as_json else view.show_remark,
     )
     status = OK
     try:
-        for event in turn:
-            if arguments.json:
+        for event in events:
+            if as_json:
                 print(json.dumps({"id": event.id, "event": event.name, "data": event.data}), flush=True)
             else:
                 view.show(event)
@@ -76,22 +44,27 @@ def _tail(host: HostRoutes, arguments: argparse.Namespace) -> int:
                 status = PROBLEMS_FOUND
     except KeyboardInterrupt:
         screen.break_line()
-        return INTERRUPTED
+        raise
     return status
 
 
-def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    turn_id = arguments.turn or host.newest_turn(arguments.agent, arguments.session)
-    path = host.session_path(arguments.agent, arguments.session, f"turns/{turn_id}")
-    turn = host.ask(path)
+@host_command("show")
+@click.option("--json", "as_json", is_flag=True, help="as the route gives it")
+@click.argument("agent")
+@click.argument("session")
+@click.argument("turn", required=False)
+def _show(host: HostRoutes, as_json: bool, agent: str, session: str, turn: str | None) -> int:
+    """Print the steps of a turn."""
+    path = host.session_path(agent, session, f"turns/{turn or host.newest_turn(agent, session)}")
+    state = host.ask(path)
     steps = list(_steps(host, path))
-    if arguments.json:
-        print(json.dumps(turn | {"steps": steps}, indent=1))
+    if as_json:
+        print(json.dumps(state | {"steps": steps}, indent=1))
         return OK
     screen = Screen()
-    for line in (*_summary(turn), *(_step_line(step, turn["created_at"]) for step in steps)):
+    for line in (*_summary(state), *(_step_line(step, state["created_at"]) for step in steps)):
         screen.line(line)
-    return PROBLEMS_FOUND if turn["status"] == "failed" else OK
+    return PROBLEMS_FOUND if state["status"] == "failed" else OK
 
 
 def _steps(host: HostRoutes, path: str) -> Iterator[Step]:
@@ -191,3 +164,12 @@ _ROWS: Final[dict[str, Callable[[Step], str]]] = {
     "end": _end,
 }
 """Kind of a step → its line."""
+
+
+turns = click.Group(
+    "turns",
+    commands=[_show, _tail],
+    help="Show the steps of a turn of a running host, or follow its events.",
+    epilog="Exit status: 0, 1 the turn has failed, 2 the command could not be carried out, 130 Ctrl-C. "
+    "Without TURN: the one that runs, else the newest.",
+)

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
-import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, NotFoundError
@@ -31,7 +31,7 @@ def hosted_agents(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-async def list_agents(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def list_agents(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents``: the hosted agents."""
     del client
     agents = [
@@ -45,7 +45,7 @@ async def list_agents(host: HandlerContext, call: RouteRequest, client: TurnClie
     return json_response(HTTPStatus.OK, {"agents": agents}, {})
 
 
-async def metrics(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def metrics(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /metrics``: what this process has counted since it started, in Prometheus text format.
 
     It covers the turns of all owners, so where sessions have owners, the app must let the caller in.
@@ -57,10 +57,10 @@ async def metrics(host: HandlerContext, call: RouteRequest, client: TurnClient) 
     access = client.documents.access
     if access is not None and not await access.can_access("", "", None, exists=False):
         raise NotFoundError("there is nothing here")
-    return func.HttpResponse(host.metrics(), mimetype=_PROMETHEUS, charset="utf-8")
+    return Response(host.metrics(), media_type=_PROMETHEUS)
 
 
-async def health(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def health(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /health``: whether the stores are writable; names each problem in a word, without secrets."""
     del call
     found = dict(await client.find_problems())

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.entity_state import decode_owner, encode_owner
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import ForbiddenError, NotFoundError
 from durable_agent_host.http.parse import parse_approvals
-from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.http.response_views import approval_view, json_response, turn_headers, turn_urls
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
@@ -23,7 +23,7 @@ PENDING_VISIBLE_SECONDS: Final = 3.0
 RECEIPT_WAIT_SECONDS: Final = 10.0
 
 
-async def submit_approvals(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def submit_approvals(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST …/turns/{turn}/approvals``: answer one or more calls that wait for a person."""
     approvals = parse_approvals(call.body)
     turn = await named_turn(host, call, client)
@@ -85,7 +85,7 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
 
 def _approvals_response(
     call: RouteRequest, turn: Turn, approvals: Mapping[str, Mapping[str, Any]], view: Mapping[str, Any]
-) -> func.HttpResponse:
+) -> Response:
     """Report which answers the turn has received; 202 while one is on its way."""
     is_received = approvals.keys() <= turn.approvals.keys()
     if not is_received and turn.outcome is not None:

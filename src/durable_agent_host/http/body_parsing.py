@@ -152,7 +152,6 @@ RUN_FIELDS: Final = (
 """The fields of ``run``. Source: upstream's route has the same names, without options and policy."""
 
 _JSON_FIELDS: Final = frozenset({"response_format", "options"})
-_TEXT_CHARSETS: Final = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 
 
 class BodyLimit(NamedTuple):
@@ -339,15 +338,11 @@ def _is_no_choice(part: FormPart) -> bool:
 
 
 def _field_of(part: FormPart) -> Any:
-    media_type, _, parameters = part.content_type.partition(";")
-    charset = parameters.partition("charset=")[2].partition(";")[0].strip(' "').lower()
-    if charset and charset not in _TEXT_CHARSETS:
-        raise RequestError(f"the field {part.name!r} has the charset {charset[:40]!r}: send it as UTF-8")
     try:
         text = bytes(part.data).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise RequestError(f"the field {part.name!r} is not UTF-8 text: send it as UTF-8") from None
-    if part.name in _JSON_FIELDS or is_json_type(media_type.strip().lower()):
+    if part.name in _JSON_FIELDS or is_json_type(media_type_of({"content-type": part.content_type})):
         return _json_of(text, f"the field {part.name!r}")
     return text if part.name != "message" else text.strip()
 

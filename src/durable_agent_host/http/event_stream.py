@@ -12,9 +12,8 @@ import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
 from http import HTTPStatus
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
-import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -103,18 +102,6 @@ class PartStream(_Stream):
         self.status_code = int(status)
 
 
-class DocumentStream(_Stream):
-    """A JSON document of any size; if it cannot be completed, the response breaks off and the client sees that.
-
-    Args:
-        document: its JSON.
-        headers: further headers.
-    """
-
-    def __init__(self, document: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
-        super().__init__(document, {"content-type": "application/json", **headers})
-
-
 async def each_in_turn(
     parts: AsyncGenerator[bytes], working: Callable[[], AbstractAsyncContextManager[None]]
 ) -> AsyncGenerator[bytes]:
@@ -128,30 +115,25 @@ async def each_in_turn(
             yield part
 
 
-async def in_slices(
-    answer: func.HttpResponse | Response, again: Callable[[], Awaitable[func.HttpResponse | Response]]
-) -> func.HttpResponse | Response:
+async def in_slices(answer: Response, again: Callable[[], Awaitable[Response]]) -> Response:
     """Send the body of an answer slice by slice if it is large.
 
     Returns:
         The same answer if it is small, or larger than what the host keeps of bodies.
     """
-    body = _body_of(answer)
+    body = body_of(answer)
     if not SLICE_BYTES < len(body) <= MAX_BYTES:
         return answer
-    headers = dict(cast("Any", answer.headers)) | {"content-length": str(len(body))}
-    if isinstance(answer, func.HttpResponse) and "content-type" not in answer.headers:
-        charset = f"; charset={answer.charset}" if answer.mimetype.startswith("text/") else ""
-        headers["content-type"] = answer.mimetype + charset
 
     async def body_again() -> bytes:
-        return _body_of(await again())
+        return body_of(await again())
 
-    return PartStream(await slices_of(body, body_again), headers, answer.status_code)
+    return PartStream(await slices_of(body, body_again), answer.headers, answer.status_code)
 
 
-def _body_of(answer: func.HttpResponse | Response) -> bytes:
-    return answer.get_body() if isinstance(answer, func.HttpResponse) else bytes(getattr(answer, "body", b""))
+def body_of(answer: Response) -> bytes:
+    """Return the body of an answer; nothing of one that is streamed."""
+    return bytes(getattr(answer, "body", b""))
 
 
 async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | None:

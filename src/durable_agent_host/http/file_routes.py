@@ -7,15 +7,14 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
-import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.http.body_parsing import FORM, UploadedFile, media_type_of, read_files
 from durable_agent_host.http.event_stream import PartStream
-from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, named_session
-from durable_agent_host.http.response_views import header_value, json_response
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session
+from durable_agent_host.http.response_views import session_response, session_url_of
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.entry_files import FileBytes
@@ -32,7 +31,7 @@ _SAFE: Final = {
 """Keeps a browser from executing a file or guessing its type."""
 
 
-async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/sessions/{session}/files``: store files that messages can refer to."""
     agent, session_id = named_session(host, call)
     media_type = media_type_of(call.headers)
@@ -40,15 +39,11 @@ async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnCli
     files = read_files(call.body, call.headers["content-type"]) if is_form else [_raw_file(call, media_type)]
     uploads = client.files(agent, session_id, owner=call.owner).uploads
     stored_files = await uploads.add(*map(_bytes_of, files))
-    body = {
-        "agent": agent,
-        "session_id": session_id,
-        "files": [_view(call, agent, session_id, file) for file in stored_files],
-    }
-    return json_response(HTTPStatus.CREATED, body, {"x-ms-session-id": header_value(session_id)})
+    views = [_view(call, agent, session_id, file) for file in stored_files]
+    return session_response(agent, session_id, HTTPStatus.CREATED, files=views)
 
 
-async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/files``: files that callers sent and agents made, newest first."""
     agent, session_id = named_session(host, call)
     session = await client.session(agent, session_id)
@@ -58,18 +53,16 @@ async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClien
     files = await session_files.all()
     if session is None and not files:
         raise unknown_session(agent, session_id)
-    body = {"agent": agent, "session_id": session_id, "files": [_view(call, agent, session_id, file) for file in files]}
-    return json_response(HTTPStatus.OK, body, {"x-ms-session-id": header_value(session_id)})
+    return session_response(agent, session_id, files=[_view(call, agent, session_id, file) for file in files])
 
 
-async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET`` or ``HEAD /agents/{agent}/sessions/{session}/files/{file}``: the bytes, with type and name."""
     agent, session_id = named_session(host, call)
     file_id = call.path_part("file")
-    service = host.service_files_of(agent)
     session = await client.session(agent, session_id)
     files = client.files(agent, session_id, session)
-    files.service_files = service.of
+    files.service_files = host.service_files_of(agent).of
     files.is_response_files_only = host.gate.identifies
     file = await files.find(file_id)
     if file is None and session is None:
@@ -86,7 +79,7 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
     if file.service is None:
         data = await files.read(file)
     else:
-        provider_file = await service.read(file.service)
+        provider_file = await host.service_files_of(agent).read(file.service)
         data = provider_file.data
         headers = _headers_of(
             replace(file, name=file.name or provider_file.name, media_type=file.media_type or provider_file.media_type)
@@ -131,7 +124,7 @@ def _raw_file(call: RouteRequest, media_type: str) -> UploadedFile:
 
 
 def _view(call: RouteRequest, agent: str, session_id: str, file: ConversationFile) -> Mapping[str, Any]:
-    url = f"{call.base_url}/agents/{quote(agent)}/sessions/{quote(session_id, safe='')}/files"
+    url = f"{session_url_of(call.base_url, agent, session_id)}/files"
     return {
         "id": file.file_id,
         "name": file.name,

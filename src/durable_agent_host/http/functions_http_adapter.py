@@ -97,11 +97,14 @@ def adapt_http_function(
         )
         if route is not None:
             upstream = partial(call, arguments)
-            serve = partial(
+            answer_request = partial(
                 route.serve, incoming(request, workflow_request.query), workflow_request, request.stream(), upstream
             )
-            line = f"{request.method} {request.url.path}"
-            return write_response(await handle_errors(line, partial(serve, turns_of(arguments)), route.gate))
+
+            async def serve() -> Response:
+                return write_response(await answer_request(turns_of(arguments)))
+
+            return await handle_errors(f"{request.method} {request.url.path}", serve, route.gate)
         try:
             workflow_request = (
                 workflow_request if is_host_route else workflow_request._replace(body=await request.body())

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from durable_agent_host.codec.strict_json import MAX_LEVELS, is_nested_too_deeply
 from durable_agent_host.errors import RequestError, RequestTooLargeError
@@ -19,7 +19,7 @@ from durable_agent_host.http.body_parsing import (
     parse_json,
     read_run_fields,
 )
-from durable_agent_host.http.sse import accepts_events, parse_resume
+from durable_agent_host.http.sse import accepts_events
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.message_input import MessageInput, read_message
@@ -31,6 +31,7 @@ _FALSE: Final = frozenset({"false", "0", "no", "n", "off"})
 _APPROVAL_FIELDS: Final = frozenset({"call_id", "approved", "reason", "arguments"})
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 1000
+_MAX_DIGITS: Final = 15
 _FORK_FIELDS: Final = "at_turn, before, session_id or none of them"
 
 
@@ -200,7 +201,7 @@ def _accepts_json(accept: str) -> bool:
 
 
 def _last_event_id(headers: Mapping[str, str], key: str | None) -> int | None:
-    last = parse_resume(headers.get("last-event-id"), None)
+    last = parse_resume(headers.get("last-event-id"))
     if last is not None and key is None:
         raise RequestError(
             "Last-Event-ID resumes a turn, and without Idempotency-Key this request begins another: send the key "
@@ -216,22 +217,12 @@ def _json_name(value: Any) -> str:
     return names.get(cast("type[Any]", type(value)), "a number")
 
 
-class ForkParameters(NamedTuple):
-    """A request to fork a session.
-
-    Attributes:
-        session_id: of the new session, or None.
-        at_turn: the last turn of the copy, or None for the whole conversation.
-        is_before: the copy ends before that turn.
-    """
-
-    session_id: str | None
-    at_turn: str | None
-    is_before: bool
-
-
-def parse_fork(body: bytes) -> ForkParameters:
+def parse_fork(body: bytes) -> tuple[str | None, str | None, bool]:
     """Read the body of ``fork``.
+
+    Returns:
+        The new session's id, or None; the last turn of the copy, or None for the whole conversation; whether the copy
+        ends before that turn.
 
     Raises:
         RequestError: the body is something else.
@@ -251,7 +242,7 @@ def parse_fork(body: bytes) -> ForkParameters:
     is_before = _flag(fields.get("before"), "before", default=False)
     if is_before and not fields.get("at_turn"):
         raise RequestError("'before' needs 'at_turn': the turn before which the copy ends")
-    return ForkParameters(check_session_id(new_id) if new_id else None, fields.get("at_turn"), is_before)
+    return check_session_id(new_id) if new_id else None, fields.get("at_turn"), is_before
 
 
 def parse_approvals(body: bytes) -> dict[str, dict[str, Any]]:
@@ -300,32 +291,61 @@ def _parse_approval(value: Any) -> tuple[str, dict[str, Any]]:
     return call_id, {"approved": is_approved, "reason": reason, "arguments": arguments}
 
 
-def parse_page_cursor(text: str | None) -> int | None:
-    """Parse the query parameter ``cursor`` of a conversation: where the newer page begins.
+def parse_number(name: str, text: str | None, hint: str) -> int | None:
+    """Parse a whole number from 0.
+
+    Returns:
+        The number, or None when there is no text.
+
+    Raises:
+        RequestError: it is not such a number.
+    """
+    digits = (text or "").strip()
+    if not digits:
+        return None
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MAX_DIGITS:
+        raise RequestError(f"{name} is {digits[:40]!r}{hint}")
+    return int(digits)
+
+
+def parse_position(query: Mapping[str, str]) -> int | None:
+    """Parse the query parameter ``cursor`` of a route that counts messages, steps or calls.
 
     Raises:
         RequestError: no page returned this cursor.
     """
-    if not text:
-        return None
-    if not text.isascii() or not text.isdigit() or len(text) > 15:  # noqa: PLR2004 - more than any conversation has
-        raise RequestError(
-            f"'cursor' is {text!r}, which this route did not return: leave it out to begin at the newest message"
-        )
-    return int(text)
+    return parse_number(
+        "'cursor'", query.get("cursor"), ", which this route did not return: leave it out to get the first page"
+    )
 
 
-def parse_limit(text: str | None, *, default: int = DEFAULT_LIMIT) -> int:
+def parse_resume(last_event_id: str | None, after: str | None = None) -> int | None:
+    """Parse the id of the last event that a client has.
+
+    Returns:
+        The id, or None to start with the first event.
+
+    Raises:
+        RequestError: it is not an id.
+    """
+    hint = ": give the id of the last event that you have, a whole number from 0, or leave it out to get all events"
+    last_id = parse_number("Last-Event-ID", last_event_id, hint)
+    return parse_number("after", after, hint) if last_id is None else last_id
+
+
+def parse_limit(query: Mapping[str, str], *, default: int = DEFAULT_LIMIT) -> int:
     """Parse the query parameter ``limit``.
 
     Raises:
         RequestError: it is not a number from 1 to 1000.
     """
-    if text is None:
+    hint = f": use a number from 1 to {MAX_LIMIT}"
+    limit = parse_number("'limit'", query.get("limit"), hint)
+    if limit is None:
         return default
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MAX_LIMIT:
-        raise RequestError(f"'limit' is {text!r}: use a number from 1 to {MAX_LIMIT}")
-    return int(text)
+    if not 1 <= limit <= MAX_LIMIT:
+        raise RequestError(f"'limit' is '{limit}'{hint}")
+    return limit
 
 
 def parse_cursor(text: str | None) -> tuple[str, str] | None:

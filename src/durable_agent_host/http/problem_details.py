@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host import errors
 from durable_agent_host.codec.strict_json import encode_strict
@@ -49,25 +49,17 @@ QUEUE_FULL_RETRY_SECONDS: Final = 5
 LOG_RETRY_SECONDS: Final = 5
 
 
-def problem(
-    status: HTTPStatus, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any
-) -> func.HttpResponse:
+def problem(status: HTTPStatus, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any) -> Response:
     """Make an answer of type ``application/problem+json``.
 
     Returns:
         The answer; its ``error`` repeats the detail, for clients written for upstream. Source: RFC 9457.
     """
-    return func.HttpResponse(
-        encode_strict(_body(status, detail, **members)),
-        status_code=int(status),
-        mimetype="application/problem+json",
-        headers=dict(headers or {}),
-    )
+    body = encode_strict(_body(status, detail, **members))
+    return Response(body, int(status), headers, media_type="application/problem+json")
 
 
-def problem_of_error(
-    error: Exception, *, headers: Mapping[str, str] | None = None, **members: Any
-) -> func.HttpResponse:
+def problem_of_error(error: Exception, *, headers: Mapping[str, str] | None = None, **members: Any) -> Response:
     """Answer with the message of one of our errors; any other is a 500 without its text."""
     if isinstance(error, errors.LogUnavailableError):
         headers = {"Retry-After": str(LOG_RETRY_SECONDS), **(headers or {})}
@@ -86,7 +78,7 @@ def problem_of_error(
 
 def problem_of_outcome(
     failure: Mapping[str, Any], *, headers: Mapping[str, str] | None = None, **members: Any
-) -> func.HttpResponse:
+) -> Response:
     """Explain why a turn has no answer.
 
     Returns:

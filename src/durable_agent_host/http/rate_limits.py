@@ -4,7 +4,6 @@ from asyncio import Semaphore
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Hashable
 from contextlib import asynccontextmanager, contextmanager
-from itertools import takewhile
 from threading import Lock
 from time import monotonic
 from typing import Final, NamedTuple
@@ -71,21 +70,12 @@ class RequestRates:
         tokens = min(self._capacity, tokens + (now - at) * self._per_second)
         self._buckets[principal] = (tokens - 1 if tokens >= 1 else tokens, now)  # the newest is last
         if len(self._buckets) > MOST_PRINCIPALS:
-            self._evict(now)
+            del self._buckets[next(iter(self._buckets))]  # the oldest is first
         if tokens < 1:
             raise TooManyRequestsError(
                 f"more than {self._per_second:g} requests per second of one caller: try again in a moment",
                 retry_after_seconds=(1 - tokens) / self._per_second,
             )
-
-    def _evict(self, now: float) -> None:
-        """Evict principals whose buckets are full again; without any, the one unseen for longest."""
-        by_age = takewhile(
-            lambda bucket: now - bucket[1][1] >= BURST_SECONDS, self._buckets.items()
-        )  # the oldest is first
-        full = [name for name, _ in by_age]
-        for name in full or [next(iter(self._buckets))]:
-            del self._buckets[name]
 
 
 class ArrivingBodies:

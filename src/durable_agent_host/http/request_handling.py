@@ -2,12 +2,12 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 from urllib.parse import parse_qsl, urlsplit
 
 import azure.functions as func
@@ -23,8 +23,8 @@ from durable_agent_host.errors import (
     NotFoundError,
     RequestTooLargeError,
 )
-from durable_agent_host.http.body_parsing import BodyLimit, read_body
-from durable_agent_host.http.event_stream import DocumentStream, EventStream, PartStream, each_in_turn, in_slices
+from durable_agent_host.http.body_parsing import MAX_UPLOAD, BodyLimit, read_body
+from durable_agent_host.http.event_stream import EventStream, PartStream, body_of, each_in_turn, in_slices
 from durable_agent_host.http.gate import DISK_FULL, Action, Authorizer, IncomingRequest, wait_for_even_time
 from durable_agent_host.http.parse import RunParameters, parse_run, reject_repeated_parameters
 from durable_agent_host.http.problem_details import problem, problem_of_error
@@ -32,10 +32,11 @@ from durable_agent_host.http.rate_limits import StreamReaders
 from durable_agent_host.model.budget import Price
 from durable_agent_host.model.conversation_file import ServiceFileReader
 from durable_agent_host.model.history_locations import HistoryLocations
-from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.ids import check_session_id, turn_log_id
+from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
-from durable_agent_host.model.turn import Caller
+from durable_agent_host.model.turn import Caller, TurnRequest
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.event_folding import FinalResponse
 from durable_agent_host.turn.request_options import AllowedOptions
@@ -49,36 +50,20 @@ from durable_agent_host.turn_log.protocol import TurnLog
 # wherever it occurs in the caller's answer, it is the mark.
 
 
-def without_mark[AnswerT: (func.HttpResponse | Response)](answer: AnswerT, mark: str) -> AnswerT:
-    """Remove the caller's mark from the ids in an answer.
-
-    Returns:
-        The answer; the same object when it contains no mark.
-    """
+def without_mark(answer: Response, mark: str) -> Response:
+    """Remove the caller's mark from the ids in an answer."""
     if not mark:
         return answer
+    for name, value in answer.headers.items():
+        if mark in value:
+            answer.headers[name] = value.replace(mark, "")
+    data = mark.encode()
     if isinstance(answer, EventStream):
-        answer.map(lambda events: _events_without(events, mark.encode()))
-    if isinstance(answer, DocumentStream):
-        answer.map(lambda parts: _parts_without(parts, mark.encode()))
-    if isinstance(answer, Response):
-        answer.raw_headers = [(name, value.replace(mark.encode(), b"")) for name, value in answer.raw_headers]
-        return answer
-    body = answer.get_body()
-    headers = cast("Any", answer.headers)
-    if mark.encode() not in body and not any(mark in value for value in headers.values()):
-        return answer
-    headers_without_mark = {name: value.replace(mark, "") for name, value in headers.items()}
-    return cast(
-        "Any",
-        func.HttpResponse(
-            body.replace(mark.encode(), b""),
-            status_code=answer.status_code,
-            headers=headers_without_mark,
-            mimetype=answer.mimetype,
-            charset=answer.charset,
-        ),
-    )
+        answer.map(lambda events: _events_without(events, data))
+    elif data in (body := body_of(answer)):
+        answer.body = body.replace(data, b"")
+        answer.headers["content-length"] = str(len(answer.body))
+    return answer
 
 
 async def _events_without(events: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
@@ -87,7 +72,8 @@ async def _events_without(events: AsyncGenerator[bytes], mark: bytes) -> AsyncGe
             yield event.replace(mark, b"")
 
 
-async def _parts_without(parts: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
+async def parts_without_mark(parts: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
+    """Remove the caller's mark from a document of any size."""
     tail = b""  # it may end with a part of the mark
     async with aclosing(parts):
         async for part in parts:
@@ -153,17 +139,13 @@ class HandlerContext:
         """The clients that follow turns."""
         return StreamReaders(self.settings.max_stream_readers)
 
-    def find_agent(self, name: str) -> str | None:
-        """Find an agent by the name in a URL, ignoring case; None when no such agent is reachable by HTTP."""
-        return next((agent for agent in self.agents if agent.casefold() == name.casefold()), None)
-
     def agent(self, name: str) -> str:
         """Find an agent by the name in a URL, ignoring case.
 
         Raises:
             NotFoundError: no such agent is reachable by HTTP.
         """
-        agent = self.find_agent(name)
+        agent = next((agent for agent in self.agents if agent.casefold() == name.casefold()), None)
         if agent is not None:
             return agent
         agent_names = ", ".join(sorted(self.agents)) or "none"
@@ -184,7 +166,7 @@ class RouteRequest:
         again: makes the answer again, for a client that reads slowly; None where only a ``GET`` can be made again.
     """
 
-    again: "Callable[[], Awaitable[Answer]] | None" = None
+    again: "Callable[[], Awaitable[Response]] | None" = None
 
     def __init__(self, request: func.HttpRequest, max_request_bytes: int = 0) -> None:
         self._request = request
@@ -192,6 +174,11 @@ class RouteRequest:
         self.caller = Caller()
         self.location: SessionTarget | None = None
         self.body = b""
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """Trace id and flags of the request's own span, if it has one."""
+        return getattr(self._request, "span", None)
 
     @property
     def owner(self) -> Owner | None:
@@ -255,10 +242,7 @@ class RouteRequest:
         return parse_run(self.body, self.headers, self.query, max_bytes=self._max_request_bytes)
 
 
-Answer = func.HttpResponse | Response
-"""A response of the Functions SDK, or of the streaming extension where it streams."""
-
-Handler = Callable[[HandlerContext, RouteRequest, TurnClient], Awaitable[Answer]]
+Handler = Callable[[HandlerContext, RouteRequest, TurnClient], Awaitable[Response]]
 
 
 def named_session(host: HandlerContext, call: RouteRequest) -> tuple[str, str]:
@@ -276,79 +260,100 @@ def named_session(host: HandlerContext, call: RouteRequest) -> tuple[str, str]:
     return agent, name if call.location is None else call.location.session_id
 
 
-async def serve(
-    action: Action,
-    handler: Handler,
-    host: HandlerContext,
-    req: func.HttpRequest,
-    client: TurnClient,
-    *,
-    limit: BodyLimit,
-    is_open: bool = False,
-    may_begin: bool = False,
-) -> Answer:
-    """Answer a request: through the gate, by its handler. Raises nothing.
+async def read_log(host: HandlerContext, request: TurnRequest) -> AsyncGenerator[Sequence[LogRecord]]:
+    """Read the log of a turn from its beginning, page by page."""
+    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    offset = 0
+    has_more = True
+    while has_more:
+        page = await host.open_log().read(log_id, offset)
+        yield page.records
+        offset = page.next_offset
+        has_more = page.has_more
 
-    Returns:
-        The handler's answer, or a problem; unexpected errors are logged and not shown.
+
+class Route(NamedTuple):
+    """One route.
+
+    Attributes:
+        name: of the function that serves it.
+        method: HTTP method.
+        template: path after the prefix.
+        action: what the gate checks.
+        handler: answers requests that pass the gate.
+        is_health: open to everyone, and part of the app even without HTTP endpoints for agents.
+        streams_body: the handler reads the body piece by piece.
+        body_kind: ``form`` when a form with files may exceed the usual limit, ``file`` when every body may.
+        may_begin: the request may begin the session on the path, and reads its body after checking that.
     """
-    call = RouteRequest(req, host.settings.max_request_bytes)
 
-    async def admit() -> None:
-        if is_open:
-            return
-        call.caller = _in_trace(await host.gate.identify(call.incoming), getattr(req, "span", None))
-        if action not in _WITHOUT_SESSIONS:  # not all that is stored is read in a way that would tell
+    name: str
+    method: str
+    template: str
+    action: Action
+    handler: Handler
+    is_health: bool = False
+    streams_body: bool = False
+    body_kind: Literal["json", "form", "file"] = "json"
+    may_begin: bool = False
+
+    def body_limit(self, settings: Settings) -> BodyLimit:
+        """Return the largest body that is read; larger ones are answered with 413."""
+        if self.method in {"GET", "HEAD", "DELETE"} or self.streams_body:
+            return BodyLimit(0)
+        if self.body_kind == "file":
+            return BodyLimit(settings.max_upload_bytes, setting=MAX_UPLOAD)
+        forms = max(settings.max_upload_bytes, settings.max_request_bytes) if self.body_kind == "form" else 0
+        return BodyLimit(settings.max_request_bytes, forms)
+
+    async def serve(self, host: HandlerContext, req: func.HttpRequest, client: TurnClient) -> Response:
+        """Answer a request: through the gate, by its handler. Raises nothing.
+
+        Returns:
+            The handler's answer, or a problem; unexpected errors are logged and not shown.
+        """
+        call = RouteRequest(req, host.settings.max_request_bytes)
+        started_at = time.monotonic()
+
+        async def handle() -> Response:
+            try:
+                if not self.is_health:
+                    await self._admit(host, call, client)
+                await call.read_body(self.body_limit(host.settings), host.gate)
+                host.gate.check_free_space(self.action)
+                async with working():
+                    return await self.handler(host, call, client)
+            except NotFoundError:
+                if client.documents.access is not None:
+                    await wait_for_even_time(started_at)
+                raise
+
+        async def again() -> Response:
+            answer = await (call.again() if call.again else self.handler(host, call, client))
+            return without_mark(answer, client.claims.known_mark)
+
+        def working() -> AbstractAsyncContextManager[None]:
+            return host.gate.working(call.caller, self.action)
+
+        answer = without_mark(await handle_errors(call.line, handle, host.gate), client.claims.known_mark)
+        if call.method == "GET" or call.again:
+            answer = await in_slices(answer, again)
+        if isinstance(answer, PartStream):
+            answer.map(lambda parts: each_in_turn(parts, working))
+        return answer
+
+    async def _admit(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> None:
+        """Identify the caller, and find the session on the path."""
+        call.caller = _in_trace(await host.gate.identify(call.incoming), call.span)
+        if self.action not in _WITHOUT_SESSIONS:  # not all that is stored is read in a way that would tell
             await client.check_keys()
-        client.documents.access = access = host.gate.access(call.caller, action)
-        if access is not None and (may_begin or (access.has_own_names and call.path_part("session"))):
-            call.location = await client.claims.resolve_session(*named_session(host, call), starts_session=may_begin)
-
-    async def handle() -> Answer:
-        host.gate.check_free_space(action)
-        async with working():
-            return await handler(host, call, client)
-
-    async def again() -> Answer:
-        answer = await (call.again() if call.again else handler(host, call, client))
-        return without_mark(answer, client.claims.known_mark)
-
-    def working() -> AbstractAsyncContextManager[None]:
-        return host.gate.working(call.caller, action)
-
-    answer = without_mark(await _serve_once(admit, handle, host, call, client, limit=limit), client.claims.known_mark)
-    if call.method == "GET" or call.again:
-        answer = await in_slices(answer, again)
-    if isinstance(answer, DocumentStream | PartStream):
-        answer.map(lambda parts: each_in_turn(parts, working))
-    return answer
+        client.documents.access = access = host.gate.access(call.caller, self.action)
+        if access is not None and (self.may_begin or (access.has_own_names and call.path_part("session"))):
+            agent, session_id = named_session(host, call)
+            call.location = await client.claims.resolve_session(agent, session_id, starts_session=self.may_begin)
 
 
-async def _serve_once(
-    admit: Callable[[], Awaitable[None]],
-    handle: Callable[[], Awaitable[Answer]],
-    host: HandlerContext,
-    call: RouteRequest,
-    client: TurnClient,
-    *,
-    limit: BodyLimit,
-) -> Answer:
-    started_at = time.monotonic()
-
-    async def answer() -> Answer:
-        try:
-            await admit()
-            await call.read_body(limit, host.gate)
-            return await handle()
-        except NotFoundError:
-            if client.documents.access is not None:
-                await wait_for_even_time(started_at)
-            raise
-
-    return await handle_errors(call.line, answer, host.gate)
-
-
-async def handle_errors(line: str, answer: Callable[[], Awaitable[Answer]], gate: Authorizer) -> Answer:
+async def handle_errors(line: str, answer: Callable[[], Awaitable[Response]], gate: Authorizer) -> Response:
     """Answer a request, or say as a problem what is wrong. Raises nothing."""
     try:
         return await answer()

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import quote
 
-import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.entity_state import encode_budget_usage, encode_stats
 from durable_agent_host.codec.extension_data import extension_of
@@ -40,14 +40,14 @@ BODIES: Final = BlobCache(largest_bytes=MAX_BYTES)
 
 async def large_json_response(
     count: int, view: Callable[[], Mapping[str, Any]], headers: Mapping[str, str]
-) -> func.HttpResponse:
+) -> Response:
     """Answer 200 with JSON.
 
     Raises:
         Exception: whatever the view raises.
     """
     text = await run_in_thread_if_many(count, lambda: _encode_in_parts(view()))
-    return func.HttpResponse(text, status_code=int(HTTPStatus.OK), mimetype="application/json", headers=dict(headers))
+    return Response(text, headers=headers, media_type="application/json")
 
 
 async def slices_of(body: bytes, again: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes]:
@@ -89,11 +89,9 @@ def _encode_in_parts(value: Any) -> str:
     return f"[{', '.join([encode_strict(item) for item in cast('list[Any]', value)])}]"
 
 
-def json_response(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> func.HttpResponse:
+def json_response(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> Response:
     """Answer with JSON."""
-    return func.HttpResponse(
-        encode_strict(body), status_code=int(status), mimetype="application/json", headers=dict(headers)
-    )
+    return Response(encode_strict(body), int(status), headers, media_type="application/json")
 
 
 def turn_identity(request: TurnRequest) -> dict[str, Any]:
@@ -106,7 +104,7 @@ def turn_identity(request: TurnRequest) -> dict[str, Any]:
     }
 
 
-def header_value(name: str) -> str:
+def _header_value(name: str) -> str:
     """Write the id of a session or turn so that a header can carry it.
 
     Returns:
@@ -115,16 +113,33 @@ def header_value(name: str) -> str:
     return name if name.isascii() else quote(name)
 
 
+def session_headers(session_id: str) -> dict[str, str]:
+    """Name a session in headers."""
+    value = _header_value(session_id)
+    return {"x-ms-session-id": value, "x-ms-thread-id": value}
+
+
+def session_response(agent: str, session_id: str, http_status: HTTPStatus = HTTPStatus.OK, **members: Any) -> Response:
+    """Answer with JSON about a session."""
+    return json_response(
+        http_status, {"agent": agent, "session_id": session_id, **members}, session_headers(session_id)
+    )
+
+
+def session_url_of(base: str, agent: str, session_id: str) -> str:
+    """Return a session's URL."""
+    return f"{base}/agents/{quote(agent)}/sessions/{quote(session_id, safe='')}"
+
+
 def turn_headers(request: TurnRequest) -> dict[str, str]:
     """Name a turn in headers."""
-    session_id = header_value(request.session_id)
-    return {"x-ms-session-id": session_id, "x-ms-thread-id": session_id, "x-ms-turn-id": header_value(request.turn_id)}
+    return session_headers(request.session_id) | {"x-ms-turn-id": _header_value(request.turn_id)}
 
 
 def turn_urls(base: str, request: TurnRequest) -> dict[str, str]:
     """Return a turn's URLs."""
-    session_url = f"{base}/agents/{quote(request.agent)}/sessions/{quote(request.session_id, safe='')}"
-    turn_url = f"{session_url}/turns/{request.turn_id}"
+    session_url = session_url_of(base, request.agent, request.session_id)
+    turn_url = f"{session_url}/turns/{quote(request.turn_id, safe='')}"
     return {"session_url": session_url, "turn_url": turn_url, "events_url": f"{turn_url}/events"}
 
 

@@ -10,23 +10,29 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, cast
-from urllib.parse import quote
 
-import azure.functions as func
 from agent_framework import CharacterEstimatorTokenizer, annotate_message_groups, included_token_count
+from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.entity_state import document_digest, owner_of_document
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import DurableAgentHostError, RequestError, TurnRejectedError
-from durable_agent_host.http.event_stream import DocumentStream
-from durable_agent_host.http.parse import MAX_LIMIT, parse_cursor, parse_fork, parse_limit, parse_page_cursor
+from durable_agent_host.http.event_stream import PartStream
+from durable_agent_host.http.parse import MAX_LIMIT, parse_cursor, parse_fork, parse_limit, parse_position
 from durable_agent_host.http.problem_details import problem_of_error
-from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, named_session
+from durable_agent_host.http.request_handling import (
+    HandlerContext,
+    RouteRequest,
+    named_session,
+    parts_without_mark,
+)
 from durable_agent_host.http.response_views import (
-    header_value,
     json_response,
     large_json_response,
     repair_change_view,
+    session_headers,
+    session_response,
+    session_url_of,
     session_view,
 )
 from durable_agent_host.http.session_search import find_sessions, parse_search
@@ -102,25 +108,23 @@ _BACKUP_MARK: Final = ".before-repair-"
 _VIEWS: Final = frozenset({None, "record", "context"})
 
 
-async def list_sessions(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def list_sessions(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions``: the matching sessions, newest first, ``limit`` at a time from ``cursor``."""
     agent = host.agent(call.path_part("agent"))
-    params = call.query
-    limit = parse_limit(params.get("limit"))
-    cursor = parse_cursor(params.get("cursor"))
-    search = parse_search(params)
+    limit = parse_limit(call.query)
+    cursor = parse_cursor(call.query.get("cursor"))
+    search = parse_search(call.query)
     sessions_by_use = await client.documents.list_sessions(agent)
     mark = await client.claims.mark()
     page, following = await find_sessions(client, agent, search, sessions_by_use, limit=limit, cursor=cursor, mark=mark)
-    url = f"{call.base_url}/agents/{quote(agent)}/sessions"
     sessions = [
-        {"session_id": key, "last_used_at": used, "session_url": f"{url}/{quote(key, safe='')}"} | details
+        {"session_id": key, "last_used_at": used, "session_url": session_url_of(call.base_url, agent, key)} | details
         for (used, key), details in page
     ]
     return json_response(HTTPStatus.OK, {"agent": agent, "sessions": sessions, "cursor": following}, {})
 
 
-async def read_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def read_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}``: the newest messages of the record, or those before a cursor.
 
     With ``view=context``, what the model receives.
@@ -132,48 +136,45 @@ async def read_session(host: HandlerContext, call: RouteRequest, client: TurnCli
         )
     if chosen == "context":
         return await _read_context(host, agent, session_id, client)
-    limit = parse_limit(call.query.get("limit"), default=MAX_LIMIT)
-    read = await client.documents.page(
-        agent, session_id, before=parse_page_cursor(call.query.get("cursor")), limit=limit
-    )
+    limit = parse_limit(call.query, default=MAX_LIMIT)
+    read = await client.documents.page(agent, session_id, before=parse_position(call.query), limit=limit)
     if read is None:
         raise unknown_session(agent, session_id)
-    name = header_value(session_id)
-    names = {"x-ms-session-id": name, "x-ms-thread-id": name}
-    return await large_json_response(len(read[1].entries), lambda: session_view(agent, session_id, *read), names)
+    view = partial(session_view, agent, session_id, *read)
+    return await large_json_response(len(read[1].entries), view, session_headers(session_id))
 
 
-async def _read_context(host: HandlerContext, agent: str, session_id: str, client: TurnClient) -> func.HttpResponse:
+async def _read_context(host: HandlerContext, agent: str, session_id: str, client: TurnClient) -> Response:
     compaction_id = host.compaction_id_of(agent)
     context = await client.contexts.read(agent, session_id, compaction_id=compaction_id)
     if context is None:
         raise unknown_session(agent, session_id)
-    name = header_value(session_id)
-    names = {"x-ms-session-id": name, "x-ms-thread-id": name}
     view = partial(context_view, agent, session_id, context, compaction_id=compaction_id)
-    return await large_json_response(len(context.entries), view, names)
+    return await large_json_response(len(context.entries), view, session_headers(session_id))
 
 
-async def reset_context(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def reset_context(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/sessions/{session}/context/reset``: discard what compaction decided."""
     agent, session_id = named_session(host, call)
     had_overlay = await client.contexts.reset(agent, session_id)
     if had_overlay is None:
         raise unknown_session(agent, session_id)
-    answer = {"agent": agent, "session_id": session_id, "status": "reset" if had_overlay else "unchanged"}
-    return json_response(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
+    return session_response(agent, session_id, status="reset" if had_overlay else "unchanged")
 
 
-async def export_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def export_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/export``: the whole session, streamed as one document."""
     agent, session_id = named_session(host, call)
     document = await client.copies.export(agent, session_id)
     if document is None:
         raise unknown_session(agent, session_id)
-    return DocumentStream(document, {"x-ms-session-id": header_value(session_id)})
+    headers = {"content-type": "application/json"} | session_headers(session_id)
+    if mark := client.claims.known_mark:
+        document = parts_without_mark(document, mark.encode())
+    return PartStream(document, headers)
 
 
-async def import_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def import_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/sessions/{session}/import``: store an exported document as a new session."""
     agent, session_id = named_session(host, call)
     max_bytes = host.settings.max_import_bytes
@@ -191,19 +192,19 @@ async def import_session(host: HandlerContext, call: RouteRequest, client: TurnC
                 async for _ in body:
                     pass
         return problem_of_error(error, headers={"connection": "close"})
-    answer = {
-        "agent": agent,
-        "session_id": session_id,
-        "message_count": import_result.message_count,
-        "taken_on_trust": import_result.on_trust + ([_USAGE_ON_TRUST] if import_result.has_usage else []),
-    }
-    return json_response(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(session_id)})
+    return session_response(
+        agent,
+        session_id,
+        HTTPStatus.CREATED,
+        message_count=import_result.message_count,
+        taken_on_trust=import_result.on_trust + ([_USAGE_ON_TRUST] if import_result.has_usage else []),
+    )
 
 
 _USAGE_ON_TRUST: Final = "the session itself says what it has spent, from which its budget continues"
 
 
-async def verify_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def verify_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/verify``: what a model's service would reject, and how to repair it."""
     agent, session_id = named_session(host, call)
     if (chosen := call.query.get("view")) not in {None, "diff"}:
@@ -214,11 +215,15 @@ async def verify_session(host: HandlerContext, call: RouteRequest, client: TurnC
     if state is None:
         raise unknown_session(agent, session_id)
     problems = [repair_change_view(change) for change in changes]
-    answer: dict[str, Any] = {"agent": agent, "session_id": session_id, "problems": problems}
-    if chosen:
-        answer["differences"] = [asdict(difference) for difference in differences[:MAX_DIFFERENCES]]
-        answer["differences_left_out"] = max(len(differences) - MAX_DIFFERENCES, 0)
-    return json_response(HTTPStatus.OK, answer, {})
+    if not chosen:
+        return session_response(agent, session_id, problems=problems)
+    return session_response(
+        agent,
+        session_id,
+        problems=problems,
+        differences=[asdict(difference) for difference in differences[:MAX_DIFFERENCES]],
+        differences_left_out=max(len(differences) - MAX_DIFFERENCES, 0),
+    )
 
 
 MAX_DIFFERENCES: Final = 100
@@ -228,7 +233,7 @@ MAX_DIFFERENCES: Final = 100
 _REPAIR_TRIES: Final = 3
 
 
-async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/sessions/{session}/repair``: repair it; the original stays as a session of its own.
 
     A session that changes meanwhile is read again: an earlier request that a crash cut off may have mended it.
@@ -251,16 +256,15 @@ async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnC
                 raise
     if changes:
         _LOGGER.info("session %r of agent %s repaired: %d changes, original kept", session_id, agent, len(changes))
-    answer = {
-        "agent": agent,
-        "session_id": session_id,
-        "changes": [repair_change_view(change) for change in changes],
-        "original_session_id": backup_id if changes else None,
-    }
-    return json_response(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
+    return session_response(
+        agent,
+        session_id,
+        changes=[repair_change_view(change) for change in changes],
+        original_session_id=backup_id if changes else None,
+    )
 
 
-async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/sessions/{session}/fork``: a new session that begins with a copy of the conversation."""
     agent, session_id = named_session(host, call)
     new_id, at_turn, is_before = parse_fork(call.body)
@@ -285,17 +289,17 @@ async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnCli
         new_id = other
     if count is None:
         raise unknown_session(agent, session_id)
-    answer = {
-        "agent": agent,
-        "session_id": new_id,
-        "forked_from": session_id,
-        "message_count": count,
-        "session_url": f"{call.base_url}/agents/{quote(agent)}/sessions/{quote(new_id, safe='')}",
-    }
-    return json_response(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(new_id)})
+    return session_response(
+        agent,
+        new_id,
+        HTTPStatus.CREATED,
+        forked_from=session_id,
+        message_count=count,
+        session_url=session_url_of(call.base_url, agent, new_id),
+    )
 
 
-async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``DELETE /agents/{agent}/sessions/{session}``: erase it, its receipts, turns and logs; says what.
 
     Of a session that has not begun, the caller's uploads.
@@ -323,15 +327,14 @@ async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnC
     deleted_counts = await client.erasures.erase(
         agent, session_id, owner=owner, keeps_history=history_option is not None, seconds=host.settings.wait_seconds
     )
-    answer: dict[str, Any] = {"agent": agent, "session_id": session_id}
+    remaining_copies = [*(history.owners if history_option else ()), *history.copies]
+    copies: dict[str, Any] = {"kept_by": remaining_copies} if remaining_copies else {}
     if deleted_counts is None:
-        answer["status"] = "deleting"
-    else:
-        erased_by = datetime.now(UTC) + timedelta(seconds=FILES_SECONDS)
-        answer |= {"status": "deleted", "erased": deleted_counts, "erased_from_files_by": erased_by.isoformat()}
-    if remaining_copies := [*(history.owners if history_option else ()), *history.copies]:
-        answer["kept_by"] = remaining_copies
-    return json_response(HTTPStatus.ACCEPTED if deleted_counts is None else HTTPStatus.OK, answer, {})
+        return session_response(agent, session_id, HTTPStatus.ACCEPTED, status="deleting", **copies)
+    erased_by = (datetime.now(UTC) + timedelta(seconds=FILES_SECONDS)).isoformat()
+    return session_response(
+        agent, session_id, status="deleted", erased=deleted_counts, erased_from_files_by=erased_by, **copies
+    )
 
 
 def backup_session_id(session_id: str, digest: str, owners_mark: str = "") -> str:

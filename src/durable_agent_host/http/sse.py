@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from durable_agent_host.codec.log_entry import encode_compact
-from durable_agent_host.errors import RequestError
 
 CONTENT_TYPE: Final = "text/event-stream"
 RETRY_MILLISECONDS: Final = 1000
@@ -51,27 +50,3 @@ def accepts_events(accept: str) -> bool:
 
 
 _REFUSALS: Final = frozenset({"q=0", "q=0.0", "q=0.00", "q=0.000"})
-
-
-def parse_resume(last_event_id: str | None, after: str | None) -> int | None:
-    """Parse the position from which a client resumes.
-
-    Returns:
-        The offset of the last event that the client has, or None to start with the first.
-
-    Raises:
-        RequestError: it is not an offset.
-    """
-    for name, text in (("Last-Event-ID", last_event_id), ("after", after)):
-        if text is None or not text.strip():
-            continue
-        if not (text.strip().isascii() and text.strip().isdecimal()) or len(text.strip()) > _MAX_DIGITS:
-            raise RequestError(
-                f"{name} is {text[:40]!r}: give the id of the last event that you have, a whole number from 0, "
-                "or leave it out to get all events"
-            )
-        return int(text)
-    return None
-
-
-_MAX_DIGITS: Final = 15

@@ -2,23 +2,25 @@
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, TurnTimedOutError
 from durable_agent_host.http.event_stream import EventStream, check_readable, early_outcome, follow_turn, has_all_events
 from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
-from durable_agent_host.http.parse import RunParameters
+from durable_agent_host.http.parse import RunParameters, parse_limit, parse_position, parse_resume
 from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
-from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, named_session
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session, read_log
 from durable_agent_host.http.response_views import (
     accepted_view,
     json_response,
+    large_json_response,
     pending_approvals_view,
     response_view,
     turn_headers,
@@ -26,20 +28,23 @@ from durable_agent_host.http.response_views import (
     turn_urls,
     turn_view,
 )
-from durable_agent_host.http.sse import parse_resume
 from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.request_options import check_options
+from durable_agent_host.turn.step_reader import StepReader, turn_summary
+from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_requests import SessionTarget, request_of_client
 
 _PARSED_AT_ONCE: Final = 16 * 1024
 """Bodies longer than this many bytes are parsed off the event loop: a schema of some kilobytes takes a second."""
 
+_STEPS: Final = 200
 ADMISSION_SECONDS: Final = 2.0
 """A 202 waits this long for the turn to be admitted; later refusals show in the turn's status."""
 
 
-async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/run``: run a turn, and wait for its answer unless asked not to, or stream it."""
     agent = host.agent(call.path_part("agent"))
     if len(call.body) > _PARSED_AT_ONCE:
@@ -56,7 +61,7 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> A
         return await _run_in(host, call, client, other)
 
 
-async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, location: SessionTarget) -> Answer:
+async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, location: SessionTarget) -> Response:
     """Run a turn in a session."""
     agent = host.agent(call.path_part("agent"))
     parameters = replace(call.run, session_id=location.session_id or None)
@@ -71,15 +76,9 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     urls = turn_urls(call.base_url, request)
     if not parameters.wait:
         admission_outcome = completed_turn.outcome if completed_turn else await _admission(host, client, request)
-        if (
-            admission_outcome is not None
-            and admission_outcome.status == "rejected"
-            and admission_outcome.error is not None
-        ):
+        if admission_outcome and admission_outcome.status == "rejected" and admission_outcome.error is not None:
             return problem_of_outcome(admission_outcome.error, headers=headers, **turn_identity(request), **urls)
-        return json_response(
-            HTTPStatus.ACCEPTED, accepted_view(redacted_request) | urls, headers | {"Location": urls["turn_url"]}
-        )
+        return _accepted_response(call, request, accepted_view(redacted_request))
     if parameters.wants_events:
         return await _streamed_run(host, call, client, redacted_request, completed_turn)
     try:
@@ -90,9 +89,7 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
         )
     await client.claims.reject_foreign_turn(request, turn.outcome)
     if (outcome := turn.outcome) is None:
-        return json_response(
-            HTTPStatus.ACCEPTED, pending_approvals_view(turn) | urls, headers | {"Location": urls["turn_url"]}
-        )
+        return _accepted_response(call, request, pending_approvals_view(turn))
     if outcome.error is not None:
         partial_response = {"response": outcome.text} if outcome.status == "cancelled" else {}
         names = turn_identity(request) | {"turn_status": outcome.status} | urls | partial_response
@@ -100,19 +97,27 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     return _answer(call, client, request, redacted_request, outcome)
 
 
+def _accepted_response(
+    call: RouteRequest, request: TurnRequest, view: dict[str, Any], status: HTTPStatus = HTTPStatus.ACCEPTED
+) -> Response:
+    """Answer with the state of a turn, and where to follow it."""
+    urls = turn_urls(call.base_url, request)
+    return json_response(status, view | urls, turn_headers(request) | {"Location": urls["turn_url"]})
+
+
 def _answer(
     call: RouteRequest, client: TurnClient, request: TurnRequest, redacted_request: TurnRequest, outcome: TurnOutcome
-) -> func.HttpResponse:
+) -> Response:
     """Answer with a turn's outcome, and note how the answer is made again."""
     headers = turn_headers(request)
 
-    def answer(outcome: TurnOutcome) -> func.HttpResponse:
+    def answer(outcome: TurnOutcome) -> Response:
         if call.run.wants_json:
             return json_response(HTTPStatus.OK, response_view(redacted_request, outcome), headers)
         text = outcome.text.encode(errors="replace")  # a model may cut a text inside a character
-        return func.HttpResponse(text, status_code=200, mimetype="text/plain", headers=headers)
+        return Response(text, headers=headers, media_type="text/plain")
 
-    async def again() -> Answer:
+    async def again() -> Response:
         turn = await client.find(request.agent, request.session_id, request.turn_id)
         if turn is None or turn.outcome is None:
             raise NotFoundError(f"turn {request.turn_id!r} was deleted while its answer was read")
@@ -122,13 +127,37 @@ def _answer(
     return answer(outcome)
 
 
-async def read_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def read_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}``: status, answer, usage."""
     turn = await named_turn(host, call, client)
     return json_response(HTTPStatus.OK, turn_view(turn), turn_headers(turn.request))
 
 
-async def read_events(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``GET …/turns/{turn}/steps``: attempts, model calls, tool calls, waits, retries; ``limit`` from ``cursor``."""
+    limit = parse_limit(call.query, default=_STEPS)
+    first = parse_position(call.query) or 0
+    turn = await named_turn(host, call, client)
+    request = turn.request
+    reader = StepReader(turn, host.prices_of(request.agent))
+    redactor = client.storage.redactor_of(request.agent)
+    async for records in read_log(host, request):
+        visible_records = records if redactor is None else await asyncio.to_thread(_redact_records, records, redactor)
+        for record in visible_records:
+            await asyncio.sleep(0)
+            reader.read([record])
+    steps = reader.steps()
+    following = str(first + limit) if first + limit < len(steps) else None
+    page_steps = steps[first : first + limit]
+    view = turn_summary(turn) | {"steps": page_steps, "cursor": following}
+    return await large_json_response(len(page_steps), lambda: view, turn_headers(request))
+
+
+def _redact_records(records: Sequence[LogRecord], redactor: Redactor) -> list[LogRecord]:
+    return [replace(record, entry=replace(record.entry, data=redactor.value(record.entry.data))) for record in records]
+
+
+async def read_events(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}/events``: its past and future events."""
     last = parse_resume(call.headers.get("last-event-id"), call.query.get("after"))
     turn = await named_turn(host, call, client)
@@ -137,18 +166,14 @@ async def read_events(host: HandlerContext, call: RouteRequest, client: TurnClie
     return await _stream(host, call, client, turn.request, last_event_id=last, turn=turn)
 
 
-async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
+async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST …/turns/{turn}/cancel``: 202 it is being cancelled, 200 it was cancelled, 409 it ended otherwise."""
     turn = await named_turn(host, call, client)
-    urls = turn_urls(call.base_url, turn.request)
-    headers = turn_headers(turn.request) | {"Location": urls["turn_url"]}
     if turn.outcome is None:
         await client.cancel(turn)
-        return json_response(
-            HTTPStatus.ACCEPTED, turn_identity(turn.request) | {"status": "cancelling"} | urls, headers
-        )
+        return _accepted_response(call, turn.request, turn_identity(turn.request) | {"status": "cancelling"})
     if turn.outcome.status == "cancelled":
-        return json_response(HTTPStatus.OK, await view_for_caller(host, call, client, turn) | urls, headers)
+        return _accepted_response(call, turn.request, await view_for_caller(host, call, client, turn), HTTPStatus.OK)
     return turn_conflict(turn, f"the turn is {turn.outcome.status}, so there is nothing to cancel")
 
 
@@ -164,7 +189,7 @@ async def view_for_caller(host: HandlerContext, call: RouteRequest, client: Turn
     return turn_identity(request) | {"agent": request.agent, "status": turn_view(turn)["status"]}
 
 
-def turn_conflict(turn: Turn, detail: str) -> func.HttpResponse:
+def turn_conflict(turn: Turn, detail: str) -> Response:
     """Answer 409 with a turn's status."""
     status = turn.outcome.status if turn.outcome else "running"
     return problem(
@@ -203,7 +228,7 @@ async def _admission(
 
 async def _streamed_run(
     host: HandlerContext, call: RouteRequest, client: TurnClient, request: TurnRequest, completed_turn: Turn | None
-) -> Answer:
+) -> Response:
     """Stream a turn; what is refused before it runs gets a status and no stream."""
     if completed_turn is None and client.documents.access is not None:
         await _admission(host, client, request)
@@ -226,13 +251,13 @@ async def _stream(
     *,
     last_event_id: int | None,
     turn: Turn | None,
-) -> Answer:
+) -> Response:
     """Stream a turn's events; 204 for a client that has them all, which an ``EventSource`` takes as the end."""
     heartbeat = host.settings.stream_heartbeat_seconds
     log = host.open_log()
     outcome = turn.outcome if turn else None
     if outcome and last_event_id is not None and await has_all_events(log, request, outcome, last_event_id):
-        return func.HttpResponse(status_code=HTTPStatus.NO_CONTENT, headers=turn_headers(request))
+        return Response(status_code=HTTPStatus.NO_CONTENT, headers=turn_headers(request))
     events = follow_turn(
         log,
         client,

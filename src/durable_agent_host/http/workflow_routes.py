@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.turn_client import TurnClient
@@ -146,7 +147,7 @@ class WorkflowRoute:
         stream: AsyncIterator[bytes],
         upstream: CallUpstream,
         turns: TurnClient,
-    ) -> func.HttpResponse:
+    ) -> func.HttpResponse | Response:
         """Answer a request by upstream's function.
 
         Raises:

@@ -50,12 +50,12 @@ async def test_an_unavailable_store_is_reported(caplog, tmp_path):
     for _ in range(3):
         answer = await health(host, RouteRequest(func.HttpRequest("GET", "http://here/api/health", body=b"")), turns)
         assert answer.status_code == 503
-        body = json.loads(answer.get_body())
+        body = json.loads(bytes(answer.body))
         assert "the session store cannot be written" in body["detail"]
         assert (body["health"], body["healthy"], body["agent_count"]) == ("unhealthy", False, 1)
         assert body["agents"] == agents
         assert body["checks"]["turn_log"] == {"ok": True}
         assert body["checks"]["piece_store"] == {"ok": True}
-        assert "the-system-key" not in answer.get_body().decode()
+        assert "the-system-key" not in bytes(answer.body).decode()
     assert caplog.text.count("the durable store cannot be written") == 1
     assert "the-system-key" not in caplog.text

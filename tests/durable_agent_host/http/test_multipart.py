@@ -85,7 +85,7 @@ def test_any_bytes_are_parsed_or_rejected(data):
         ([field("message"), field("message")], "twice"),
         ([field("message"), field("attachment")], "'attachment'"),
         ([field("message", b"\xff")], "UTF-8"),
-        ([(field("message")[0] + "\r\nContent-Type: text/plain; charset=utf-16", b"\xff\xfeh\x00")], "utf-16"),
+        ([(field("message")[0] + "\r\nContent-Type: text/plain; charset=utf-16", b"\xff\xfeh\x00")], "UTF-8"),
         ([field("options", b"{")], "not valid JSON"),
         ([field("f", b"", '; filename="a.pdf"')], "empty"),
         ([field("f", b"x", '; filename="a%0D%0Ab.pdf"')], "name"),

@@ -11,8 +11,8 @@ IDENTITY = {"turn_id": "turn-1"}
 
 
 def body_of(answer):
-    assert answer.mimetype == "application/problem+json"
-    body = json.loads(answer.get_body())
+    assert answer.media_type == "application/problem+json"
+    body = json.loads(bytes(answer.body))
     assert body["status"] == answer.status_code
     assert body["error"] == body["detail"]
     assert body["title"]
@@ -50,7 +50,7 @@ def test_what_is_unexpected_shows_no_internals(error):
     """An error that is not ours is a 500 without its text, a ValueError too."""
     answer = problem_of_error(error)
     assert answer.status_code == 500
-    assert "secret" not in answer.get_body().decode()
+    assert "secret" not in bytes(answer.body).decode()
     body_of(answer)
 
 
