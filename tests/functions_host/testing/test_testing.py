@@ -25,7 +25,7 @@ def shop(durable_app: OpenApp) -> AppUnderTest:
     return durable_app(APPS / "tested", settings={"SHOP": "corner"}, now=BEGIN)
 
 
-def open_app(name: str):
+def app_attribute(name: str):
     """Something of the module that the app under test has been loaded from."""
     return getattr(sys.modules["function_app"], name)
 
@@ -59,11 +59,11 @@ def test_timers_on_the_way_fire_in_order(shop: AppUnderTest):
 def test_retries_wait_on_the_clock(shop: AppUnderTest):
     """Each attempt comes after its delay; result() skips what timers remain."""
     stubborn = shop.start("stubborn", 2)
-    assert len(open_app("attempts")) == 1
+    assert len(app_attribute("attempts")) == 1
     shop.advance(timedelta(minutes=59))
-    assert len(open_app("attempts")) == 1
+    assert len(app_attribute("attempts")) == 1
     shop.advance(timedelta(minutes=1))
-    assert len(open_app("attempts")) == 2
+    assert len(app_attribute("attempts")) == 2
     assert stubborn.result() == [3, "2027-01-01T14:00:00+00:00"]
 
 
@@ -71,7 +71,7 @@ def test_a_failure_is_raised_with_its_message(shop: AppUnderTest):
     """An orchestration that fails has no result."""
     with pytest.raises(OrchestrationFailedError, match="not yet"):
         shop.start("stubborn", 9).result()
-    assert len(open_app("attempts")) == 4
+    assert len(app_attribute("attempts")) == 4
 
 
 def test_an_orchestration_without_a_pending_timer_is_reported(shop: AppUnderTest, durable_app: OpenApp):
@@ -127,9 +127,9 @@ def test_http_functions_and_their_durable_clients(shop: AppUnderTest):
 def test_timer_functions_are_called_by_hand(shop: AppUnderTest):
     """A timer trigger runs when the test says so."""
     shop.advance(timedelta(days=2))
-    assert open_app("nightly_runs") == []
+    assert app_attribute("nightly_runs") == []
     assert shop.run_timer("nightly", past_due=True)
-    assert open_app("nightly_runs") == [True]
+    assert app_attribute("nightly_runs") == [True]
     with pytest.raises(StartupError, match="it has: nightly"):
         shop.run_timer("daily")
 
@@ -201,7 +201,7 @@ def test_a_result_that_was_not_committed_is_requested_again(shop: AppUnderTest):
     shop.crash_at("answer.before_commit")
     order.raise_event("paid", 1)
     assert order.result()["parcel"] == "1 tea"
-    assert open_app("packed") == ["tea", "tea"]
+    assert app_attribute("packed_skus") == ["tea", "tea"]
     assert shop.crashes == 1
 
 
