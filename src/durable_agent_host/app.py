@@ -31,6 +31,7 @@ from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
 from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
+from durable_agent_host.durable.app_secret import AppSecret
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.function_registration import (
     check_duplicate_names,
@@ -49,7 +50,7 @@ from durable_agent_host.durable.session_entity import DurableAgentEntity
 from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
-from durable_agent_host.durable.task_hub_factory import hub_of
+from durable_agent_host.durable.task_hub import PlainHub, TaskHub
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.durable.workflow_functions import (
@@ -58,7 +59,8 @@ from durable_agent_host.durable.workflow_functions import (
     register_workflow_orchestration,
     strip_pickled_reason,
 )
-from durable_agent_host.encryption.store_factory import stores_of
+from durable_agent_host.encryption.data_key_storage import PlaintextGuard
+from durable_agent_host.encryption.store_factory import StoreFactory, stores_of
 from durable_agent_host.http.agent_routes import hosted_agents
 from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
@@ -436,3 +438,13 @@ def _prepare_process() -> None:
     armed_plan()
     add_known_secrets(find_secrets(os.environ))
     redact_log_records()
+
+
+def hub_of(stores: StoreFactory) -> TaskHub:
+    """Return the hub of an app: encrypting if its stores are encrypted."""
+    secret = AppSecret(stores.open_plain_pieces)
+    if stores.encryption is None:
+        return PlainHub(PlaintextGuard(stores.open_pieces), secret)
+    from durable_agent_host.durable.encrypted_task_hub import EncryptedHub  # noqa: PLC0415 - needs a package of its own
+
+    return EncryptedHub(*stores.encryption, secret)

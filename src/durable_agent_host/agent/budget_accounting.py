@@ -10,12 +10,14 @@ and the last second of a stream.
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from agent_framework import Message
+from agent_framework import ChatResponseUpdate, Message
 
+from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
+from durable_agent_host.agent.response_limits import OutputCounter, count_output_characters
 from durable_agent_host.agent.run_result import Failed, RunStoppedError, stop_of
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.errors import BudgetExceededError, LogError
@@ -28,6 +30,7 @@ from durable_agent_host.model.budget import (
     Kind,
     Reservation,
     is_measured,
+    known_counts,
 )
 from durable_agent_host.model.journal_entry import INNER
 from durable_agent_host.turn.budget_checks import (
@@ -322,6 +325,34 @@ class BudgetAccount:
             self._committed = self._committed.plus(usage_of_response(usage, model, self._budgets.prices))
         else:
             self._count(usage, model)
+
+    async def count_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
+        """Reserve a call, and count it, or release it when it was rejected without content; a layer of its chain."""
+        key = call.position, call.index
+        counter = OutputCounter(call.provider)
+        has_content = is_streamed = False
+        await self.reserve(*key)
+        try:
+            async with aclosing(call_next(call)) as items:
+                async for item in items:
+                    if isinstance(item, ChatResponseUpdate):
+                        is_streamed = True
+                        has_content = has_content or bool(item.contents)
+                        counter.add(item)
+                        self.add_output(*key, counter.characters, item.model, is_open=True)
+                    else:
+                        usage = known_counts(cast("Mapping[str, Any] | None", item.response.usage_details)) or None
+                        if not is_streamed:
+                            self.add_output(*key, count_output_characters(item.response), item.response.model)
+                        if not is_measured(usage):
+                            self.journal_output(*key)
+                        self.commit(*key, usage, item.response.model)
+                    yield item
+        except BaseException as error:
+            self.broke_off(*key)
+            if isinstance(error, Exception) and not has_content:
+                await self.release(*key)
+            raise
 
     def end(self) -> None:
         """Journal how long the agent has worked: the run has ended, and the turn may continue."""

@@ -5,7 +5,6 @@ The lists are built for each call, outermost layer first; a feature that a call 
 
 from durable_agent_host.agent.agent_run import AgentRun
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
-from durable_agent_host.agent.layers.budget import CountUsage
 from durable_agent_host.agent.layers.journal import JournalModelCalls
 from durable_agent_host.agent.layers.response import ReadResponse, read_unmetered
 from durable_agent_host.agent.layers.retry import RetryModelCalls
@@ -31,7 +30,7 @@ def chain_model_call(run: AgentRun, call: ModelCall) -> ModelStream:
     if call.options.get("background"):
         layers.append(FetchBackgroundAnswers(run.journal, run.observers))
     if run.budget_account is not None:
-        layers.append(CountUsage(run.budget_account))
+        layers.append(run.budget_account.count_call)
     if run.exchange_recorder.is_enabled:
         layers.append(run.exchange_recorder.record_call)
     layers.append(_limit_time)
@@ -44,7 +43,7 @@ def chain_compaction_call(run: AgentRun, call: ModelCall) -> ModelStream:
         RetryModelCalls(run.retry_policy, {}, run.gate.check, run.observers, run.progress, label=run.label)
     ]
     if run.budget_account is not None:
-        layers.append(CountUsage(run.budget_account))
+        layers.append(run.budget_account.count_call)
     if run.exchange_recorder.is_enabled:
         layers.append(run.exchange_recorder.record_call)
     return chain_layers(layers, read_unmetered)(call)
@@ -56,7 +55,7 @@ def chain_nested_call(meter: NestedCallMeter | None, call: ModelCall, innermost:
     if meter is not None:
         layers.append(meter.record_call)
         if meter.budget_account is not None:
-            layers.append(CountUsage(meter.budget_account))
+            layers.append(meter.budget_account.count_call)
     layers.append(_limit_time)
     return chain_layers(layers, innermost)(call)
 

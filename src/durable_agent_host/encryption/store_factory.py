@@ -54,7 +54,7 @@ def stores_of(settings: Settings, environment: Mapping[str, str] = os.environ) -
     from durable_agent_host.encryption.cipher import Cipher  # noqa: PLC0415 - needs a package of its own
     from durable_agent_host.encryption.encrypted_blob_store import EncryptedBlobStore  # noqa: PLC0415
     from durable_agent_host.encryption.encrypted_turn_log import EncryptedTurnLog  # noqa: PLC0415
-    from durable_agent_host.encryption.key_settings import read_keys  # noqa: PLC0415
+    from durable_agent_host.encryption.key_wrapping import read_keys  # noqa: PLC0415
     from durable_agent_host.encryption.keyring import Keyring  # noqa: PLC0415
 
     keyring = Keyring(open_pieces, read_keys(settings.encryption_keys))

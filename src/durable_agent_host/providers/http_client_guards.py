@@ -23,7 +23,7 @@ from durable_agent_host.agent.http_exchange import HttpExchange, record_request
 from durable_agent_host.agent.response_limits import ResponseSizeMeter, received_bytes
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_aiohttp import EVENT_STREAM, BoundedSession
-from durable_agent_host.providers.json_values import as_object
+from durable_agent_host.providers.neutral_contents import as_object
 from durable_agent_host.providers.response_cleanup import closing_responses, track_response, tracked_responses
 from durable_agent_host.providers.stream_completion import is_complete_json
 from durable_agent_host.providers.surrogate_replacement import encode_body, with_surrogate_replacement

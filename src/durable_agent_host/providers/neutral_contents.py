@@ -1,11 +1,28 @@
 """Contents that more than one provider has, in the framework's form. Pure."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agent_framework import Content
 
-from durable_agent_host.providers.json_values import within
+
+def as_object(value: Any) -> dict[str, Any]:
+    """Return a JSON object; an empty one in place of anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_objects(values: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list; none in place of anything else."""
+    elements = cast("list[Any]", values) if isinstance(values, list) else []
+    return [element for element in elements if isinstance(element, dict)]
+
+
+def within(value: Any, *names: str) -> Any:
+    """Return a value inside objects; None where one of them is missing."""
+    for name in names:
+        value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
+    return value
+
 
 _KIND: Final = "model_output_kind"
 

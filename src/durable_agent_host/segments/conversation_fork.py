@@ -5,15 +5,14 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from durable_agent_host.codec.offloaded_text import blob_name, with_namespace
 from durable_agent_host.codec.session_blobs import encode_namespaces, json_bytes_of
-from durable_agent_host.errors import LogError
+from durable_agent_host.errors import LogError, NotFoundError
 from durable_agent_host.model.segment_refs import SegmentList, SegmentRef
-from durable_agent_host.model.session import Session
+from durable_agent_host.model.session import Session, without_workflow_state
 from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments, stored_overlay
-from durable_agent_host.session.forking import fork_agent_session, fork_session_head, turn_not_found
 from durable_agent_host.session.sealing import (
     AGENT_SESSION_BYTES,
     HEAD_BYTES,
@@ -186,3 +185,37 @@ async def _shared(record: ConversationReader, count: int) -> tuple[tuple[Segment
             entries = (await record.segment(first, cut)).entries[: count - first]
             return tuple(refs), [with_namespace(entry, cut.namespace) for entry in entries]
         level = await record.below(cut)
+
+
+def fork_session_head(session: Session) -> Session:
+    """Return the part of a session's head that a fork gets, besides the conversation and the framework's session.
+
+    Receipts stay with the original, which ran the turns.
+
+    Returns:
+        A session in which no turn runs or waits.
+    """
+    return replace(session, running=None, queue=(), interrupting=None, requests={}, receipts=(), rejected_turn_ids=())
+
+
+def fork_agent_session(
+    agent_session: Mapping[str, Any] | None, session_id: str, *, lasting_state: Collection[str] | None
+) -> dict[str, Any] | None:
+    """Return the framework's session of a fork.
+
+    The fork continues from the transcript: a conversation kept by the model's service or a workflow is linear and
+    includes the last turn, and two sessions must not add to the same one.
+    """
+    agent_session = without_workflow_state(agent_session)
+    if agent_session is None:
+        return None
+    state = cast("dict[str, Any]", agent_session.get("state") or {})
+    forked_state = {name: value for name, value in state.items() if lasting_state is None or name in lasting_state}
+    return {**agent_session, "session_id": session_id, "service_session_id": None, "state": forked_state}
+
+
+def turn_not_found(turn_id: str) -> NotFoundError:
+    """Return the error that a conversation has no such turn."""
+    return NotFoundError(
+        f"the conversation has nothing of turn {turn_id!r}: name a turn that was answered, or leave at_turn out"
+    )

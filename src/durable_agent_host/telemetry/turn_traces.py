@@ -23,13 +23,13 @@ from durable_agent_host.agent.observer import (
     ToolCallCompleted,
 )
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.telemetry.span_redaction import redact_log_events
 from durable_agent_host.telemetry.spans import (
     Attributes,
     Span,
     caller_context,
     current_tracer,
     open_written_span,
+    redact_log_events,
     turn_context,
     write_span,
 )

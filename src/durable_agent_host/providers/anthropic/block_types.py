@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.providers.anthropic.message_accumulator import Block
-from durable_agent_host.providers.json_values import as_object, as_objects, within
+from durable_agent_host.providers.neutral_contents import as_object, as_objects, within
 
 PROVIDER: Final = "anthropic"
 

@@ -12,7 +12,7 @@ from durable_agent_host.codec.tool_result_text import result_text, value_text
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers.azure_ai_agents.thread_contents import PROVIDER
 from durable_agent_host.providers.cross_provider_history import describe_content
-from durable_agent_host.providers.json_values import within
+from durable_agent_host.providers.neutral_contents import within
 
 Json = dict[str, Any]
 

@@ -29,8 +29,7 @@ from durable_agent_host.providers.azure_ai_agents.thread_contents import (
     with_call,
     with_message,
 )
-from durable_agent_host.providers.json_values import as_object, as_objects, within
-from durable_agent_host.providers.neutral_contents import approval_request
+from durable_agent_host.providers.neutral_contents import approval_request, as_object, as_objects, within
 
 Json = Mapping[str, Any]
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, cast
 from agent_framework import Annotation, Content
 
 from durable_agent_host.providers.item_metadata import ItemMetadata, decode_references, encode_references
-from durable_agent_host.providers.json_values import as_object
+from durable_agent_host.providers.neutral_contents import as_object
 
 PROVIDER: Final = "azure_ai_agents"
 METADATA: Final = ItemMetadata(PROVIDER)

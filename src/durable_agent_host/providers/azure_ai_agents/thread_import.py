@@ -12,7 +12,7 @@ from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.azure_ai_agents.run_events import complete_item
 from durable_agent_host.providers.azure_ai_agents.service_client import AgentsService
 from durable_agent_host.providers.azure_ai_agents.thread_contents import hosted_file
-from durable_agent_host.providers.json_values import within
+from durable_agent_host.providers.neutral_contents import within
 
 Json = dict[str, Any]
 

@@ -21,7 +21,7 @@ from durable_agent_host.providers.chat_completions.request_messages import (
     pair_messages,
     with_valid_names,
 )
-from durable_agent_host.providers.json_values import within
+from durable_agent_host.providers.neutral_contents import within
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")

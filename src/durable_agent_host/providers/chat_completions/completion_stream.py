@@ -13,8 +13,7 @@ from durable_agent_host.providers.chat_completions.content_mapping import reason
 from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
 from durable_agent_host.providers.client_errors import response_failure
-from durable_agent_host.providers.json_values import within
-from durable_agent_host.providers.neutral_contents import is_refusal
+from durable_agent_host.providers.neutral_contents import is_refusal, within
 from durable_agent_host.providers.stream_completion import is_truncated
 
 _IGNORED_FIELDS: Final = frozenset(

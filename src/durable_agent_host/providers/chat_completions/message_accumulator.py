@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from durable_agent_host.model.response_normalization import with_text_names
-from durable_agent_host.providers.json_values import as_object
+from durable_agent_host.providers.neutral_contents import as_object
 
 _NAMES: Final = frozenset({"type", "id", "index", "format", "role", "name", "object", "mime_type", "media_type"})
 """Fields with texts that are not streamed in fragments."""

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.providers.json_values import as_object
+from durable_agent_host.providers.neutral_contents import as_object
 from durable_agent_host.providers.tool_call_names import accepted_name
 
 # Signatures for function calls that Gemini 3 did not make itself.

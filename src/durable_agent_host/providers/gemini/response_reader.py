@@ -23,7 +23,7 @@ from durable_agent_host.providers.gemini.part_mapping import (
     metadata_content,
     to_content,
 )
-from durable_agent_host.providers.json_values import as_object, as_objects, within
+from durable_agent_host.providers.neutral_contents import as_object, as_objects, within
 
 _FILTER: Final = "say it in another way, or change the agent's safety_settings", False
 _NEVER: Final = "say it in another way: no setting allows it", False

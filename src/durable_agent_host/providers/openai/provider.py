@@ -15,7 +15,7 @@ from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.adapted_client import create_adapter
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.generic_provider import GenericProvider, remove_carriers
-from durable_agent_host.providers.json_values import as_object, within
+from durable_agent_host.providers.neutral_contents import as_object, within
 from durable_agent_host.providers.openai.approval_items import as_history
 from durable_agent_host.providers.openai.client import ItemPreservingMixin, build_event_parsers, with_fast_event_parsing
 from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
