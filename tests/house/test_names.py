@@ -80,6 +80,7 @@ SHARED_NAMES = {
     "errors": "what the errors of this place mean",
     "event_grammar": "the events of an answer of one dialect",
     "overlay": "a value and its JSON",
+    "journal": "the finished steps of a turn, and the layer of calls that replays and records them",
     "journal_entry": "a value and its JSON",
     "log_entry": "a value and its JSON",
     "protocol": "what a kind of store promises",

@@ -16,8 +16,10 @@ from durable_agent_host.agent.retry_classification import (
 from durable_agent_host.errors import ProviderError
 
 Hints = Sequence[tuple[int, str, str]]
-"""Status, a pattern of the service's message, and what to do; the first row that matches is used. Status 0 is for an
-endpoint that cannot be reached."""
+"""Status, a pattern of the service's code and message, and what to do; the first row that matches is used.
+
+Status 0 is for an endpoint that cannot be reached.
+"""
 
 _COMMON_HINTS: Final[Hints] = (
     (0, "", "check its address, and that the service is up"),
@@ -81,8 +83,12 @@ def rejection_text(error: BaseException, statuses: Collection[int]) -> str:
     decision = classify_error(error)
     if decision is None or decision.status not in statuses:
         return ""
+    return f"{_find_code(error)} {decision.message}"
+
+
+def _find_code(error: BaseException) -> str:
     codes = (code for cause in causes_of(error) if isinstance(code := getattr(cause, "code", None), str))
-    return f"{next(codes, '')} {decision.message}"
+    return next(codes, "")
 
 
 def _is_transient_status(code: object) -> bool:
@@ -109,7 +115,7 @@ def _explain_decision(decision: RetryDecision, error: BaseException, hints: Hint
     message = decision.message.rstrip(". ") or "no reason was given"
     failure = f"rejected the call with {decision.status}" if decision.status else "failed during its response"
     default = "try again" if decision.retryable else "check the request and the model's name"
-    hint = (decision.status and _find_hint(hints, decision.status, message)) or default
+    hint = (decision.status and _find_hint(hints, decision.status, f"{_find_code(error)} {message}")) or default
     return ProviderError(
         f"the model's service {failure}: {message} - {hint}",
         retryable=decision.retryable,
@@ -117,8 +123,8 @@ def _explain_decision(decision: RetryDecision, error: BaseException, hints: Hint
     )
 
 
-def _find_hint(hints: Hints, status: int, message: str) -> str:
-    return next((hint for row, pattern, hint in hints if row == status and re.search(pattern, message)), "")
+def _find_hint(hints: Hints, status: int, text: str) -> str:
+    return next((hint for row, pattern, hint in hints if row == status and re.search(pattern, text)), "")
 
 
 def _requested_url(error: BaseException) -> Any:

@@ -1,6 +1,6 @@
 """Selects the provider of an agent's chat client."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
@@ -20,8 +20,12 @@ class OpaqueProvider(GenericProvider):
     The first provider that recognizes an update or an error is used. Clients inside such agents are not adapted.
     """
 
-    def __init__(self, providers: Sequence[ModelProvider]) -> None:
-        self._providers = providers
+    def __init__(self, list_providers: Callable[[], Sequence[ModelProvider]]) -> None:
+        self._list_providers = list_providers
+
+    @property
+    def _providers(self) -> Sequence[ModelProvider]:
+        return self._list_providers()
 
     def read_item(self, update: Any, /) -> ItemPart | None:
         """Return the result of the first provider that recognizes the update."""
@@ -102,7 +106,7 @@ def register_provider(client_class: type[Any], provider: ModelProvider) -> None:
 
 @cache
 def _opaque_provider() -> ModelProvider:
-    return OpaqueProvider((_load("openai", "OPENAI"), *_REGISTERED.values()))
+    return OpaqueProvider(lambda: (_load("openai", "OPENAI"), *_REGISTERED.values()))
 
 
 def _load(folder: str, name: str) -> ModelProvider:

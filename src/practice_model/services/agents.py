@@ -60,6 +60,7 @@ class AgentsService:
             ("GET", "/agents/threads", self.list_threads),
             ("POST", "/agents/threads", self.create_thread),
             ("GET", thread_path, self.read_thread),
+            ("DELETE", thread_path, self.delete_thread),
             ("GET", f"{thread_path}/messages", self.list_messages),
             ("POST", f"{thread_path}/messages", self.post_message),
             ("GET", f"{thread_path}/messages/{{message}}", self.read_message),
@@ -135,6 +136,12 @@ class AgentsService:
     def read_thread(self, request: Request, exchange: Exchange) -> ASGIApp:
         """Read a thread."""
         return exchange.respond(self._find_thread(request).json_object)
+
+    def delete_thread(self, request: Request, exchange: Exchange) -> ASGIApp:
+        """Delete a thread."""
+        thread_id = self._find_thread(request).json_object["id"]
+        del self._store.threads[thread_id]
+        return exchange.respond({"id": thread_id, "object": "thread.deleted", "deleted": True})
 
     def list_messages(self, request: Request, exchange: Exchange) -> ASGIApp:
         """List the messages of a thread."""

@@ -9,6 +9,7 @@ from durable_agent_host.providers.client_errors import Hints, rejection_text, re
 
 HINTS: Final[Hints] = (
     (0, "", "check OPENAI_BASE_URL or AZURE_OPENAI_ENDPOINT, and that the service is up"),
+    (400, "model_not_found", "check OPENAI_MODEL or AZURE_OPENAI_DEPLOYMENT"),
     (401, "", "check OPENAI_API_KEY or AZURE_OPENAI_API_KEY"),
     (404, "", "check OPENAI_MODEL or AZURE_OPENAI_DEPLOYMENT, and the endpoint"),
 )
