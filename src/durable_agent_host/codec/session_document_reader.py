@@ -242,8 +242,10 @@ class DocumentReader:
                 value, end = _DECODER.raw_decode(self._text, self._offset)
             except json.JSONDecodeError as error:
                 is_cut = error.msg.startswith("Unterminated") or error.pos > len(self._text) - _MAX_CUT_CHARACTERS
-                if self._is_end or not is_cut:
+                if not is_cut:
                     raise
+                if self._is_end:
+                    raise ValueError("its end is missing") from error
             else:
                 if end < len(self._text) or self._is_end:  # a number at the end may go on
                     break

@@ -161,7 +161,7 @@ def key_vault() -> Iterator[SimpleNamespace]:
     """Serve a vault with an RSA key."""
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), VaultHandler)
     host, key = f"127.0.0.1:{server.server_port}", rsa.generate_private_key(65537, 2048)
-    vault = SimpleNamespace(asked=set(), status=200, version="1", may_get=True, host=host, key=key)
+    vault = SimpleNamespace(requests=set(), status=200, version="1", may_get=True, host=host, key=key)
     vault.url = f"https://{host}/keys/mine"
     server.vault = vault
     thread = Thread(target=server.serve_forever)
