@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -80,6 +81,7 @@ class Forked:
         self._read = b""
         environment = os.environ if env is None else env
         self._connection = _Server.of(preload).fork(self.args, environment, cwd, stdout, stderr)
+        weakref.finalize(self, self._connection.close)  # of a process that nobody waits for
         self.pid = int(self._read_line(None) or 0)
         assert self.pid, "the server of forks has died"
 

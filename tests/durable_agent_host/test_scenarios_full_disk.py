@@ -41,6 +41,11 @@ def sessions(host: AgentHost) -> str:
     return f"{host.url}/api/agents/Reader/sessions"
 
 
+def upload_file(host: AgentHost) -> requests.Response:
+    """Upload 3 MiB."""
+    return requests.post(f"{sessions(host)}/large/files", data=os.urandom(3 << 20), timeout=60)
+
+
 def requests_that_add_data(host: AgentHost, document: bytes) -> list[requests.Response]:
     """Ask for what adds data."""
     return [
@@ -59,8 +64,7 @@ def test_a_deletion_frees_space_on_a_full_disk(model: PracticeModel, disk: Path,
     for session in ("large", "small"):
         assert host.run("Reader", {"message": "hi", "session_id": session}).status_code == 200
     for _ in range(3):
-        upload = requests.post(f"{sessions(host)}/large/files", data=os.urandom(3 << 20), timeout=60)
-        assert upload.status_code == 201
+        wait_until(lambda: upload_file(host).status_code == 201)  # the write-ahead log takes room until it is folded in
     document = host.get("/agents/Reader/sessions/small/export").content
     fill(disk)
     if is_restarted:
