@@ -74,7 +74,7 @@ def adapt_http_function(
         A function with the same parameters; the given one when its request is annotated as FastAPI's, or when its
         annotations cannot be read, which the worker reports.
     """
-    if not _takes_functions_request(function, parameter):
+    if not _accepts_functions_request(function, parameter):
         return function
 
     package = function.__module__.partition(".")[0]
@@ -141,7 +141,7 @@ def _turns_of(function: Any, turns_of: TurnsOfBinding) -> Callable[[Mapping[str,
     return lambda arguments: turns_of(arguments[client])
 
 
-def _takes_functions_request(function: UserFunction, parameter: str) -> bool:
+def _accepts_functions_request(function: UserFunction, parameter: str) -> bool:
     try:
         hint = get_type_hints(function).get(parameter, func.HttpRequest)
     except (NameError, TypeError):

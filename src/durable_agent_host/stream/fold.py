@@ -84,7 +84,7 @@ class MessageAccumulator:
             )
         )
 
-    def take_names(self, update: Any) -> None:
+    def read_names(self, update: Any) -> None:
         """Read the names of an update: author, message, response."""
         self.author_name = update.author_name or self.author_name
         self.message_id = update.message_id or self.message_id
@@ -273,17 +273,17 @@ class _Stream:
         for update in updates:
             metadata = _update_metadata(update), getattr(update, "agent_id", None)
             if metadata != before or update.merge_mode == "replace":
-                self._take_names(update)
+                self._read_names(update)
                 before = metadata
             raw = update.raw_representation
             part = raw if isinstance(raw, ItemPart) else None if raw is None else read_item(update)
             if (update.contents or part is not None) and (usage := self.messages[-1].add(update.contents, part)):
                 self._add_usage(usage)
 
-    def _take_names(self, update: Any) -> None:
+    def _read_names(self, update: Any) -> None:
         if not self.messages or not self.messages[-1].accepts(update):
             self.messages.append(MessageAccumulator(update))
-        self.messages[-1].take_names(update)
+        self.messages[-1].read_names(update)
         for name in _TAIL:
             if (value := getattr(update, name, None)) is not None:
                 self.tail[name] = value

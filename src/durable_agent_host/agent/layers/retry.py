@@ -53,7 +53,7 @@ class RetryModelCalls:
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Make a call until it streams content; its opening updates have none, and each attempt sends them again."""
-        retry = self._breaks.get(call.position, 0) if call.index is None else 0
+        retry = self._breaks.get(call.position, 0)
         while True:
             has_content = False
             opening_updates: list[ChatResponseUpdate] = []
