@@ -113,7 +113,7 @@ def decode(wire: Mapping[str, Any], /) -> Message | AgentResponse[Any] | Convers
                 "decode what 'durable-agent-host sessions export' gives"
             )
         session_json = session.agent_session
-        agent_session = None if session_json is None else AgentSession.from_dict(decode_agent_session(session_json))
+        agent_session = None if session_json is None else decode_agent_session(session_json, AgentSession)
         return Conversation(decode_messages(session.entries), agent_session)
     if wire.get("$type") == "response":
         return decode_response(wire)

@@ -73,7 +73,7 @@ MISBEHAVIOURS: dict[str, tuple[Callable[[str], bytes | Send], str]] = {
     "words": (lambda client: endless(client, text_event(client, "more " * 100) * 20), "MAX_ANSWER_BYTES"),
     "silence": (lambda client: endless(client, silence(client) * 500), "MAX_ANSWER_BYTES"),
     "a line": (
-        lambda client: parts_stream(chain([beginning(client), b"data: "], for_ever(b"y" * 20_000, 0.01))),
+        lambda client: parts_stream(chain([beginning(client), b"data: "], for_ever(b"y" * 60_000, 0.5))),
         "MAX_LINE_BYTES",
     ),
     "a bomb": (lambda _: stream(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),

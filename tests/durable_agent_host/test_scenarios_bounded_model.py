@@ -3,12 +3,13 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
 import requests
 
-from tests.durable_agent_host.bounded_lab import BOUNDS, CLIENTS, MISBEHAVIOURS, bounded_host, bounded_model, endless
+from tests.durable_agent_host.bounded_lab import BOUNDS, CLIENTS, MISBEHAVIOURS, bounded_host, bounded_model
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     chat_chunk,
@@ -16,12 +17,15 @@ from tests.durable_agent_host.hostile_model import (
     parts_stream,
     stream,
 )
-from tests.durable_agent_host.hostile_streams import for_ever, silence, tool_call_stream
+from tests.durable_agent_host.hostile_streams import beginning, for_ever, silence, tool_call_stream
 from tests.kit import AgentHost
 from tests.processes import wait_until
 
 CASES = MISBEHAVIOURS | {
-    "an event": (lambda client: endless(client, b"data: 1\n" * 2000), "event of more than 1000 lines"),
+    "an event": (
+        lambda client: parts_stream(chain([beginning(client)], for_ever(b"data: 1\n" * 2000, 1))),
+        "event of more than 1000 lines",
+    ),
 }
 
 

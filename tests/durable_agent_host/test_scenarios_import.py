@@ -62,8 +62,8 @@ def exercise_import(lab: AgentHost, agent: str, document: object) -> tuple[str, 
     if turn.status_code == 409 and "$type" not in turn.text and "of type" in turn.text:
         return "taken, with an entry of a later program", ""
     if turn.status_code == 502:  # what only the service or its client can judge: its items, its session's id
-        is_expected = "the model's service refused" in turn.text or "service_session_id" in turn.text
-        return "taken, refused by the model's service", "" if is_expected else turn.text
+        is_expected = "the model's service rejected" in turn.text or "service_session_id" in turn.text
+        return "taken, rejected by the model's service", "" if is_expected else turn.text
     if turn.status_code != 200:
         return "odd", f"turn {turn.status_code}: {turn.text}"
     last_response = requests.get(path, timeout=120)
@@ -113,6 +113,8 @@ def malformed_session(part: str) -> dict:
         second["messages"][2]["contents"][0]["extensionData"]["durableAgentHost"]["additional_properties"] = "x"
     elif part == "session":
         host_data["agentSession"] = ["s1"]
+    elif part == "session's state":
+        host_data["agentSession"] = {"session_id": "s1", "state": {"$content": {}}}
     elif part == "receipt":
         host_data["receipts"][0]["stats"] = "heavy"
     elif part == "role":
@@ -128,6 +130,7 @@ PATHS = {
     "properties": "data.conversationHistory[1].messages[2].contents[0].extensionData.durableAgentHost"
     ".additional_properties",
     "session": "data.extensionData.durableAgentHost.agentSession",
+    "session's state": "data.extensionData.durableAgentHost.agentSession",
     "receipt": "data.extensionData.durableAgentHost.receipts[0].stats",
     "role": "data.conversationHistory[1].messages[1].role",
 }

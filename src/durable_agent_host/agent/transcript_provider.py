@@ -31,8 +31,7 @@ class DurableSession(AgentSession):
     ) -> "DurableSession":
         """Return the session of a run."""
         new_id = history_session_id or request.session_id
-        session = cls(session_id=new_id) if session_json is None else cls.from_dict(decode_agent_session(session_json))
-        durable_session = cast("DurableSession", session)
+        durable_session = cls(session_id=new_id) if session_json is None else decode_agent_session(session_json, cls)
         durable_session.turn_id = request.turn_id
         return durable_session
 

@@ -18,6 +18,7 @@ from durable_agent_host.codec.content_fields import FIELDS, KNOWN_TYPES, content
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.strict_json import has_python_class, is_nested_too_deeply
 from durable_agent_host.codec.wire_types import EXTENSION, ContentWire
+from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.budget import known_counts
 
 # The arguments of a function call: JSON text on the wire, an object in upstream's state.
@@ -143,9 +144,17 @@ def encode_agent_session(session: AgentSession) -> dict[str, Any]:
     return dump_value(plain_json(session.to_dict(), path="agent session"), "agent session")
 
 
-def decode_agent_session(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the framework's form of a stored session, for its ``from_dict``."""
-    return load_value(dict(wire))
+def decode_agent_session[S: AgentSession](wire: Mapping[str, Any], session_class: type[S]) -> S:
+    """Restore the framework's session.
+
+    Raises:
+        CorruptStateError: it cannot be read; says why.
+    """
+    try:
+        return cast("S", session_class.from_dict(load_value(dict(wire))))
+    except Exception as error:  # the framework's readers raise any error
+        reason = f"{type(error).__name__}: {error}"
+        raise CorruptStateError(f"the framework's session cannot be read: {reason}") from error
 
 
 def _mapped_codec(content_type: str, wire_type: str, names: Mapping[str, str]) -> ContentCodec:

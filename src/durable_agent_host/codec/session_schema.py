@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from agent_framework import AgentSession
 
-from durable_agent_host.codec.content import CONTENT_CODECS, MAPPED
+from durable_agent_host.codec.content import CONTENT_CODECS, MAPPED, decode_agent_session
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import REQUEST, RESPONSE, decode_messages, decode_response
 from durable_agent_host.codec.schema_validation import (
@@ -238,9 +238,9 @@ def _find_unreadable_parts(document: dict[str, Any]) -> Iterator[SchemaViolation
     if agent_session is not None:
         path = ("data", "extensionData", EXTENSION, "agentSession")
         try:
-            AgentSession.from_dict(copy.deepcopy(agent_session))
-        except Exception as error:  # noqa: BLE001 - the framework's readers raise any error
-            yield SchemaViolation(path, f"cannot be read: {_reason(error)}", path)
+            decode_agent_session(copy.deepcopy(agent_session), AgentSession)
+        except CorruptStateError as error:
+            yield SchemaViolation(path, str(error), path)
 
 
 def _reason(error: Exception) -> str:
