@@ -35,23 +35,24 @@ from durable_agent_host.durable.app_secret import AppSecret
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.function_registration import (
     check_duplicate_names,
+    client_for_binding,
     register_agent_entity,
     register_agent_tool,
     register_cleanup,
+    register_erasure,
     register_maintenance,
     register_page,
     register_route,
     register_turn_functions,
-    turns_of_binding,
 )
-from durable_agent_host.durable.maintenance import SessionTtls
+from durable_agent_host.durable.maintenance import Maintenance, SessionTtls
 from durable_agent_host.durable.orchestration_agent import OrchestrationAgent
 from durable_agent_host.durable.session_entity import DurableAgentEntity
 from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import PlainHub, TaskHub
-from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.durable.turn_client import TurnServices
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.durable.workflow_functions import (
     open_request,
@@ -70,21 +71,19 @@ from durable_agent_host.http.request_handling import HandlerContext
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_redaction import redact_log_records
+from durable_agent_host.model.access import ERASURE, MAINTENANCE
 from durable_agent_host.model.budget import Budgets
-from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.principal import Principal
-from durable_agent_host.model.turn import Caller
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import add_known_secrets, find_secrets
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
-from durable_agent_host.settings import Settings
+from durable_agent_host.settings import NO_MAINTENANCE, Settings
 from durable_agent_host.telemetry.instruments import Gauge
 from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
 from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.turn_redactor import Redact
-from durable_agent_host.turn.turn_requests import valid_traceparent
 from durable_agent_host.turn_log.crash_points import armed_plan
 from durable_agent_host.turn_log.turn_log_factory import choose_turn_log
 from sqlite_store.reserve import DiskReserve
@@ -94,7 +93,6 @@ if TYPE_CHECKING:
     from azure.functions.decorators.function_app import Function
 
 _LOGGER = logging.getLogger(__name__)
-_HOST = partial(HandlerContext, metrics=metrics_page)
 INSTRUMENTS.append(Gauge("streams", "Event streams that are being sent.", lambda: EventStream.live))
 
 
@@ -176,7 +174,6 @@ class DurableAgentApp(AgentFunctionApp):
         self._has_agent_routes: bool | None = None
         self._agents_auth_level = check_auth_level(http_auth_level)
         self._has_inspector = enable_inspector
-        self._histories: dict[str, HistoryLocations] = {}
         self._ttls = SessionTtls(session_ttl, self.settings.session_ttl_seconds)
         self._open_stores()
         super().__init__(
@@ -205,20 +202,22 @@ class DurableAgentApp(AgentFunctionApp):
             choose_turn_log(self.settings)  # reports an invalid setting at start, not in the first turn
         stores = stores_of(self.settings)
         self._open_log = stores.open_log
-        self._hub = hub_of(stores)
-        self._wakeups, self._stopper = Notifier(), TurnStopper(self._open_log, self._budgets.of_agent)
-        self._external_sessions = external_sessions = ExternalSessions(self._external)
-        storage_options: dict[str, Any] = {
-            "seen": self.settings.max_receipts,
-            "grace_seconds": self.settings.piece_grace_seconds,
-        }
-        self._storage = TurnDataStorage(
-            stores.open_pieces, external_messages=external_sessions, redactors=self._redactors, **storage_options
+        external_sessions = ExternalSessions(self._external)
+        storage = TurnDataStorage(
+            stores.open_pieces,
+            seen=self.settings.max_receipts,
+            grace_seconds=self.settings.piece_grace_seconds,
+            external_messages=external_sessions,
+            redactors=self._redactors,
         )
-        probes = StoreProbes(self._open_log, self._storage.open_store, self._runners)
-        client_options = {"storage": self._storage, "external_sessions": external_sessions}
-        client_options |= {"wakeups": self._wakeups, "stopper": self._stopper, "probes": probes, "hub": self._hub}
-        self._turns_of = partial(TurnClient, **client_options)
+        self._services = TurnServices(
+            wakeups=Notifier(),
+            stopper=TurnStopper(self._open_log, self._budgets.of_agent),
+            probes=StoreProbes(self._open_log, storage.open_store, self._runners),
+            storage=storage,
+            external_sessions=external_sessions,
+            hub=hub_of(stores),
+        )
 
     def add_agent(
         self,
@@ -294,14 +293,16 @@ class DurableAgentApp(AgentFunctionApp):
             ValueError: there is no such agent.
         """
         principal = Principal(principal) if isinstance(principal, str) and principal else principal
-        caller = Caller(principal or None, valid_traceparent(traceparent))
-        agent = super().get_agent(cast("Any", self._hub.caller(context)), agent_name, workflow_name)
-        return OrchestrationAgent(context, agent, caller, self._storage, self._hub)
+        request_context = self._gate.context_of_orchestration(principal or None, traceparent)
+        hub = self._services.hub
+        agent = super().get_agent(cast("Any", hub.caller(context)), agent_name, workflow_name)
+        return OrchestrationAgent(context, agent, request_context, self._services.storage, hub)
 
     def get_functions(self) -> list["Function"]:
         """List the functions as the worker loads them; those that take `azure.functions.HttpRequest` are adapted."""
         functions: list[Function] = cast("Any", super()).get_functions()
-        adapt_http_functions(functions, self._gate, turns_of_binding(self._turns_of), self.settings.max_request_bytes)
+        client_for = partial(client_for_binding, self._services)
+        adapt_http_functions(functions, self._gate, client_for, self.settings.max_request_bytes)
         providers = (runner.provider for runner in self._runners.values() if not is_factory(runner.agent))
         uses_mcp = any(getattr(runner.agent, "mcp_tools", ()) for runner in self._runners.values())
         warm_up_in_background([*providers], self._open_log, ["mcp"] if uses_mcp else [])
@@ -335,24 +336,27 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _register_routes(self, *, is_health: bool) -> None:
         """Register the routes of agents, or of health, once."""
-        host = _HOST(
-            agents=self._public,
+        host = HandlerContext(
+            descriptions=self._public,
+            agents=self._runners,
             settings=self.settings,
             open_log=self._open_log,
-            list_hosted_agents=partial(hosted_agents, self._agent_metadata),
-            repair_rules_of=lambda name: self._runners[name].repair_rules,
-            compaction_id_of=lambda name: self._runners[name].compaction_id,
-            prices_of=lambda name: self._budgets.of_agent(name).prices,
-            final_response_of=lambda name: self._runners[name].provider.final_response,
-            histories=self._histories,
             gate=self._gate,
             allowed_options=self._allowed_options,
-            service_files_of=lambda name: self._runners[name].service_files,
+            list_hosted_agents=partial(hosted_agents, self._agent_metadata),
+            metrics=metrics_page,
         )
         auth = func.AuthLevel.ANONYMOUS if is_health else self._agents_auth_level
-        bind = partial(register_route, cast("DFApp", self), auth=auth, turns_of=self._turns_of)
         for route in (candidate for candidate in ROUTES if candidate.is_health is is_health):
-            bind(name=route.name, template=route.template, method=route.method, handler=partial(route.serve, host))
+            register_route(
+                cast("DFApp", self),
+                name=route.name,
+                template=route.template,
+                method=route.method,
+                auth=auth,
+                handler=partial(route.serve, host),
+                services=self._services,
+            )
         if self._has_inspector and not is_health:
             register_page(cast("DFApp", self), "inspector", page=PAGE, headers=PAGE_HEADERS)
         self._has_agent_routes = self._has_agent_routes or not is_health
@@ -360,31 +364,34 @@ class DurableAgentApp(AgentFunctionApp):
     def _register_turns(self) -> None:
         """Register what runs turns, and what deletes expired sessions and turns."""
         app = cast("DFApp", self)
-        runners = self._runners
-        storage = self._storage
-        hub = self._hub
-        services: dict[str, Any] = {
-            "stopper": self._stopper,
-            "cleanup": TurnDataCleanup(self._open_log),
-            "storage": storage,
-        }
+        services = self._services
+        cleanup = TurnDataCleanup(self._open_log)
         register_turn_functions(
-            app, runners, self._wakeups, report_end, times=plan_times(self.settings), hub=hub, **services
+            app, self._runners, services, cleanup=cleanup, times=plan_times(self.settings), report_end=report_end
         )
-        eraser = Eraser(self._open_log, storage, self._external_sessions)
-        register_cleanup(app, self._open_log, storage, hub)
-        register_maintenance(app, self.settings, storage, eraser=eraser, ttls=self._ttls, hub=hub)
+        eraser = Eraser(self._open_log, services.storage, services.external_sessions, ERASURE)
+        register_erasure(app, eraser, services.hub)
+        register_cleanup(app, self._open_log, services.storage, services.hub)
+        if self.settings.maintenance_schedule != NO_MAINTENANCE:
+            maintenance = Maintenance(self._ttls, services.storage, self.settings, MAINTENANCE)
+            register_maintenance(app, maintenance, self.settings.maintenance_schedule, services.hub)
 
     def _setup_mcp_tool_trigger(self, agent_name: str, agent_description: str | None) -> None:
-        limits = {"wait_seconds": self.settings.wait_seconds, "max_query_bytes": self.settings.max_request_bytes}
+        answer = partial(
+            answer_tool_call,
+            agent_name,
+            gate=self._gate,
+            wait_seconds=self.settings.wait_seconds,
+            max_query_bytes=self.settings.max_request_bytes,
+        )
         register_agent_tool(
             cast("DFApp", self),
             self._build_function_name(agent_name, "mcptool"),
             tool_name=agent_name,
             description=agent_description or f"Interact with {agent_name} agent",
             properties=TOOL_PROPERTIES,
-            answer=partial(answer_tool_call, agent_name, gate=self._gate, **limits),
-            turns_of=self._turns_of,
+            answer=answer,
+            services=self._services,
         )
 
     def _setup_agent_entity(
@@ -393,7 +400,6 @@ class DurableAgentApp(AgentFunctionApp):
         if isinstance(agent, RawAgent) and (reason := why_no_journal(cast("Any", agent))):
             _LOGGER.warning("agent %r has no journal, so a crash fails its turn: %s", agent_name, reason)
         history = self._external[agent_name] = ProviderHistory(agent)
-        self._histories[agent_name] = history.where
         self._runners[agent_name] = runner = AgentRunner(
             agent_name,
             self._sources[agent_name],
@@ -401,15 +407,15 @@ class DurableAgentApp(AgentFunctionApp):
             observers=[*turn_observers(), *([CallbackObserver(callback)] if callback else ()), *self._observers],
             open_log=self._open_log,
             limits=run_limits(self.settings),
-            storage=self._storage,
+            storage=self._services.storage,
             history=history,
             compaction=self._compactions.of_agent(agent_name),
             budgets=self._budgets.of_agent(agent_name),
             notify_end=report_end,
             redactor=self._redactors.get(agent_name),
         )
-        entity = self._entity_class(runner, self.settings)
-        register_agent_entity(cast("DFApp", self), agent_name, entity, self._hub, has_owners=self._gate.identifies)
+        entity = self._entity_class(runner, self.settings, has_owners=self._gate.identifies)
+        register_agent_entity(cast("DFApp", self), agent_name, entity, self._services.hub)
 
     def _setup_executor_activity(self, workflow: Workflow, executor_id: str) -> None:
         register_executor_activity(cast("DFApp", self), workflow, executor_id, provider_for, self.settings.model_bounds)

@@ -9,12 +9,12 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from durable_agent_host.errors import SettingError
+from durable_agent_host.model.access import ANYBODY
 from durable_agent_host.model.turn import RecordingLimits, ResponseLimits
 from ncrontab import ScheduleError, parse_cron
 
 PREFIX = "DURABLE_AGENT_HOST_"
 NO_MAINTENANCE = "off"
-ANYBODY = "anybody"
 NOBODY = "nobody"
 SHARED_NAMES = "shared"
 OWN_NAMES = "own"

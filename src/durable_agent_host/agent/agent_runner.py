@@ -58,8 +58,9 @@ from durable_agent_host.errors import (
     log_reason,
     strip_error_text,
 )
-from durable_agent_host.model.budget import Budgets
+from durable_agent_host.model.budget import Budgets, Price
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
+from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import RecordingLimits, ResponseLimits, TurnOutcome, TurnRequest
@@ -68,6 +69,7 @@ from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage
 from durable_agent_host.session.external_messages import without_messages
 from durable_agent_host.session.ownership import external_session_id
+from durable_agent_host.turn.event_folding import FinalResponse
 from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.crash_points import reach
@@ -231,6 +233,21 @@ class AgentRunner:
     def repair_rules(self) -> RepairRules:
         """What the service of the agent's chat client requires of a stored conversation."""
         return self.provider.repair_rules
+
+    @property
+    def final_response(self) -> FinalResponse:
+        """Finds the whole answer in an event of the service's streams."""
+        return self.provider.final_response
+
+    @property
+    def prices(self) -> Mapping[str, Price]:
+        """The prices of the agent's models; empty when the app gives none."""
+        return self._budgets.prices
+
+    @property
+    def history_locations(self) -> HistoryLocations:
+        """Where the agent's conversations are kept."""
+        return self.history.where
 
     async def run(
         self,

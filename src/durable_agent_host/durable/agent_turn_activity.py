@@ -8,16 +8,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from azure.durable_functions import DurableOrchestrationClient, EntityId
+from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.outcome_builder import build_failed, without_log
 from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.durable.instance_listing import read_time
+from durable_agent_host.durable.session_documents import read_session
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.errors import FencedError, LogError, StateError, TurnError, log_reason
-from durable_agent_host.model.ids import entity_name
+from durable_agent_host.model.access import GRANTED_TURN
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.turn_data_storage import RECORD, TRAVELS_BYTES, SessionKey, TurnDataStorage
@@ -156,8 +157,7 @@ async def _find_stored_outcome(
 async def _session(request: TurnRequest, client: DurableOrchestrationClient) -> Session:
     """Read the session of a turn; a store that reads from a replica may show its admission a moment late."""
     for pause in (0.05, 0.2, 0.8, 3.0, None):
-        state = await client.read_entity_state(EntityId(entity_name(request.agent), request.session_id))
-        session = decode_session(state.entity_state)
+        session = decode_session(await read_session(client, GRANTED_TURN, request.agent, request.session_id))
         if session.running == request.turn_id or session.receipt_of(request.turn_id):
             return session
         if pause is not None:

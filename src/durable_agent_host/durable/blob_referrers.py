@@ -2,10 +2,13 @@
 
 from typing import Final
 
-from azure.durable_functions import DurableOrchestrationClient, EntityId, OrchestrationRuntimeStatus
+from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 
 from durable_agent_host.codec.entity_state import decode_session
+from durable_agent_host.durable.session_documents import read_session
 from durable_agent_host.errors import StateError
+from durable_agent_host.model.access import Access
+from durable_agent_host.model.ids import ENTITY_PREFIX
 from durable_agent_host.model.session import Session
 from durable_agent_host.segments.garbage_collection import RetainedNamespace
 from durable_agent_host.segments.turn_data_storage import is_session, orchestration_of
@@ -26,10 +29,12 @@ class BlobReferrers:
 
     Args:
         client: the SDK's.
+        access: of the work that deletes blobs: it has to see every session.
     """
 
-    def __init__(self, client: DurableOrchestrationClient) -> None:
+    def __init__(self, client: DurableOrchestrationClient, access: Access) -> None:
         self._client = client
+        self._access = access
 
     async def read(self, holder: str) -> Session | RetainedNamespace:
         """Read a holder.
@@ -40,10 +45,9 @@ class BlobReferrers:
         if is_session(holder):
             name, _, key = holder.removeprefix("@").partition("@")
             try:
-                state = await self._client.read_entity_state(EntityId(name, key))
-                if not state.entity_exists or state.entity_state is None:
-                    return RetainedNamespace.NOTHING
-                return decode_session(state.entity_state)
+                agent = name.removeprefix(ENTITY_PREFIX)
+                state = await read_session(self._client, self._access, agent, key)
+                return RetainedNamespace.NOTHING if state is None else decode_session(state)
             except StateError:
                 return RetainedNamespace.EVERYTHING
         instance_id = orchestration_of(holder)

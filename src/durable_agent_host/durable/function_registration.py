@@ -9,14 +9,13 @@ import azure.durable_functions as df
 import azure.functions as func
 
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable import agent_turn_activity, session_erasure, session_queue_activity, turn_orchestrator
+from durable_agent_host.durable.app_secret import Orchestrate
 from durable_agent_host.durable.maintenance import MAINTENANCE_FUNCTION, Maintenance
 from durable_agent_host.durable.session_entity import DurableAgentEntity, entity_handle, reject_foreign_signal
 from durable_agent_host.durable.session_erasure import Eraser
-from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.task_hub import TaskHub
-from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.durable.turn_client import TurnClient, TurnServices
 from durable_agent_host.durable.turn_data_cleanup import (
     CLEANUP_ACTIVITY,
     CLEANUP_ORCHESTRATION,
@@ -25,81 +24,82 @@ from durable_agent_host.durable.turn_data_cleanup import (
     run_cleanup,
 )
 from durable_agent_host.errors import RegistrationError
+from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
-from durable_agent_host.settings import NO_MAINTENANCE, Settings
 from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn_log.protocol import TurnLog
 
-HttpHandler = Callable[[func.HttpRequest, TurnClient], Awaitable[Any]]
-TurnsOf = Callable[[df.DurableOrchestrationClient], TurnClient]
+ClientFor = Callable[[RequestContext], TurnClient]
+HttpHandler = Callable[[func.HttpRequest, ClientFor], Awaitable[Any]]
 
 
 def register_turn_functions(
     app: df.DFApp,
     runners: Mapping[str, AgentRunner],
-    wakeups: Notifier,
-    report_end: ReportEnd,
+    services: TurnServices,
     *,
-    stopper: TurnStopper,
     cleanup: TurnDataCleanup,
     times: PlanTimes,
-    storage: TurnDataStorage,
-    hub: TaskHub,
+    report_end: ReportEnd,
 ) -> None:
     """Register the orchestration ``agent_turn`` and its activities."""
     bind: Any = app
-
-    @bind.function_name(turn_orchestrator.TURN_ORCHESTRATION)
-    @bind.orchestration_trigger(context_name="context")
-    def agent_turn(context: df.DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
-        arguments: dict[str, Any] = {"wakeups": wakeups, "times": times, "report_end": report_end, "secret": hub.secret}
-        run = partial(turn_orchestrator.run_turn_orchestration, **arguments)
-        return (yield from hub.orchestrate(context, hub.secret.guard(turn_orchestrator.TURN_ORCHESTRATION, run)))
+    hub = services.hub
+    run_turn = partial(
+        turn_orchestrator.run_turn_orchestration,
+        wakeups=services.wakeups,
+        times=times,
+        report_end=report_end,
+        secret=hub.secret,
+    )
+    _register_orchestration(app, turn_orchestrator.TURN_ORCHESTRATION, run_turn, hub)
 
     @bind.function_name(turn_orchestrator.RUN_ACTIVITY)
     @bind.activity_trigger(input_name="turn")
     @bind.durable_client_input(client_name="client")
     async def run_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> dict[str, Any]:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        arguments = {"client": hub.client(client), "cleanup": cleanup}
-        run = partial(agent_turn_activity.run_agent_turn, runners=runners, storage=storage, **arguments)
+        run = partial(
+            agent_turn_activity.run_agent_turn,
+            client=hub.client(client),
+            runners=runners,
+            storage=services.storage,
+            cleanup=cleanup,
+        )
         return await hub.run_activity(turn_orchestrator.RUN_ACTIVITY, turn, run)
 
     @bind.function_name(turn_orchestrator.QUEUE_ACTIVITY)
     @bind.activity_trigger(input_name="turn")
     @bind.durable_client_input(client_name="client")
     async def tend_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> Any:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        arguments = {"client": hub.client(client), "cleanup": cleanup}
-        manage = partial(session_queue_activity.manage_queued_turn, stopper=stopper, **arguments)
+        manage = partial(
+            session_queue_activity.manage_queued_turn,
+            client=hub.client(client),
+            stopper=services.stopper,
+            cleanup=cleanup,
+        )
         return await hub.run_activity(turn_orchestrator.QUEUE_ACTIVITY, turn, manage)
 
-    _ = (agent_turn, run_agent_turn, tend_agent_turn)
+    _ = (run_agent_turn, tend_agent_turn)
 
 
-def register_maintenance(
-    app: df.DFApp,
-    settings: Settings,
-    storage: TurnDataStorage,
-    *,
-    eraser: Eraser,
-    ttls: Mapping[str, float],
-    hub: TaskHub,
-) -> None:
-    """Register the erasure of sessions, and the timer function that deletes expired data."""
-    _register_erasure(app, eraser, hub)
-    if settings.maintenance_schedule != NO_MAINTENANCE:
-        _register_maintenance(app, Maintenance(ttls, storage, settings), settings.maintenance_schedule, hub)
-
-
-def _register_erasure(app: df.DFApp, eraser: Eraser, hub: TaskHub) -> None:
+def _register_orchestration(app: df.DFApp, name: str, run: Orchestrate, hub: TaskHub) -> None:
+    """Register an orchestration of this host, which only the app can start; see `AppSecret.guard`."""
     bind: Any = app
+    guarded_run = hub.secret.guard(name, run)
 
-    @bind.function_name(session_erasure.ERASE_ORCHESTRATION)
-    @bind.orchestration_trigger(context_name="context")
-    def erase_session(context: df.DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
-        guarded_run = hub.secret.guard(session_erasure.ERASE_ORCHESTRATION, session_erasure.run_erasure)
+    def orchestrate(context: df.DurableOrchestrationContext) -> Generator[Any, Any, Any]:
         return (yield from hub.orchestrate(context, guarded_run))
+
+    orchestrate.__name__ = name
+    bind.function_name(name)(bind.orchestration_trigger(context_name="context")(orchestrate))
+
+
+def register_erasure(app: df.DFApp, eraser: Eraser, hub: TaskHub) -> None:
+    """Register the orchestration ``erase_session`` and its activity."""
+    bind: Any = app
+    _register_orchestration(app, session_erasure.ERASE_ORCHESTRATION, session_erasure.run_erasure, hub)
 
     @bind.function_name(session_erasure.ERASE_ACTIVITY)
     @bind.activity_trigger(input_name="session")
@@ -108,17 +108,14 @@ def _register_erasure(app: df.DFApp, eraser: Eraser, hub: TaskHub) -> None:
         erase = partial(eraser.erase, client=hub.client(client))
         return await hub.run_activity(session_erasure.ERASE_ACTIVITY, session, erase)
 
-    _ = (erase_session, erase_agent_session)
+    _ = erase_agent_session
 
 
 def register_cleanup(app: df.DFApp, open_log: Callable[[], TurnLog], storage: TurnDataStorage, hub: TaskHub) -> None:
     """Register the orchestration ``forget_turn`` and its activity."""
     bind: Any = app
 
-    @bind.function_name(CLEANUP_ORCHESTRATION)
-    @bind.orchestration_trigger(context_name="context")
-    def forget_turn(context: df.DurableOrchestrationContext) -> Generator[Any, Any, bool]:
-        return (yield from hub.orchestrate(context, hub.secret.guard(CLEANUP_ORCHESTRATION, run_cleanup)))
+    _register_orchestration(app, CLEANUP_ORCHESTRATION, run_cleanup, hub)
 
     @bind.function_name(CLEANUP_ACTIVITY)
     @bind.activity_trigger(input_name="turn")
@@ -127,10 +124,11 @@ def register_cleanup(app: df.DFApp, open_log: Callable[[], TurnLog], storage: Tu
         delete_data = partial(delete_turn_data, client=hub.client(client), log=open_log(), storage=storage)
         return await hub.run_activity(CLEANUP_ACTIVITY, turn, delete_data)
 
-    _ = (forget_turn, forget_agent_turn)
+    _ = forget_agent_turn
 
 
-def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str, hub: TaskHub) -> None:
+def register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str, hub: TaskHub) -> None:
+    """Register the timer function that deletes expired data."""
     bind: Any = app
 
     @bind.function_name(MAINTENANCE_FUNCTION)
@@ -143,11 +141,8 @@ def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str
     _ = agent_maintenance
 
 
-def register_agent_entity(
-    app: df.DFApp, name: str, entity: DurableAgentEntity, hub: TaskHub, *, has_owners: bool
-) -> None:
+def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity, hub: TaskHub) -> None:
     """Register the entity that holds an agent's sessions."""
-    entity.has_owners = has_owners
 
     def handle(context: df.DurableEntityContext) -> None:
         context = hub.entity(context)
@@ -160,13 +155,14 @@ def register_agent_entity(
     bound._function._func = entity_handle(handle)  # noqa: SLF001 - as the SDK's own decorators replace it
 
 
-def turns_of_binding(turns_of: TurnsOf) -> Callable[[str], TurnClient]:
+def client_for_binding(services: TurnServices, binding: str) -> ClientFor:
     """Return what makes the turn client of a call of a function that is not ours.
 
-    Returns:
-        A function that takes the value of a durable client's binding.
+    Args:
+        services: of the app.
+        binding: the value of the function's durable client.
     """
-    return lambda binding: turns_of(df.DurableOrchestrationClient(binding))
+    return partial(TurnClient, df.DurableOrchestrationClient(binding), services)
 
 
 def register_agent_tool(
@@ -176,8 +172,8 @@ def register_agent_tool(
     tool_name: str,
     description: str,
     properties: Sequence[Mapping[str, Any]],
-    answer: Callable[[str, TurnClient], Awaitable[str]],
-    turns_of: TurnsOf,
+    answer: Callable[[str, ClientFor], Awaitable[str]],
+    services: TurnServices,
 ) -> None:
     """Register an agent as an MCP tool."""
     bind: Any = app
@@ -193,7 +189,7 @@ def register_agent_tool(
     )
     @bind.durable_client_input(client_name="client")
     async def answer_call(context: str, client: df.DurableOrchestrationClient) -> str:
-        return await answer(context, turns_of(client))
+        return await answer(context, partial(TurnClient, client, services))
 
     _ = answer_call
 
@@ -206,7 +202,7 @@ def register_route(
     method: str,
     auth: func.AuthLevel,
     handler: HttpHandler,
-    turns_of: TurnsOf,
+    services: TurnServices,
 ) -> None:
     """Register one HTTP route."""
     bind: Any = app
@@ -215,7 +211,7 @@ def register_route(
     @bind.route(route=template, methods=[method], auth_level=auth)
     @bind.durable_client_input(client_name="client")
     async def answer(req: func.HttpRequest, client: df.DurableOrchestrationClient) -> Any:
-        return await handler(req, turns_of(client))
+        return await handler(req, partial(TurnClient, client, services))
 
     _ = answer
 

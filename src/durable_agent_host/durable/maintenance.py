@@ -18,11 +18,12 @@ from azure.durable_functions import DurableOrchestrationClient
 from durable_agent_host.codec.entity_state import document_digest
 from durable_agent_host.durable.blob_referrers import BlobReferrers
 from durable_agent_host.durable.instance_listing import InstanceListItem, ended_instance_pages, entity_pages, read_time
-from durable_agent_host.durable.session_documents import raise_if_busy, read_entity_json
-from durable_agent_host.durable.session_erasure import ERASE_ORCHESTRATION, Erasures
+from durable_agent_host.durable.session_documents import raise_if_busy, read_session
+from durable_agent_host.durable.session_erasure import ERASE_ORCHESTRATION, start_erasure
 from durable_agent_host.durable.turn_data_cleanup import CLEANUP_ORCHESTRATION
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, RegistrationError, TurnRejectedError
+from durable_agent_host.model.access import Access
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.segments.garbage_collection import CleanNamespaces, GarbageCollector, SweepResult
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
@@ -110,9 +111,11 @@ class Maintenance:
             live view.
         storage: has what sessions keep outside their entities.
         settings: retention times.
+        access: has to see every session.
     """
 
-    def __init__(self, ttls: Mapping[str, float], storage: TurnDataStorage, settings: Settings) -> None:
+    def __init__(self, ttls: Mapping[str, float], storage: TurnDataStorage, settings: Settings, access: Access) -> None:
+        self._access = access
         self._ttls = ttls
         self._storage = storage
         self._turn_retention = timedelta(hours=settings.turn_retention_hours)
@@ -158,7 +161,7 @@ class Maintenance:
 
     async def _expire_session(self, client: DurableOrchestrationClient, agent: str, session_id: str) -> bool:
         try:
-            state: Any = await read_entity_json(client, agent, session_id)
+            state: Any = await read_session(client, self._access, agent, session_id)
             if state is None:
                 return False
             raise_if_busy(state)
@@ -166,7 +169,7 @@ class Maintenance:
             return False
         except TurnRejectedError:
             return False  # a turn that runs or waits for a person counts as a use
-        await Erasures(client).start(agent, session_id, {"if_digest": document_digest(state)})
+        await start_erasure(client, agent, session_id, {"if_digest": document_digest(state)})
         return True
 
     async def _purge_ended(self, client: DurableOrchestrationClient, now: datetime) -> int:
@@ -199,7 +202,8 @@ class Maintenance:
         swept = SweepResult()
         started_at = time.monotonic()
         grace = self._storage.grace_seconds
-        sweeper = GarbageCollector(store, BlobReferrers(client).read, grace_seconds=grace, unheld_seconds=self._unheld)
+        referrers = BlobReferrers(client, self._access)
+        sweeper = GarbageCollector(store, referrers.read, grace_seconds=grace, unheld_seconds=self._unheld)
         if not self._namespaces:
             async for namespace in store.list_namespaces():
                 self._namespaces.append(namespace)

@@ -30,8 +30,8 @@ from durable_agent_host.durable.session_entity import read_run_request
 from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import RequestError
+from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import MAX_FULL_ID_CHARACTERS, check_session_id
-from durable_agent_host.model.turn import Caller
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.turn.turn_wire import encode_turn_request
 
@@ -80,7 +80,7 @@ class _TurnExecutor(DurableAgentExecutor[Any]):
         self,
         context: DurableOrchestrationContext,
         upstream: DurableAgentExecutor[Any],
-        caller: Caller,
+        request_context: RequestContext,
         storage: TurnDataStorage,
         hub: TaskHub,
     ) -> None:
@@ -88,7 +88,7 @@ class _TurnExecutor(DurableAgentExecutor[Any]):
         self._storage = storage
         self._hub = hub
         self._upstream = upstream
-        self._caller = caller
+        self._request_context = request_context
 
     def generate_unique_id(self) -> str:
         return self._upstream.generate_unique_id()
@@ -105,8 +105,9 @@ class _TurnExecutor(DurableAgentExecutor[Any]):
         request = replace(
             read_run_request(agent_name, key, run_request.to_dict()),
             created_at=self._context.current_utc_datetime.isoformat(),
-            **self._caller.names,
-            traceparent=self._caller.traceparent,
+            principal=self._request_context.principal_id,
+            tenant=self._request_context.tenant,
+            traceparent=self._request_context.traceparent,
         )
         turn = self._context.call_sub_orchestrator(TURN_ORCHESTRATION, encode_turn_request(request), request.turn_id)
         return _TurnTask(turn, run_request, self._storage, partial(self._hub.end_of, request.turn_id))
@@ -118,7 +119,8 @@ class OrchestrationAgent(DurableAIAgent[Any]):
     Args:
         context: the orchestration's.
         agent: from upstream's ``get_agent``.
-        caller: on whose behalf the turns run. A run that is not awaited is a signal of upstream's, and has no caller.
+        request_context: on whose behalf the turns run, made by the gate. A run that is not awaited is a signal of
+            upstream's, and has no caller.
         storage: stores long answers.
         hub: plain or encrypting access to the task hub.
     """
@@ -127,12 +129,12 @@ class OrchestrationAgent(DurableAIAgent[Any]):
         self,
         context: DurableOrchestrationContext,
         agent: DurableAIAgent[Any],
-        caller: Caller,
+        request_context: RequestContext,
         storage: TurnDataStorage,
         hub: TaskHub,
     ) -> None:
         upstream = agent._executor  # noqa: SLF001 - upstream's own subclasses have no other way
-        super().__init__(_TurnExecutor(context, upstream, caller, storage, hub), agent.name)
+        super().__init__(_TurnExecutor(context, upstream, request_context, storage, hub), agent.name)
 
     def _normalize_messages(self, messages: Any) -> Any:
         """Return text as upstream does, and messages with other contents as parts, which requests also carry."""

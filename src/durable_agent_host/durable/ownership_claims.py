@@ -4,9 +4,8 @@ from contextlib import suppress
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.codec.entity_state import owner_of_document
 from durable_agent_host.durable.app_secret import AppSecret
-from durable_agent_host.durable.session_documents import SessionDocuments, read_entity_json
+from durable_agent_host.durable.session_documents import SessionDocuments
 from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.model.ids import is_marked
 from durable_agent_host.model.principal import Owner
@@ -46,7 +45,7 @@ class OwnershipClaims:
     async def mark(self) -> str:
         """Return the prefix of the names in ids of the caller's sessions whose names are taken; see `name_mark`."""
         access = self._documents.access
-        if access is not None and access.has_own_names and not self.known_mark:
+        if access.owner is not None and access.has_own_names and not self.known_mark:
             self.known_mark = name_mark(access.owner, await self.id_secret())
         return self.known_mark
 
@@ -66,15 +65,16 @@ class OwnershipClaims:
                 free for whose mark it is.
             LogError: the app's secret cannot be read.
         """
-        if (access := self._documents.access) is None:
+        access = self._documents.access
+        if not access.is_restricted:
             return SessionTarget(name, None)
         mark = await self.mark()
         marked_name = mark + name
-        exists, owner = await self._read(agent, name)
+        exists, owner = await self._documents.find_owner(agent, name)
         if not access.has_own_names:
             return SessionTarget(name, await self._seen(agent, name, owner, exists=exists) or access.owner)
         # Both are always read, so that the time to find a session reveals nothing.
-        has_marked, marked_owner = await self._read(agent, marked_name)
+        has_marked, marked_owner = await self._documents.find_owner(agent, marked_name)
         for session_id, stored_owner in ((name, owner), (marked_name, marked_owner)):
             if stored_owner == access.owner:
                 return SessionTarget(session_id, access.owner)
@@ -88,21 +88,15 @@ class OwnershipClaims:
             )
         return SessionTarget(marked_name if exists or has_marked else name, owner or access.owner)
 
-    async def _read(self, agent: str, session_id: str) -> tuple[bool, Owner | None]:
-        """Return whether an entity holds something under an id, and its owner."""
-        state = await read_entity_json(self._client, agent, session_id)
-        return state is not None, owner_of_document(state)
-
     async def _seen(self, agent: str, session_id: str, owner: Owner | None, *, exists: bool) -> Owner | None:
         """Return the owner of a session that exists for the request."""
         access = self._documents.access
-        if access is None:
-            return None
         if await access.can_access(agent, session_id, owner, exists=exists):
             return (owner or access.owner) if exists else None
         may_know = exists
         if access.has_own_names:
-            may_know = await access.can_access(agent, session_id, owner, exists=exists, to_read=True) and exists
+            can_read = await access.can_access(agent, session_id, owner, exists=exists, action="session.read")
+            may_know = exists and can_read
         if may_know:
             raise unknown_session(agent, session_id)
         return None
@@ -115,8 +109,7 @@ class OwnershipClaims:
             RequestError: see `resolve_session`.
             LogError: the app's secret cannot be read.
         """
-        access = self._documents.access
-        if access is None or not access.has_own_names:
+        if not self._documents.access.has_own_names:
             return name
         return (await self.resolve_session(agent, name, starts_session=True)).session_id
 
@@ -133,6 +126,6 @@ class OwnershipClaims:
         storage = self._documents.storage
         owner = request.session_owner
         await storage.delete_turn_data(request)
-        if (access := self._documents.access) is None or not access.has_own_names:  # else the name is still free
+        if not self._documents.access.has_own_names:  # else the name is still free
             await SessionFiles(storage, request.agent, request.session_id, None, owner=owner).uploads.delete()
         raise unknown_session(request.agent, request.session_id)

@@ -113,7 +113,7 @@ class SessionCopier:
     async def _reject_untrusted(self, agent: str, session_id: str, import_result: Imported) -> None:
         """Refuse what an ordinary caller would say in the name of the app, its tools or the service."""
         access = self._documents.access
-        if import_result.on_trust and access is not None and not await access.may_import_on_trust(agent, session_id):
+        if import_result.on_trust and not await access.may_import_on_trust(agent, session_id):
             raise ForbiddenError(
                 f"{import_result.on_trust[0]}: remove such parts from the document, or let the app's authorize "
                 "allow 'session.import' for the caller"
@@ -192,7 +192,7 @@ class SessionCopier:
             if state is None:
                 return None
             record = self._storage.record(decode_session(state))
-            owner = record.session.owner or (self._documents.access.owner if self._documents.access else None)
+            owner = record.session.owner or self._documents.access.owner
             provider_session_id = self._external_sessions.new_id(agent, new_id, owner)
             fork = await make_fork(
                 record,

@@ -1,9 +1,13 @@
-"""The stored documents of sessions: list, read, replace, verify, repair."""
+"""The stored documents of sessions: list, read, replace, verify, repair.
+
+The only module that reads the entities of sessions. Whatever reads a document has an `Access`: what does not exist for
+it is read as absent.
+"""
 
 import asyncio
 import time
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
@@ -20,6 +24,7 @@ from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_listing import SessionListItem, entity_pages
 from durable_agent_host.errors import CorruptStateError, RequestError, StateError, TurnRejectedError, TurnTimedOutError
+from durable_agent_host.model.access import Access
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
@@ -29,7 +34,6 @@ from durable_agent_host.segments.conversation_fork import keep_original
 from durable_agent_host.segments.conversation_pages import Page, read_page
 from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.conversation_repair import find_problems, repair_record
-from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
 from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, holder_of
 from durable_agent_host.session.admission import is_erasing, raise_if_busy
 from durable_agent_host.session.repair import (
@@ -43,73 +47,6 @@ from durable_agent_host.turn_log.crash_points import reach
 
 _AT_ONCE: Final = 16
 """Maximum concurrent reads of states."""
-
-
-async def list_owned(
-    client: DurableOrchestrationClient, owner_index: SessionOwnerIndex, agent: str, owner: Owner
-) -> list[SessionListItem]:
-    """List an owner's sessions.
-
-    Returns:
-        All of them, in no promised order.
-
-    Raises:
-        LogError: the piece store does not answer.
-    """
-    items: list[SessionListItem] = []
-    remaining_names = iter(await owner_index.of(agent, owner))
-
-    async def read_states() -> None:
-        for session_id in remaining_names:
-            try:
-                state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
-            except CorruptStateError:  # nobody can tell whose it is
-                continue
-            entity_state: Any = state.entity_state
-            if not state.entity_exists:
-                await owner_index.remove(agent, session_id, owner, is_erased=False)
-            elif owner_of_document(entity_state) == owner:
-                items.append(SessionListItem(last_use_of_document(entity_state), session_id))
-
-    await asyncio.gather(*(read_states() for _ in range(_AT_ONCE)))
-    return items
-
-
-class Access(Protocol):
-    """The access rule of one request, made by `durable_agent_host.http.gate`."""
-
-    @property
-    def owner(self) -> Owner:
-        """The owner of what the request begins."""
-        ...
-
-    @property
-    def has_own_names(self) -> bool:
-        """Whether the request may use a name that somebody else has chosen."""
-        ...
-
-    async def can_access(
-        self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, to_read: bool = False
-    ) -> bool:
-        """Return whether a session exists for the request.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            owner: its owner, or None.
-            exists: whether it exists for anybody.
-            to_read: whether it can be read, whatever the request does.
-        """
-        ...
-
-    async def may_import_on_trust(self, agent: str, session_id: str) -> bool:
-        """Return whether the app lets the caller import a document that speaks for the app, its tools or the service.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: of the new session.
-        """
-        ...
 
 
 PUT_OPERATION: Final = "put_document"
@@ -131,59 +68,74 @@ class SessionLookup(NamedTuple):
 
 
 class SessionDocuments:
-    """Sessions as documents, with the durable client of one request.
+    """Sessions as documents, for one request.
 
     Args:
         client: the SDK's.
+        access: which sessions exist; every read here treats other sessions as missing.
         storage: reads what sessions have outside their entities.
         external_sessions: data kept by the app's history providers.
-
-    Attributes:
-        access: which sessions exist for the request; None for all. Every read of sessions here treats other sessions as
-            missing.
     """
 
     def __init__(
-        self, client: DurableOrchestrationClient, storage: TurnDataStorage, external_sessions: ExternalSessions
+        self,
+        client: DurableOrchestrationClient,
+        access: Access,
+        storage: TurnDataStorage,
+        external_sessions: ExternalSessions,
     ) -> None:
         self._client = client
+        self.access = access
         self.storage = storage
         self.external_sessions = external_sessions
-        self.access: Access | None = None
 
     async def list_sessions(self, agent: str) -> list[SessionListItem]:
         """List an agent's sessions.
 
         Returns:
-            All of them, newest first; only those of the request's principal, if it has one.
+            All of them, newest first; with an access that has an owner, only the owner's.
         """
-        if self.access is not None:
-            return sorted(await list_owned(self._client, self.storage.owned, agent, self.access.owner), reverse=True)
+        if (owner := self.access.owner) is not None:
+            return sorted(await self._list_owned(agent, owner), reverse=True)
         items: set[SessionListItem] = set()
         async for page in entity_pages(self._client, entity_name(agent)):
             items.update(page)
         return sorted(items, reverse=True)
 
+    async def _list_owned(self, agent: str, owner: Owner) -> list[SessionListItem]:
+        """List an owner's sessions, in no particular order."""
+        owner_index = self.storage.owned
+        items: list[SessionListItem] = []
+        remaining_names = iter(await owner_index.of(agent, owner))
+
+        async def read_states() -> None:
+            for session_id in remaining_names:
+                try:
+                    state = await self._client.read_entity_state(EntityId(entity_name(agent), session_id))
+                except CorruptStateError:  # its owner is unknown
+                    continue
+                entity_state: Any = state.entity_state
+                if not state.entity_exists:
+                    await owner_index.remove(agent, session_id, owner, is_erased=False)
+                elif owner_of_document(entity_state) == owner:
+                    items.append(SessionListItem(last_use_of_document(entity_state), session_id))
+
+        await asyncio.gather(*(read_states() for _ in range(_AT_ONCE)))
+        return items
+
     async def lookup(self, agent: str, session_id: str) -> SessionLookup:
         """Read a session's entity once, whether or not it exists for the current request."""
-        state = await read_entity_json(self._client, agent, session_id)
-        return SessionLookup(state, owner_of_document(state), await self._sees(agent, session_id, state))
+        return await _look_up(self._client, self.access, agent, session_id)
+
+    async def find_owner(self, agent: str, session_id: str) -> tuple[bool, Owner | None]:
+        """Return whether an entity holds something under an id, for anybody, and its owner: to decide on an access."""
+        state = await _read_entity(self._client, agent, session_id)
+        return state is not None, owner_of_document(state)
 
     async def is_id_in_use(self, agent: str, session_id: str) -> bool:
         """Return whether the id of a new session is taken, whoever the owner."""
-        return (state := await read_entity_json(self._client, agent, session_id)) not in (None, {}) and not is_erasing(
-            state
-        )
-
-    async def _sees(self, agent: str, session_id: str, state: Any) -> bool:
-        """Return whether a session exists for the request; see `Access`."""
-        exists = state is not None
-        access = self.access
-        return (
-            exists
-            if access is None
-            else await access.can_access(agent, session_id, owner_of_document(state), exists=exists)
-        )
+        state = await _read_entity(self._client, agent, session_id)
+        return state not in (None, {}) and not is_erasing(state)
 
     async def read(self, agent: str, session_id: str) -> Any:
         """Read what a session's entity holds, readable or not.
@@ -199,8 +151,7 @@ class SessionDocuments:
         Returns:
             JSON, or None when there is nothing for the request.
         """
-        state = await read_entity_json(self._client, agent, session_id)
-        return state if await self._sees(agent, session_id, state) else None
+        return await read_session(self._client, self.access, agent, session_id)
 
     async def session(self, agent: str, session_id: str) -> Session | None:
         """Read a session.
@@ -247,7 +198,7 @@ class SessionDocuments:
         deadline = time.monotonic() + PUT_SECONDS
         pause = 0.01
         while time.monotonic() < deadline:
-            now = await read_entity_json(self._client, agent, session_id)
+            now = await _read_entity(self._client, agent, session_id)
             if now == document:
                 return await self._record_owner(agent, session_id, document, instead_of)
             if now != instead_of:
@@ -375,15 +326,27 @@ class SessionDocuments:
         return changes + more
 
 
-async def read_entity_json(client: DurableOrchestrationClient, agent: str, session_id: str) -> Any:
+async def read_session(client: DurableOrchestrationClient, access: Access, agent: str, session_id: str) -> Any:
     """Read what a session's entity holds.
 
     Returns:
-        JSON, or None when there is nothing.
+        JSON, or None when there is nothing for the access.
 
     Raises:
         EncryptionKeyError: it is encrypted, and the app does not have the key.
     """
+    lookup = await _look_up(client, access, agent, session_id)
+    return lookup.state if lookup.is_seen else None
+
+
+async def _look_up(client: DurableOrchestrationClient, access: Access, agent: str, session_id: str) -> SessionLookup:
+    state = await _read_entity(client, agent, session_id)
+    owner = owner_of_document(state)
+    return SessionLookup(state, owner, await access.can_access(agent, session_id, owner, exists=state is not None))
+
+
+async def _read_entity(client: DurableOrchestrationClient, agent: str, session_id: str) -> Any:
+    """Read what a session's entity holds, without a check; None when there is nothing."""
     state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
     raise_if_encrypted(state.entity_state)
     return state.entity_state if state.entity_exists else None

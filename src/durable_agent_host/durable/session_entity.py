@@ -152,17 +152,14 @@ class DurableAgentEntity:
     Args:
         runner: runs the agent.
         settings: limits of queue and receipts.
-
-    Attributes:
         has_owners: whether the app identifies its callers, so that a session belongs to the first caller who acts in
             it.
     """
 
-    has_owners = False
-
-    def __init__(self, runner: AgentRunner, settings: Settings) -> None:
+    def __init__(self, runner: AgentRunner, settings: Settings, *, has_owners: bool) -> None:
         self.runner = runner
         self.settings = settings
+        self.has_owners = has_owners
 
     @property
     def storage(self) -> TurnDataStorage:

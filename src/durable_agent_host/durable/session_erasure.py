@@ -25,7 +25,7 @@ from durable_agent_host.codec.entity_state import decode_owner, document_digest,
 from durable_agent_host.durable.blob_referrers import END_STATUSES, BlobReferrers
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import status_of_turn
-from durable_agent_host.durable.session_documents import SessionDocuments, read_entity_json, readable_session
+from durable_agent_host.durable.session_documents import SessionDocuments, readable_session
 from durable_agent_host.errors import (
     CorruptStateError,
     HistoryElsewhereError,
@@ -35,6 +35,7 @@ from durable_agent_host.errors import (
     TurnRejectedError,
     log_reason,
 )
+from durable_agent_host.model.access import Access
 from durable_agent_host.model.ids import derived_id, turn_log_id, without_any_mark
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
@@ -91,31 +92,36 @@ def run_erasure(context: DurableOrchestrationContext) -> Generator[Any, Any, dic
             activity_input = cast("dict[str, Any]", activity_input) | {_MARKED: result["digest"]}
 
 
+async def start_erasure(
+    client: DurableOrchestrationClient, agent: str, session_id: str, conditions: Mapping[str, Any]
+) -> tuple[str, bool]:
+    """Start to erase a session. Guarantee: idempotent; a running erasure continues.
+
+    Returns:
+        The id of the erasure's orchestration, the same for the same session; and whether this call has started it.
+    """
+    erasure_id = derived_id("erase", agent.casefold(), session_id)
+    erasure_input = {"agent": agent, "session_id": session_id, **conditions}
+    try:
+        await client.start_new(ERASE_ORCHESTRATION, erasure_id, erasure_input)
+    except Exception:
+        if (await client.get_status(erasure_id)).runtime_status in (*END_STATUSES, None):
+            raise
+        return erasure_id, False
+    return erasure_id, True
+
+
 class Erasures:
-    """Starts erasures and waits for them, with the durable client of one function call.
+    """Starts erasures and waits for them, with the durable client of one request.
 
     Args:
         client: the SDK's.
+        documents: the stored sessions.
     """
 
-    def __init__(self, client: DurableOrchestrationClient) -> None:
+    def __init__(self, client: DurableOrchestrationClient, documents: SessionDocuments) -> None:
         self._client = client
-
-    async def start(self, agent: str, session_id: str, conditions: Mapping[str, Any]) -> tuple[str, bool]:
-        """Start to erase a session. Guarantee: idempotent; a running erasure continues.
-
-        Returns:
-            The id of the erasure's orchestration, the same for the same session; and whether this call has started it.
-        """
-        erasure_id = derived_id("erase", agent.casefold(), session_id)
-        erasure_input = {"agent": agent, "session_id": session_id, **conditions}
-        try:
-            await self._client.start_new(ERASE_ORCHESTRATION, erasure_id, erasure_input)
-        except Exception:
-            if (await self._client.get_status(erasure_id)).runtime_status in (*END_STATUSES, None):
-                raise
-            return erasure_id, False
-        return erasure_id, True
+        self._documents = documents
 
     async def erase(
         self, agent: str, session_id: str, *, owner: Owner | None, keeps_history: bool, seconds: float
@@ -133,12 +139,12 @@ class Erasures:
         conditions = {"if_owner": None if owner is None else encode_owner(owner), "keeps_history": keeps_history}
         deadline = time.monotonic() + seconds
         while True:
-            erasure_id, is_own = await self.start(agent, session_id, conditions)
+            erasure_id, is_own = await start_erasure(self._client, agent, session_id, conditions)
             status = await self._end_of(erasure_id, deadline)
             if status is None:
                 return None
             if status.runtime_status is None:  # another waiter has deleted its record
-                if await read_entity_json(self._client, agent, session_id) is None:
+                if await self._is_absent(agent, session_id):
                     return {}
                 continue
             if status.runtime_status is not OrchestrationRuntimeStatus.Completed:
@@ -149,10 +155,12 @@ class Erasures:
                 raise TurnRejectedError(result["detail"], running_turn_id=result["running_turn_id"])
             if result["status"] == "foreign" and is_own:
                 raise unknown_session(agent, session_id)
-            if result["status"] == "erased" and (
-                is_own or await read_entity_json(self._client, agent, session_id) is None
-            ):
+            if result["status"] == "erased" and (is_own or await self._is_absent(agent, session_id)):
                 return result["erased"]  # otherwise an expiry, or the end of an erasure before the session began again
+
+    async def _is_absent(self, agent: str, session_id: str) -> bool:
+        exists, _ = await self._documents.find_owner(agent, session_id)
+        return not exists
 
     async def _end_of(self, erasure_id: str, deadline: float) -> Any:
         """Wait for the end of an erasure and delete its record, which names the session; None when it takes longer."""
@@ -174,11 +182,17 @@ class Eraser:
         open_log: returns the turn log of the process.
         storage: has what sessions keep outside their entities.
         external_sessions: data kept by the app's history providers.
+        access: has to see every session.
     """
 
     def __init__(
-        self, open_log: Callable[[], TurnLog], storage: TurnDataStorage, external_sessions: ExternalSessions
+        self,
+        open_log: Callable[[], TurnLog],
+        storage: TurnDataStorage,
+        external_sessions: ExternalSessions,
+        access: Access,
     ) -> None:
+        self._access = access
         self._open_log = open_log
         self._storage = storage
         self._external_sessions = external_sessions
@@ -197,12 +211,13 @@ class Eraser:
         """
         agent = wire["agent"]
         session_id = wire["session_id"]
-        documents = SessionDocuments(client, self._storage, self._external_sessions)
+        documents = SessionDocuments(client, self._access, self._storage, self._external_sessions)
         state = await documents.read_state(agent, session_id)
         session = readable_session(state)
         store = self._storage.open_store()
         grace = self._storage.grace_seconds
-        sweeper = GarbageCollector(store, BlobReferrers(client).read, grace_seconds=grace, unheld_seconds=grace)
+        referrers = BlobReferrers(client, self._access)
+        sweeper = GarbageCollector(store, referrers.read, grace_seconds=grace, unheld_seconds=grace)
         erasing = _Erasing(client, agent, session_id, log=self._open_log(), store=store, sweeper=sweeper)
         if not wire.get(_MARKED):
             owner = decode_owner(wire.get("if_owner"))

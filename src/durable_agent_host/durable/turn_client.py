@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from aiohttp import ClientConnectionError
@@ -20,7 +21,6 @@ from durable_agent_host.durable.instance_status import has_ended, status_of_turn
 from durable_agent_host.durable.ownership_claims import OwnershipClaims
 from durable_agent_host.durable.session_copies import SessionCopier
 from durable_agent_host.durable.session_documents import (
-    Access,
     SessionDocuments,
     SessionLookup,
     decode_best_effort,
@@ -32,6 +32,7 @@ from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_orchestrator import APPROVAL_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import CorruptStateError, IdempotencyKeyReusedError, StateError, TurnTimedOutError
+from durable_agent_host.model.access import Access, RequestContext
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session, without_overlay
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
@@ -80,7 +81,7 @@ class TurnReader:
         """
         access = self._documents.access
         # The same reads in the same order for any caller, so that the time of a response reveals nothing.
-        lookup = await self._documents.lookup(agent, session_id) if access is not None else None
+        lookup = await self._documents.lookup(agent, session_id) if access.is_restricted else None
         try:
             turn = await self._read_orchestration(turn_id)
         except CorruptStateError:
@@ -123,9 +124,9 @@ def _is_from_outside(turn: Turn) -> bool:
     return turn.outcome is not None and NOT_STARTED_BY_APP in (turn.outcome.error or {}).get("message", "")
 
 
-def _is_seen(turn: Turn, lookup: SessionLookup | None, access: Access | None) -> bool:
+def _is_seen(turn: Turn, lookup: SessionLookup | None, access: Access) -> bool:
     """Return whether a turn exists for the current request: in a session of its owner, or in a new one."""
-    if lookup is None or access is None:
+    if lookup is None:
         return True
     owner = turn.request.session_owner
     if lookup.state is None:  # it will be admitted in a moment, or was refused
@@ -194,19 +195,37 @@ AFTER_RUN_SECONDS = 0.05
 _STORE_ERROR = re.compile(r"status code 503\b|\bStore(?:Full|Damaged|Gone)?Error\b")
 
 
-class TurnClient:
-    """Starts, reads, awaits, answers and cancels turns, with the durable client of one request.
+@dataclass(frozen=True)
+class TurnServices:
+    """What the turn clients of all requests share; made once per app.
 
-    Args:
-        client: the SDK's, bound to the request's function.
+    Attributes:
         wakeups: notify the waiters of this process.
         stopper: stops turns.
         probes: check the stores, before a turn starts and for health.
         storage: stores long requests, reads long answers and what sessions have outside their entities.
         external_sessions: data kept by the app's history providers.
         hub: plain or encrypting access to the task hub.
+    """
+
+    wakeups: Notifier
+    stopper: TurnStopper
+    probes: StoreProbes
+    storage: TurnDataStorage
+    external_sessions: ExternalSessions
+    hub: TaskHub
+
+
+class TurnClient:
+    """Starts, reads, awaits, answers and cancels turns, for one request.
+
+    Args:
+        client: the SDK's, bound to the request's function.
+        services: of the app.
+        context: of the request, made by the gate: what it may read.
 
     Attributes:
+        context: the same.
         documents, copies, contexts, erasures: stored sessions, copies of them, what of them the model gets, their end.
         claims: whose sessions turns run in.
         check_keys: checks whether the stored data can be read; see `TaskHub.check`.
@@ -215,26 +234,22 @@ class TurnClient:
     def __init__(
         self,
         client: DurableOrchestrationClient,
-        wakeups: Notifier,
-        stopper: TurnStopper,
-        probes: StoreProbes,
-        *,
-        storage: TurnDataStorage,
-        external_sessions: ExternalSessions,
-        hub: TaskHub,
+        services: TurnServices,
+        context: RequestContext,
     ) -> None:
-        self.check_keys = hub.check
-        client = hub.client(client)
-        self._secret = hub.secret
-        self._probes = probes
-        self.storage = storage
+        client = services.hub.client(client)
+        self.context = context
+        self.check_keys = services.hub.check
+        self.storage = services.storage
+        self._secret = services.hub.secret
+        self._probes = services.probes
         self._client = client
-        self._wakeups = wakeups
-        self._stopper = stopper
-        self.documents = SessionDocuments(client, storage, external_sessions)
+        self._wakeups = services.wakeups
+        self._stopper = services.stopper
+        self.documents = SessionDocuments(client, context.access, services.storage, services.external_sessions)
         self.copies = SessionCopier(self.documents)
-        self.contexts = SessionContexts(self.documents, storage)
-        self.erasures = Erasures(client)
+        self.contexts = SessionContexts(self.documents, services.storage)
+        self.erasures = Erasures(client, self.documents)
         self.claims = OwnershipClaims(client, self.documents, self._secret)
         self._reader = TurnReader(client, self.documents)
 
@@ -242,9 +257,7 @@ class TurnClient:
         self, agent: str, session_id: str, session: Session | None = None, *, owner: Owner | None = None
     ) -> SessionFiles:
         """Return the files of a session; if it has no head, only its uploads, which are the owner's or the caller's."""
-        if owner is None and self.documents.access is not None:
-            owner = self.documents.access.owner
-        return SessionFiles(self.storage, agent, session_id, session, owner=owner)
+        return SessionFiles(self.storage, agent, session_id, session, owner=owner or self.context.access.owner)
 
     async def start(self, request: TurnRequest) -> None:
         """Start a turn's orchestration. Guarantee: idempotent by the turn's id.

@@ -40,7 +40,7 @@ async def list_agents(host: HandlerContext, call: RouteRequest, client: TurnClie
             "description": description,
             "run_url": f"{call.base_url}/agents/{quote(name)}/run",
         }
-        for name, description in sorted(host.agents.items())
+        for name, description in sorted(host.descriptions.items())
     ]
     return json_response(HTTPStatus.OK, {"agents": agents}, {})
 
@@ -54,8 +54,8 @@ async def metrics(host: HandlerContext, call: RouteRequest, client: TurnClient) 
         NotFoundError: the app does not let the caller in.
     """
     del call
-    access = client.documents.access
-    if access is not None and not await access.can_access("", "", None, exists=False):
+    access = client.context.access
+    if access.is_restricted and not await access.can_access("", "", None, exists=False):
         raise NotFoundError("there is nothing here")
     return Response(host.metrics(), media_type=_PROMETHEUS)
 

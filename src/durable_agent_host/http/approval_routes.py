@@ -44,8 +44,8 @@ async def submit_approvals(host: HandlerContext, call: RouteRequest, client: Tur
         return turn_conflict(turn, conflict)
     for pending_call in turn.pending:
         if pending_call["call_id"] in approvals:
-            _check_approver(pending_call, turn, call.caller.principal)
-    if (principal := call.caller.principal) is not None:
+            _check_approver(pending_call, turn, client.context.principal)
+    if (principal := client.context.principal) is not None:
         decided_by = {"by": encode_owner(principal.owner), "at": datetime.now(UTC).isoformat()}
         approvals = {call_id: approval | decided_by for call_id, approval in approvals.items()}
     await client.check_log()  # without the log the turn could not continue, and its work so far would be lost
@@ -53,7 +53,7 @@ async def submit_approvals(host: HandlerContext, call: RouteRequest, client: Tur
         turn = await client.submit_approvals(turn, new_approvals, seconds=RECEIPT_WAIT_SECONDS)
         if conflict := _find_conflict(turn, approvals):
             return turn_conflict(turn, conflict)
-    return _approvals_response(call, turn, approvals, await view_for_caller(host, call, client, turn))
+    return _approvals_response(call, turn, approvals, await view_for_caller(client, turn))
 
 
 def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> None:

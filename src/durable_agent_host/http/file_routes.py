@@ -48,7 +48,7 @@ async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClien
     agent, session_id = named_session(host, call)
     session = await client.session(agent, session_id)
     session_files = client.files(agent, session_id, session)
-    session_files.service_files = host.service_files_of(agent).of
+    session_files.service_files = host.agents[agent].service_files.of
     session_files.is_response_files_only = host.gate.identifies
     files = await session_files.all()
     if session is None and not files:
@@ -62,7 +62,7 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
     file_id = call.path_part("file")
     session = await client.session(agent, session_id)
     files = client.files(agent, session_id, session)
-    files.service_files = host.service_files_of(agent).of
+    files.service_files = host.agents[agent].service_files.of
     files.is_response_files_only = host.gate.identifies
     file = await files.find(file_id)
     if file is None and session is None:
@@ -79,7 +79,7 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
     if file.service is None:
         data = await files.read(file)
     else:
-        provider_file = await host.service_files_of(agent).read(file.service)
+        provider_file = await host.agents[agent].service_files.read(file.service)
         data = provider_file.data
         headers = _headers_of(
             replace(file, name=file.name or provider_file.name, media_type=file.media_type or provider_file.media_type)

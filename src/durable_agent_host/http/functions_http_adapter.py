@@ -19,17 +19,16 @@ from azure.functions.decorators.constants import HTTP_TRIGGER
 from azurefunctions.extensions.http.fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
-from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.http.body_parsing import BodyLimit
 from durable_agent_host.http.gate import Authorizer, IncomingRequest
 from durable_agent_host.http.problem_details import problem
-from durable_agent_host.http.request_handling import CALLER_LEFT, handle_errors
+from durable_agent_host.http.request_handling import CALLER_LEFT, ClientFor, handle_errors
 from durable_agent_host.http.workflow_routes import WorkflowRequest, WorkflowRoute
 
 UserFunction = Callable[..., Any]
-TurnsOfBinding = Callable[[str], TurnClient]
-"""Makes the turn client of a call; takes the value of the durable client's binding."""
+ClientForBinding = Callable[[str], ClientFor]
+"""Takes the value of the durable client's binding; returns what makes the turn client of a call."""
 
 _UPSTREAM: Final = "agent_framework_azurefunctions"
 _OUR_PACKAGES: Final = frozenset({"durable_agent_host", _UPSTREAM})
@@ -44,7 +43,7 @@ _FOREIGN_PAGE = (
 
 
 def adapt_http_functions(
-    functions: Iterable[Any], gate: Authorizer, turns_of: TurnsOfBinding, max_request_bytes: int
+    functions: Iterable[Any], gate: Authorizer, client_for: ClientForBinding, max_request_bytes: int
 ) -> None:
     """Let FastAPI requests call an app's HTTP functions; upstream's functions pass the gate first."""
     for function in functions:
@@ -57,7 +56,7 @@ def adapt_http_functions(
             user_function,
             trigger.name,
             route=WorkflowRoute(str(trigger.route), gate, BodyLimit(max_request_bytes)) if is_upstreams else None,
-            turns_of=_turns_of(function, turns_of),
+            client_for=_client_for(function, client_for),
         )
 
 
@@ -66,7 +65,7 @@ def adapt_http_function(
     parameter: str,
     *,
     route: WorkflowRoute | None = None,
-    turns_of: Callable[[Mapping[str, Any]], TurnClient],
+    client_for: Callable[[Mapping[str, Any]], ClientFor],
 ) -> UserFunction:
     """Let a FastAPI request call a function that takes `azure.functions.HttpRequest`.
 
@@ -102,7 +101,7 @@ def adapt_http_function(
             )
 
             async def serve() -> Response:
-                return write_response(await answer_request(turns_of(arguments)))
+                return write_response(await answer_request(client_for(arguments)))
 
             return await handle_errors(f"{request.method} {request.url.path}", serve, route.gate)
         try:
@@ -135,10 +134,10 @@ def _in_place_of(
     return adapter
 
 
-def _turns_of(function: Any, turns_of: TurnsOfBinding) -> Callable[[Mapping[str, Any]], TurnClient]:
-    """Return what makes a turn client from a function's arguments, which include a durable client."""
+def _client_for(function: Any, client_for: ClientForBinding) -> Callable[[Mapping[str, Any]], ClientFor]:
+    """Return what makes a turn client with a function's arguments, which include a durable client."""
     client = next((binding.name for binding in function.get_bindings() if binding.get_binding_name() == _CLIENT), "")
-    return lambda arguments: turns_of(arguments[client])
+    return lambda arguments: client_for(arguments[client])
 
 
 def _accepts_functions_request(function: UserFunction, parameter: str) -> bool:

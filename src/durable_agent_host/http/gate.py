@@ -1,10 +1,9 @@
-"""Who is calling, and which sessions exist for them: the one check that every entry point passes first.
+"""Who is calling: the one check that every entry point passes first.
 
 The routes, upstream's workflow routes and MCP tools call `Authorizer.identify` before they read a body, and continue
-with the caller that it returns. What the caller may not see does not exist for the request: `Authorizer.access` returns
-the rule, and the durable client's reads of sessions apply it (`durable.session_documents`), so another caller's session
-and a session that never existed take the same path to the same response. An app that does not identify callers has no
-rule.
+with the context that it returns. What the caller may not see does not exist for the request: the context has the rule
+(`durable_agent_host.model.access`), and reads of sessions apply it, so another caller's session and a session that
+never existed take the same path to the same response.
 """
 
 import asyncio
@@ -13,43 +12,25 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, ForbiddenError, RegistrationError
 from durable_agent_host.hook_validation import check_hook
 from durable_agent_host.http.rate_limits import ArrivingBodies, CallerLimits, ConcurrentWork, RequestRates
-from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
-from durable_agent_host.model.turn import Caller
-from durable_agent_host.settings import ANYBODY, OWN_NAMES, PREFIX, SHARED_NAMES
+from durable_agent_host.model.access import (
+    ANYBODY,
+    NO_CALLERS,
+    ORCHESTRATION,
+    AccessRules,
+    CallerAccess,
+    RequestContext,
+)
+from durable_agent_host.model.access import Action as Action  # noqa: PLC0414 - apps import it from here
+from durable_agent_host.model.access import AuthorizationTarget as AuthorizationTarget  # noqa: PLC0414 - the same
+from durable_agent_host.model.principal import ANONYMOUS, Principal
+from durable_agent_host.settings import OWN_NAMES, PREFIX, SHARED_NAMES
 from durable_agent_host.turn.turn_requests import valid_traceparent
 from sqlite_store.reserve import DELETION_BYTES, DiskReserve
-
-Action = Literal[
-    "health.read",
-    "agents.list",
-    "metrics.read",
-    "sessions.list",
-    "session.read",
-    "session.export",
-    "session.import",
-    "session.verify",
-    "session.repair",
-    "session.fork",
-    "session.reset",
-    "session.delete",
-    "files.read",
-    "files.add",
-    "turn.run",
-    "turn.read",
-    "turn.follow",
-    "turn.cancel",
-    "calls.read",
-    "turn.approve",
-    "workflow.run",
-    "workflow.read",
-    "workflow.respond",
-]
-"""What a request does; `durable_agent_host.http.routes` maps routes to actions."""
 
 COSTLY: Final = frozenset[Action](
     {
@@ -105,21 +86,6 @@ class IncomingRequest:
     path: str = ""
 
 
-class AuthorizationTarget(NamedTuple):
-    """A session that is not the caller's, as `authorize` sees it.
-
-    Attributes:
-        agent: the agent's registered name, or the workflow's.
-        session_id: the session's, or the workflow's run; that it exists is not said.
-        owner: to whom it belongs; None when it belongs to nobody, or there is none. Of a workflow's run always None:
-            nothing that is stored of a run names its owner.
-    """
-
-    agent: str
-    session_id: str
-    owner: Owner | None
-
-
 Identify = Callable[[IncomingRequest], Principal | Awaitable[Principal | None] | None]
 """Identifies the caller; None or `ForbiddenError` refuses the caller. A plain function runs in a thread."""
 
@@ -127,51 +93,6 @@ Authorize = Callable[[Principal, Action, AuthorizationTarget], bool | Awaitable[
 """Decides whether a principal may act in a session of somebody else: returns True or False, nothing else.
 
 A plain function runs in a thread."""
-
-
-class Access:
-    """Which sessions exist for one request.
-
-    Args:
-        gate: has the app's rule.
-        principal: the caller.
-        action: what the request does.
-    """
-
-    def __init__(self, gate: "Authorizer", principal: Principal, action: Action) -> None:
-        self._gate = gate
-        self._principal = principal
-        self._action: Action = action
-
-    @property
-    def owner(self) -> Owner:
-        """The owner of what the request begins."""
-        return self._principal.owner
-
-    @property
-    def has_own_names(self) -> bool:
-        """Whether the request may use a name that somebody else has chosen; see `name_mark`."""
-        return self._gate.has_own_names
-
-    async def can_access(
-        self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, to_read: bool = False
-    ) -> bool:
-        """Return whether the session exists for the request.
-
-        Returns:
-            True for the owner, for those who may adopt a session without an owner, and for whomever the app lets in.
-        """
-        if exists and owner == self._principal.owner:
-            return True
-        if exists and owner is None and self._gate.may_adopt(self._principal):
-            return True
-        action = "session.read" if to_read else self._action
-        return await self._gate.is_authorized(self._principal, action, AuthorizationTarget(agent, session_id, owner))
-
-    async def may_import_on_trust(self, agent: str, session_id: str) -> bool:
-        """Return whether the app allows ``session.import`` of what speaks for it; see the protocol."""
-        session = AuthorizationTarget(agent, session_id, None)
-        return await self._gate.is_authorized(self._principal, "session.import", session)
 
 
 class Authorizer:
@@ -185,13 +106,16 @@ class Authorizer:
         limits: of each principal, over all entry points.
         disk: of the stores, where they are files of the embedded host.
 
+    Attributes:
+        rules: which sessions exist for an identified caller.
+
     Raises:
         RegistrationError: an argument is not callable, or an option needs owners and nobody is identified.
     """
 
     def __init__(
         self,
-        identify: Identify | None = None,
+        identify: Identify | None,
         authorize: Authorize | None = None,
         adopters: str = ANYBODY,
         names: str = SHARED_NAMES,
@@ -215,21 +139,20 @@ class Authorizer:
         check_hook("authorize", authorize, "principal", "action", "session")
         self._identify = identify
         self._authorize = authorize
-        self._adopters = adopters
         limits = limits or CallerLimits()
         self._rates = RequestRates(limits.requests_per_second)
         self._arriving = ArrivingBodies(limits.arriving_bytes)
         self._working = ConcurrentWork(limits.reads_at_once)
         self._disk = disk
-        self.has_own_names = names == OWN_NAMES
+        self.rules = AccessRules(adopters, names == OWN_NAMES, self._is_authorized)
 
     @property
     def identifies(self) -> bool:
         """Whether callers are identified, so that sessions have owners."""
         return self._identify is not None
 
-    async def identify(self, request: IncomingRequest) -> Caller:
-        """Identify the caller and the trace of the request; count the request.
+    async def identify(self, request: IncomingRequest, action: Action) -> RequestContext:
+        """Identify the caller, and make the context of the request; count the request.
 
         Raises:
             ForbiddenError: the app does not let the caller in, or gives the caller the name of `ANONYMOUS`.
@@ -237,19 +160,33 @@ class Authorizer:
         """
         principal = await self._principal_of(request)
         self._rates.acquire((principal or ANONYMOUS).owner)
-        return Caller(principal, valid_traceparent(request.headers.get("traceparent")))
+        return self._context(principal, action, request.headers.get("traceparent"))
 
-    def arriving(self, caller: Caller) -> AbstractContextManager[Callable[[int], None]]:
+    def open_context(self, action: Action) -> RequestContext:
+        """Make the context of a request that is open to everyone: its caller is not identified."""
+        return self._context(ANONYMOUS if self.identifies else None, action, None)
+
+    def context_of_orchestration(self, principal: Principal | None, traceparent: Any) -> RequestContext:
+        """Make the context of an orchestration of the app, which acts for a principal or, without one, for the app."""
+        if principal is None:
+            return RequestContext(None, ORCHESTRATION, valid_traceparent(traceparent))
+        return self._context(principal, "turn.run", traceparent)
+
+    def _context(self, principal: Principal | None, action: Action, traceparent: Any) -> RequestContext:
+        access = NO_CALLERS if principal is None or not self.identifies else CallerAccess(principal, action, self.rules)
+        return RequestContext(principal, access, valid_traceparent(traceparent))
+
+    def arriving(self, context: RequestContext) -> AbstractContextManager[Callable[[int], None]]:
         """Count a body of a caller while it arrives; see `ArrivingBodies.of`."""
-        return self._arriving.of((caller.principal or ANONYMOUS).owner)
+        return self._arriving.of((context.principal or ANONYMOUS).owner)
 
     @asynccontextmanager
-    async def working(self, caller: Caller, action: Action) -> AsyncGenerator[None]:
+    async def working(self, context: RequestContext, action: Action) -> AsyncGenerator[None]:
         """Hold a place among the caller's costly requests while the block works; see `ConcurrentWork.of`."""
         if action not in COSTLY:
             yield
             return
-        async with self._working.of((caller.principal or ANONYMOUS).owner, action):
+        async with self._working.of((context.principal or ANONYMOUS).owner, action):
             yield
 
     async def _principal_of(self, request: IncomingRequest) -> Principal | None:
@@ -268,10 +205,6 @@ class Authorizer:
                 "its identify has to return a tenant, another id, or ANONYMOUS itself"
             )
         return principal
-
-    def access(self, caller: Caller, action: Action) -> Access | None:
-        """Return the rule for which sessions exist for a request; None when all do."""
-        return None if caller.principal is None else Access(self, caller.principal, action)
 
     @property
     def is_disk_full(self) -> bool:
@@ -292,11 +225,7 @@ class Authorizer:
         if action in GROWING and self.is_disk_full:
             raise DiskFullError(f"{DISK_FULL}, and nothing was begun: {FREE_SPACE_HINT}")
 
-    def may_adopt(self, principal: Principal) -> bool:
-        """Return whether a principal may take over sessions without an owner."""
-        return self._adopters == ANYBODY or principal.is_one_of(self._adopters)
-
-    async def is_authorized(self, principal: Principal, action: Action, session: AuthorizationTarget) -> bool:
+    async def _is_authorized(self, principal: Principal, action: Action, session: AuthorizationTarget) -> bool:
         """Ask the app whether a principal may act in somebody else's session.
 
         Raises:

@@ -153,7 +153,7 @@ async def _read_calls(host: HandlerContext, call: RouteRequest, client: TurnClie
     reader = CallReader(has_ended=turn.outcome is not None)
     async for records in read_log(host, turn.request):
         reader.read(records)
-    return _TurnCalls(turn, reader, client.storage.redactor_of(agent), host.final_response_of(agent))
+    return _TurnCalls(turn, reader, client.storage.redactor_of(agent), host.agents[agent].final_response)
 
 
 def _text(body: CallBody, redactor: Redactor | None) -> tuple[str, bool]:

@@ -4,10 +4,10 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl, urlsplit
 
 import azure.functions as func
@@ -29,6 +29,7 @@ from durable_agent_host.http.gate import DISK_FULL, Action, Authorizer, Incoming
 from durable_agent_host.http.parse import RunParameters, parse_run, reject_repeated_parameters
 from durable_agent_host.http.problem_details import problem, problem_of_error
 from durable_agent_host.http.rate_limits import StreamReaders
+from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.budget import Price
 from durable_agent_host.model.conversation_file import ServiceFileReader
 from durable_agent_host.model.history_locations import HistoryLocations
@@ -36,7 +37,7 @@ from durable_agent_host.model.ids import check_session_id, turn_log_id
 from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
-from durable_agent_host.model.turn import Caller, TurnRequest
+from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.event_folding import FinalResponse
 from durable_agent_host.turn.request_options import AllowedOptions
@@ -100,39 +101,63 @@ _STORE_FULL: Final = (
 )
 
 
+class RoutedAgent(Protocol):
+    """One hosted agent, as handlers see it."""
+
+    @property
+    def service_files(self) -> ServiceFileReader:
+        """The files kept by its chat client's service."""
+        ...
+
+    @property
+    def repair_rules(self) -> RepairRules:
+        """What its chat client's service requires of a stored conversation."""
+        ...
+
+    @property
+    def compaction_id(self) -> str | None:
+        """Which overlays apply to its sessions; None when it compacts nothing."""
+        ...
+
+    @property
+    def prices(self) -> Mapping[str, Price]:
+        """The prices of its models; empty when the app gives none."""
+        ...
+
+    @property
+    def final_response(self) -> FinalResponse:
+        """Finds the whole answer in an event of its service's streams."""
+        ...
+
+    @property
+    def history_locations(self) -> HistoryLocations:
+        """Where its conversations are kept."""
+        ...
+
+
 @dataclass(frozen=True)
 class HandlerContext:
     """The app, as handlers see it.
 
     Attributes:
-        agents: descriptions of the agents reachable by HTTP, by name; a live view.
+        descriptions: of the agents reachable by HTTP, by name; a live view.
+        agents: all hosted agents, by name; a live view.
         settings: limits and timeouts.
         open_log: returns the turn log of the process; the first call opens its store.
-        service_files_of: an agent's name → the files kept by its chat client's service.
-        list_hosted_agents: lists all agents with how they are reached, as upstream's health route does.
-        repair_rules_of: an agent's name → what its chat client's service requires of a stored conversation.
-        compaction_id_of: an agent's name → which overlays apply to its sessions; None when it compacts nothing.
-        prices_of: an agent's name → the prices of its models; empty when the app gives none.
-        final_response_of: an agent's name → what finds the whole answer in an event of its service's streams.
-        histories: where the agents' conversations are kept, by name; a live view.
-        gate: decides who may do what.
+        gate: identifies callers.
         allowed_options: options that clients may set, by agent name; a live view.
+        list_hosted_agents: lists all agents with how they are reached, as upstream's health route does.
         metrics: renders this process's metrics in Prometheus text format.
     """
 
-    agents: Mapping[str, str | None]
+    descriptions: Mapping[str, str | None]
+    agents: Mapping[str, RoutedAgent]
     settings: Settings
     open_log: Callable[[], TurnLog]
-    service_files_of: Callable[[str], ServiceFileReader]
-    list_hosted_agents: Callable[[], list[dict[str, Any]]] = list
-    repair_rules_of: Callable[[str], RepairRules] = lambda _: RepairRules()
-    compaction_id_of: Callable[[str], str | None] = lambda _: None
-    prices_of: Callable[[str], Mapping[str, Price]] = lambda _: {}
-    final_response_of: Callable[[str], FinalResponse] = lambda _: lambda _: None
-    histories: Mapping[str, HistoryLocations] = field(default_factory=dict[str, HistoryLocations])
-    gate: Authorizer = field(default_factory=Authorizer)
-    allowed_options: Mapping[str, AllowedOptions] = field(default_factory=dict[str, AllowedOptions])
-    metrics: Callable[[], str] = str
+    gate: Authorizer
+    allowed_options: Mapping[str, AllowedOptions]
+    list_hosted_agents: Callable[[], list[dict[str, Any]]]
+    metrics: Callable[[], str]
 
     @cached_property
     def readers(self) -> StreamReaders:
@@ -145,10 +170,10 @@ class HandlerContext:
         Raises:
             NotFoundError: no such agent is reachable by HTTP.
         """
-        agent = next((agent for agent in self.agents if agent.casefold() == name.casefold()), None)
+        agent = next((agent for agent in self.descriptions if agent.casefold() == name.casefold()), None)
         if agent is not None:
             return agent
-        agent_names = ", ".join(sorted(self.agents)) or "none"
+        agent_names = ", ".join(sorted(self.descriptions)) or "none"
         raise NotFoundError(f"there is no agent {name!r} here; hosted are: {agent_names}")
 
 
@@ -160,7 +185,6 @@ class RouteRequest:
         max_request_bytes: the largest body of ``run``.
 
     Attributes:
-        caller: on whose behalf, as identified by the gate.
         location: the session on the path, once the caller is known.
         body: set by `read_body`.
         again: makes the answer again, for a client that reads slowly; None where only a ``GET`` can be made again.
@@ -171,7 +195,6 @@ class RouteRequest:
     def __init__(self, request: func.HttpRequest, max_request_bytes: int = 0) -> None:
         self._request = request
         self._max_request_bytes = max_request_bytes
-        self.caller = Caller()
         self.location: SessionTarget | None = None
         self.body = b""
 
@@ -206,9 +229,9 @@ class RouteRequest:
         headers = {name.lower(): value for name, value in self.headers.items()}
         return IncomingRequest(headers, self.query, self.method, urlsplit(self._url).path)
 
-    async def read_body(self, limit: BodyLimit, gate: Authorizer) -> None:
+    async def read_body(self, limit: BodyLimit, gate: Authorizer, context: RequestContext) -> None:
         """Read the body, once; raises as `durable_agent_host.http.body_parsing.read_body` does."""
-        with gate.arriving(self.caller) as count:
+        with gate.arriving(context) as count:
             self.body = await read_body(self.headers, self.stream(), limit, count)
 
     def stream(self) -> AsyncIterator[bytes]:
@@ -242,7 +265,10 @@ class RouteRequest:
         return parse_run(self.body, self.headers, self.query, max_bytes=self._max_request_bytes)
 
 
+ClientFor = Callable[[RequestContext], TurnClient]
+"""Makes the turn client of a request, once its context is known."""
 Handler = Callable[[HandlerContext, RouteRequest, TurnClient], Awaitable[Response]]
+"""Answers a request; the client has the request's context."""
 
 
 def named_session(host: HandlerContext, call: RouteRequest) -> tuple[str, str]:
@@ -306,25 +332,39 @@ class Route(NamedTuple):
         forms = max(settings.max_upload_bytes, settings.max_request_bytes) if self.body_kind == "form" else 0
         return BodyLimit(settings.max_request_bytes, forms)
 
-    async def serve(self, host: HandlerContext, req: func.HttpRequest, client: TurnClient) -> Response:
+    async def serve(self, host: HandlerContext, req: func.HttpRequest, client_for: ClientFor) -> Response:
         """Answer a request: through the gate, by its handler. Raises nothing.
 
         Returns:
             The handler's answer, or a problem; unexpected errors are logged and not shown.
         """
         call = RouteRequest(req, host.settings.max_request_bytes)
+
+        async def answer() -> Response:
+            context = await self._identify(host, call)
+            return await self._answer(host, call, client_for(context))
+
+        return await handle_errors(call.line, answer, host.gate)
+
+    async def _identify(self, host: HandlerContext, call: RouteRequest) -> RequestContext:
+        if self.is_health:
+            return host.gate.open_context(self.action)
+        return _in_trace(await host.gate.identify(call.incoming, self.action), call.span)
+
+    async def _answer(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+        """Answer a request of a caller who is known."""
         started_at = time.monotonic()
+        context = client.context
 
         async def handle() -> Response:
             try:
-                if not self.is_health:
-                    await self._admit(host, call, client)
-                await call.read_body(self.body_limit(host.settings), host.gate)
+                await self._find_session(host, call, client)
+                await call.read_body(self.body_limit(host.settings), host.gate, context)
                 host.gate.check_free_space(self.action)
                 async with working():
                     return await self.handler(host, call, client)
             except NotFoundError:
-                if client.documents.access is not None:
+                if context.access.is_restricted:
                     await wait_for_even_time(started_at)
                 raise
 
@@ -333,7 +373,7 @@ class Route(NamedTuple):
             return without_mark(answer, client.claims.known_mark)
 
         def working() -> AbstractAsyncContextManager[None]:
-            return host.gate.working(call.caller, self.action)
+            return host.gate.working(context, self.action)
 
         answer = without_mark(await handle_errors(call.line, handle, host.gate), client.claims.known_mark)
         if call.method == "GET" or call.again:
@@ -342,13 +382,14 @@ class Route(NamedTuple):
             answer.map(lambda parts: each_in_turn(parts, working))
         return answer
 
-    async def _admit(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> None:
-        """Identify the caller, and find the session on the path."""
-        call.caller = _in_trace(await host.gate.identify(call.incoming), call.span)
+    async def _find_session(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> None:
+        """Check that what is stored can be read, and find the session on the path."""
+        if self.is_health:
+            return
         if self.action not in _WITHOUT_SESSIONS:  # not all that is stored is read in a way that would tell
             await client.check_keys()
-        client.documents.access = access = host.gate.access(call.caller, self.action)
-        if access is not None and (self.may_begin or (access.has_own_names and call.path_part("session"))):
+        access = client.context.access
+        if access.is_restricted and (self.may_begin or (access.has_own_names and call.path_part("session"))):
             agent, session_id = named_session(host, call)
             call.location = await client.claims.resolve_session(agent, session_id, starts_session=self.may_begin)
 
@@ -374,8 +415,8 @@ async def handle_errors(line: str, answer: Callable[[], Awaitable[Response]], ga
         return problem_of_error(error)
 
 
-def _in_trace(caller: Caller, span: tuple[int, int] | None) -> Caller:
+def _in_trace(context: RequestContext, span: tuple[int, int] | None) -> RequestContext:
     """Put the caller's request into the trace of its HTTP span, if it has one."""
     if span is None:
-        return caller
-    return replace(caller, traceparent=traceparent_in(caller.traceparent, *span))
+        return context
+    return replace(context, traceparent=traceparent_in(context.traceparent, *span))

@@ -36,7 +36,6 @@ from durable_agent_host.http.response_views import (
     session_view,
 )
 from durable_agent_host.http.session_search import find_sessions, parse_search
-from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
 from durable_agent_host.model.overlay import SummaryMessage
 from durable_agent_host.session.context_selection import (
@@ -145,7 +144,7 @@ async def read_session(host: HandlerContext, call: RouteRequest, client: TurnCli
 
 
 async def _read_context(host: HandlerContext, agent: str, session_id: str, client: TurnClient) -> Response:
-    compaction_id = host.compaction_id_of(agent)
+    compaction_id = host.agents[agent].compaction_id
     context = await client.contexts.read(agent, session_id, compaction_id=compaction_id)
     if context is None:
         raise unknown_session(agent, session_id)
@@ -179,9 +178,8 @@ async def import_session(host: HandlerContext, call: RouteRequest, client: TurnC
     agent, session_id = named_session(host, call)
     max_bytes = host.settings.max_import_bytes
     body = call.stream()
-    access = client.documents.access
     name = call.path_part("session")
-    free_id = partial(client.claims.free_id, agent, name) if access is not None and access.has_own_names else None
+    free_id = partial(client.claims.free_id, agent, name) if client.context.access.has_own_names else None
     try:
         import_result = await client.copies.import_document(
             agent, session_id, body, max_bytes=max_bytes, owner=call.owner, free_id=free_id
@@ -210,7 +208,7 @@ async def verify_session(host: HandlerContext, call: RouteRequest, client: TurnC
     if (chosen := call.query.get("view")) not in {None, "diff"}:
         raise RequestError(f"'view' is {chosen!r}: leave it out, or use view=diff for what repair would change")
     differences: list[Difference] = []
-    rules = host.repair_rules_of(agent)
+    rules = host.agents[agent].repair_rules
     state, changes = await client.documents.verify(agent, session_id, rules=rules, on_difference=differences.append)
     if state is None:
         raise unknown_session(agent, session_id)
@@ -244,10 +242,10 @@ async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnC
         state = await client.documents.read(agent, session_id)
         if state is None:
             raise unknown_session(agent, session_id)
-        _history(host, agent).reject_unsupported(agent, "repair")
+        host.agents[agent].history_locations.reject_unsupported(agent, "repair")
         backup_id = backup_session_id(session_id, document_digest(state), client.claims.known_mark)
         try:
-            rules = host.repair_rules_of(agent)
+            rules = host.agents[agent].repair_rules
             changes = await client.documents.repair(agent, session_id, rules=rules, keep_as=backup_id)
             break
         except TurnRejectedError:
@@ -271,7 +269,7 @@ async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnCli
     if await client.documents.read(agent, session_id) is None:
         raise unknown_session(agent, session_id)
     if at_turn:
-        _history(host, agent).reject_unsupported(agent, "fork at")
+        host.agents[agent].history_locations.reject_unsupported(agent, "fork at")
 
     async def fork(copy_id: str) -> int | None:
         if await client.documents.is_id_in_use(agent, copy_id):
@@ -305,18 +303,17 @@ async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnC
     Of a session that has not begun, the caller's uploads.
     """
     agent, session_id = named_session(host, call)
-    history = _history(host, agent)
+    history = host.agents[agent].history_locations
     history_option = call.query.get("history")
     if history_option not in (None, "kept"):
         raise RequestError(
             f"'history' is {history_option!r}: leave it out, or use history=kept to delete only what the host has"
         )
-    access = client.documents.access
     state = await client.documents.read_state(agent, session_id)
     if state is not None:
         owner = owner_of_document(state)
     elif await client.files(agent, session_id).uploads.all():
-        owner = None if access is None else access.owner
+        owner = client.context.access.owner
     else:
         raise unknown_session(agent, session_id)
     if state is not None and history_option is None:
@@ -346,7 +343,3 @@ def backup_session_id(session_id: str, digest: str, owners_mark: str = "") -> st
     mark = _BACKUP_MARK + digest[:8]
     hidden = len(owners_mark) if session_id.startswith(owners_mark) else 0
     return session_id[: hidden + MAX_SESSION_ID_CHARACTERS - len(mark)] + mark
-
-
-def _history(host: HandlerContext, agent: str) -> HistoryLocations:
-    return host.histories.get(agent, HistoryLocations())

@@ -28,13 +28,14 @@ from durable_agent_host.http.response_views import (
     turn_urls,
     turn_view,
 )
+from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.log_entry import LogRecord
-from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.request_options import check_options
 from durable_agent_host.turn.step_reader import StepReader, turn_summary
 from durable_agent_host.turn.turn_redactor import Redactor
-from durable_agent_host.turn.turn_requests import SessionTarget, request_of_client
+from durable_agent_host.turn.turn_requests import ClientRequest, SessionTarget, request_of_client
 
 _PARSED_AT_ONCE: Final = 16 * 1024
 """Bodies longer than this many bytes are parsed off the event loop: a schema of some kilobytes takes a second."""
@@ -50,7 +51,8 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> R
     if len(call.body) > _PARSED_AT_ONCE:
         await asyncio.to_thread(lambda: call.run)
     parameters = call.run
-    if not parameters.session_id or client.documents.access is None:  # a session named by the host is nobody else's
+    # A session that the host names cannot be somebody else's.
+    if not parameters.session_id or not client.context.access.is_restricted:
         return await _run_in(host, call, client, SessionTarget(parameters.session_id or "", None))
     location = await client.claims.resolve_session(agent, parameters.session_id, of_turn=True)
     try:
@@ -67,7 +69,7 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     parameters = replace(call.run, session_id=location.session_id or None)
     key = parameters.idempotency_key
     request = location.claim(
-        _turn_request(host, agent, parameters, call.caller, await client.claims.id_secret() if key else "")
+        _turn_request(host, agent, parameters, client.context, await client.claims.id_secret() if key else "")
     )
     await keep_sent_files(client, request, parameters.files)
     headers = turn_headers(request)
@@ -139,7 +141,7 @@ async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClien
     first = parse_position(call.query) or 0
     turn = await named_turn(host, call, client)
     request = turn.request
-    reader = StepReader(turn, host.prices_of(request.agent))
+    reader = StepReader(turn, host.agents[request.agent].prices)
     redactor = client.storage.redactor_of(request.agent)
     async for records in read_log(host, request):
         visible_records = records if redactor is None else await asyncio.to_thread(_redact_records, records, redactor)
@@ -163,7 +165,7 @@ async def read_events(host: HandlerContext, call: RouteRequest, client: TurnClie
     turn = await named_turn(host, call, client)
     await client.check_log()
     await check_readable(host.open_log(), turn.request, _first_offset(last))
-    return await _stream(host, call, client, turn.request, last_event_id=last, turn=turn)
+    return await _stream(host, client, turn.request, last_event_id=last, turn=turn)
 
 
 async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -173,18 +175,18 @@ async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClie
         await client.cancel(turn)
         return _accepted_response(call, turn.request, turn_identity(turn.request) | {"status": "cancelling"})
     if turn.outcome.status == "cancelled":
-        return _accepted_response(call, turn.request, await view_for_caller(host, call, client, turn), HTTPStatus.OK)
+        return _accepted_response(call, turn.request, await view_for_caller(client, turn), HTTPStatus.OK)
     return turn_conflict(turn, f"the turn is {turn.outcome.status}, so there is nothing to cancel")
 
 
-async def view_for_caller(host: HandlerContext, call: RouteRequest, client: TurnClient, turn: Turn) -> dict[str, Any]:
+async def view_for_caller(client: TurnClient, turn: Turn) -> dict[str, Any]:
     """Return a turn's state for a caller who has changed it: without what was said if the caller may not read it."""
-    access = host.gate.access(call.caller, "turn.read")
+    access = client.context.access
     request = turn.request
-    if access is None or access.owner == request.session_owner:
+    if not access.is_restricted or access.owner == request.session_owner:
         return turn_view(turn)
     owner = (await client.documents.lookup(request.agent, request.session_id)).owner
-    if await access.can_access(request.agent, request.session_id, owner, exists=True):
+    if await access.can_access(request.agent, request.session_id, owner, exists=True, action="turn.read"):
         return turn_view(turn)
     return turn_identity(request) | {"agent": request.agent, "status": turn_view(turn)["status"]}
 
@@ -219,7 +221,7 @@ async def _admission(
     host: HandlerContext, client: TurnClient, request: TurnRequest, *, seconds: float = ADMISSION_SECONDS
 ) -> TurnOutcome | None:
     """Wait until a turn is admitted or refused; where sessions have owners, until it is known to be the caller's."""
-    if client.documents.access is not None:
+    if client.context.access.is_restricted:
         seconds = host.settings.wait_seconds
     outcome = await client.admission(request, seconds=seconds)
     await client.claims.reject_foreign_turn(request, outcome)
@@ -230,7 +232,7 @@ async def _streamed_run(
     host: HandlerContext, call: RouteRequest, client: TurnClient, request: TurnRequest, completed_turn: Turn | None
 ) -> Response:
     """Stream a turn; what is refused before it runs gets a status and no stream."""
-    if completed_turn is None and client.documents.access is not None:
+    if completed_turn is None and client.context.access.is_restricted:
         await _admission(host, client, request)
     if completed_turn is None:
         outcome = await early_outcome(host.open_log(), client, request)
@@ -240,12 +242,11 @@ async def _streamed_run(
         )
     if outcome is not None and outcome.error is not None:
         return problem_of_outcome(outcome.error, headers=turn_headers(request), **turn_identity(request))
-    return await _stream(host, call, client, request, last_event_id=call.run.last_event_id, turn=completed_turn)
+    return await _stream(host, client, request, last_event_id=call.run.last_event_id, turn=completed_turn)
 
 
 async def _stream(
     host: HandlerContext,
-    call: RouteRequest,
     client: TurnClient,
     request: TurnRequest,
     *,
@@ -265,7 +266,7 @@ async def _stream(
         _first_offset(last_event_id),
         heartbeat_seconds=heartbeat,
         has_ended=outcome is not None,
-        working=lambda: host.gate.working(call.caller, "turn.follow"),
+        working=lambda: host.gate.working(client.context, "turn.follow"),
     )
     return EventStream(events, turn_headers(request), host.readers.enter(request.turn_id))
 
@@ -275,22 +276,23 @@ def _first_offset(last_event_id: int | None) -> int:
 
 
 def _turn_request(
-    host: HandlerContext, agent: str, parameters: RunParameters, caller: Caller, secret: str
+    host: HandlerContext, agent: str, parameters: RunParameters, context: RequestContext, secret: str
 ) -> TurnRequest:
-    options = check_options(parameters.options, host.allowed_options.get(agent, {}))
-    message = with_sent_files(parameters.message, parameters.files)
+    request = ClientRequest(
+        with_sent_files(parameters.message, parameters.files),
+        parameters.request_hash,
+        parameters.session_id,
+        parameters.idempotency_key,
+        parameters.response_format,
+        parameters.enable_tool_calls,
+        check_options(parameters.options, host.allowed_options.get(agent, {})),
+        parameters.policy,
+    )
     return request_of_client(
         agent,
-        message,
-        caller=caller,
-        session_id=parameters.session_id,
-        key=parameters.idempotency_key,
+        request,
+        context,
         secret=secret,
         new_id=lambda: uuid.uuid4().hex,
         created_at=datetime.now(UTC).isoformat(),
-        request_hash=parameters.request_hash,
-        response_format=parameters.response_format,
-        enable_tool_calls=parameters.enable_tool_calls,
-        options=options,
-        policy=parameters.policy,
     )

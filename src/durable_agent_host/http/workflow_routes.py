@@ -27,10 +27,11 @@ from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RegistrationError, RequestError
 from durable_agent_host.http.body_parsing import BodyLimit, read_body, reject_python_objects, text_of
-from durable_agent_host.http.gate import Action, AuthorizationTarget, Authorizer, IncomingRequest
+from durable_agent_host.http.gate import Action, Authorizer, IncomingRequest
 from durable_agent_host.http.problem_details import problem
+from durable_agent_host.http.request_handling import ClientFor
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.principal import Owner, Principal
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.turn.error_texts import failure_reason
 
 _ACTIONS: Final[Mapping[str, Action]] = {
@@ -146,7 +147,7 @@ class WorkflowRoute:
         workflow_request: WorkflowRequest,
         stream: AsyncIterator[bytes],
         upstream: CallUpstream,
-        turns: TurnClient,
+        client_for: ClientFor,
     ) -> func.HttpResponse | Response:
         """Answer a request by upstream's function.
 
@@ -154,10 +155,10 @@ class WorkflowRoute:
             DurableAgentHostError: what the gate raises, or the request cannot be carried out.
             ClientDisconnect: the client disconnected.
         """
-        caller = await self.gate.identify(request)
-        authorized_request = await self._enter(caller.principal, workflow_request, turns)
+        turns = client_for(await self.gate.identify(request, self._action))
+        authorized_request = await self._enter(workflow_request, turns)
         self.gate.check_free_space(self._action)
-        with self.gate.arriving(caller) as count:
+        with self.gate.arriving(turns.context) as count:
             authorized_request = authorized_request._replace(
                 body=await read_body(request.headers, stream, self._limit, count)
             )
@@ -179,9 +180,7 @@ class WorkflowRoute:
             return problem(HTTPStatus.CONFLICT, _AT_WORK.format(run_id))
         return _without_stacks(answer)
 
-    async def _enter(
-        self, principal: Principal | None, workflow_request: WorkflowRequest, turns: TurnClient
-    ) -> WorkflowRequest:
+    async def _enter(self, workflow_request: WorkflowRequest, turns: TurnClient) -> WorkflowRequest:
         """Return what the request names for its caller; raises what the gate raises."""
         query = workflow_request.query
         path = workflow_request.path
@@ -189,15 +188,14 @@ class WorkflowRoute:
             raise RequestError(f"runId is {query[_RUN_ID]!r}: use letters, digits, '-', '_', '.', ':' and the like")
         if not _can_be_named(path, _INSTANCE_ID, _REQUEST_ID):
             path = {**path, _INSTANCE_ID: uuid.uuid4().hex}  # there is no such run
-        if principal is None:
+        access = turns.context.access
+        if (owner := access.owner) is None:
             return WorkflowRequest(query, path)
-        owner = principal.owner
         secret = await turns.claims.id_secret()
         if self._action == "workflow.run":
             return WorkflowRequest({**query, _RUN_ID: _new_run(owner, query, secret)}, path)
         instance_id = path.get(_INSTANCE_ID, "")
         stored_id = run_of(owner, instance_id, secret)
-        session = AuthorizationTarget(self._name, instance_id, None)
-        if stored_id != instance_id and await self.gate.is_authorized(principal, self._action, session):
+        if stored_id != instance_id and await access.can_access(self._name, instance_id, None, exists=False):
             stored_id = instance_id
         return WorkflowRequest(query, {**path, _INSTANCE_ID: stored_id})

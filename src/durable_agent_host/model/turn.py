@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from durable_agent_host.model.budget import BudgetUsage
-from durable_agent_host.model.principal import Owner, Principal
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.segment_refs import SealPlan
 
 
@@ -50,26 +50,6 @@ class RecordingLimits:
 
 Policy = Literal["queue", "reject", "interrupt"]
 TurnStatus = Literal["completed", "failed", "rejected", "cancelled", "suspended"]
-
-
-@dataclass(frozen=True)
-class Caller:
-    """On whose behalf a request runs, and in which trace.
-
-    Attributes:
-        principal: the caller, or None when nobody has been identified.
-        traceparent: the caller's trace, a valid W3C header value, or None.
-    """
-
-    principal: Principal | None = None
-    traceparent: str | None = None
-
-    @property
-    def names(self) -> dict[str, Any]:
-        """The principal in the form of a turn's request: ``principal`` and ``tenant``."""
-        if self.principal is None:
-            return {"principal": None, "tenant": None}
-        return {"principal": self.principal.id, "tenant": self.principal.tenant or None}
 
 
 @dataclass(frozen=True)

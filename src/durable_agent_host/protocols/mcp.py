@@ -4,7 +4,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import isfinite
@@ -20,11 +20,12 @@ from durable_agent_host.errors import (
     TurnError,
 )
 from durable_agent_host.http.gate import Authorizer, IncomingRequest, wait_for_even_time
+from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
-from durable_agent_host.model.turn import Caller, TurnRequest
+from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.turn.error_texts import format_problem
 from durable_agent_host.turn.message_input import MessageInput, checked_text
-from durable_agent_host.turn.turn_requests import SessionTarget, hash_of, request_of_client
+from durable_agent_host.turn.turn_requests import ClientRequest, SessionTarget, hash_of, request_of_client
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -46,7 +47,13 @@ TOOL_PROPERTIES: Final = (
 
 
 async def answer_tool_call(
-    agent: str, call: str, client: TurnClient, *, gate: Authorizer, wait_seconds: float, max_query_bytes: int
+    agent: str,
+    call: str,
+    client_for: Callable[[RequestContext], TurnClient],
+    *,
+    gate: Authorizer,
+    wait_seconds: float,
+    max_query_bytes: int,
 ) -> str:
     """Run a turn for an MCP tool call.
 
@@ -61,17 +68,16 @@ async def answer_tool_call(
     Source: upstream's tool properties, agent-framework-azurefunctions 1.0.0b260922.
     """
     started_at = time.monotonic()
+    context: RequestContext | None = None
     try:
         value = _value(call)
-        caller = await gate.identify(IncomingRequest(_headers(value), {}))
-        client.documents.access = gate.access(caller, "turn.run")
+        context = await gate.identify(IncomingRequest(_headers(value), {}), "turn.run")
         gate.check_free_space("turn.run")
         arguments = _object(value.get("arguments"))
-        return await _run_turn(
-            agent, caller, _query(arguments, max_query_bytes), arguments, client, wait_seconds=wait_seconds
-        )
+        query = _query(arguments, max_query_bytes)
+        return await _run_turn(agent, query, arguments, client_for(context), wait_seconds=wait_seconds)
     except DurableAgentHostError as error:
-        if isinstance(error, NotFoundError) and client.documents.access is not None:
+        if isinstance(error, NotFoundError) and context is not None and context.access.is_restricted:
             await wait_for_even_time(started_at)
         raise TurnError(format_problem(error)) from None
     except Exception as error:
@@ -80,7 +86,7 @@ async def answer_tool_call(
 
 
 async def _run_turn(
-    agent: str, caller: Caller, query: str, arguments: Mapping[str, Any], client: TurnClient, *, wait_seconds: float
+    agent: str, query: str, arguments: Mapping[str, Any], client: TurnClient, *, wait_seconds: float
 ) -> str:
     session_argument = next((_text(arguments, name) for name in ("sessionId", "threadId") if arguments.get(name)), None)
     session_id = check_session_id(_key(session_argument)) if session_argument else None
@@ -91,14 +97,11 @@ async def _run_turn(
     )
     request = request_of_client(
         agent,
-        MessageInput(query),
-        caller=caller,
-        session_id=location.session_id or None,
-        key=key,
+        ClientRequest(MessageInput(query), hash_of(query), location.session_id or None, key),
+        client.context,
         secret=await client.claims.id_secret() if key else "",
         new_id=lambda: uuid.uuid4().hex,
         created_at=datetime.now(UTC).isoformat(),
-        request_hash=hash_of(query),
     )
     request = location.claim(request)
     completed_turn = await (client.start_once(request, key) if key else client.start(request))

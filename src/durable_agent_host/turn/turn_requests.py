@@ -4,14 +4,15 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, cast, get_args
 
 from durable_agent_host.codec.entity_state import encode_owner
 from durable_agent_host.errors import RequestError
+from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import MAX_FULL_ID_CHARACTERS, check_session_id, derived_id
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.model.turn import Caller, Policy, TurnRequest
+from durable_agent_host.model.turn import Policy, TurnRequest
 from durable_agent_host.turn.message_input import MessageInput, read_message
 from durable_agent_host.turn.turn_wire import decode_turn_request
 
@@ -64,50 +65,62 @@ def valid_traceparent(value: Any) -> str | None:
     return None if match is None or (match[1] == "00" and match[2]) else match[0][:_TRACEPARENT_CHARACTERS]
 
 
+@dataclass(frozen=True)
+class ClientRequest:
+    """What a client asks of an agent: over HTTP, MCP or any other dialect.
+
+    Attributes:
+        message: the user's.
+        request_hash: SHA-256 of the request's content; equal for a retry.
+        session_id: None to begin a new session.
+        key: the client's idempotency key, or None.
+        response_format: a JSON schema, or None.
+        enable_tool_calls: False offers the model no tools.
+        options: for the agent, checked.
+        policy: what to do when the session is busy.
+    """
+
+    message: MessageInput
+    request_hash: str
+    session_id: str | None
+    key: str | None
+    response_format: Mapping[str, Any] | None = None
+    enable_tool_calls: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    policy: Policy = "queue"
+
+
 def request_of_client(
     agent: str,
-    message: MessageInput,
+    request: ClientRequest,
+    context: RequestContext,
     *,
-    caller: Caller,
-    session_id: str | None,
-    key: str | None,
-    secret: str = "",
+    secret: str,
     new_id: Callable[[], str],
     created_at: str,
-    request_hash: str,
-    response_format: Mapping[str, Any] | None = None,
-    enable_tool_calls: bool = True,
-    options: Mapping[str, Any] | None = None,
-    policy: Policy = "queue",
 ) -> TurnRequest:
-    """Build the request of a client: over HTTP, MCP or any other dialect."""
+    """Build the request of a client; ids that are derived from its key contain the secret."""
+    principal = context.principal
+    names = (principal.tenant, principal.id) if principal is not None else ()
+    session_id = request.session_id
     if session_id is None:
-        session_id = derived_id("session", agent, key, *_principal_of(caller), secret) if key else new_id()
+        session_id = derived_id("session", agent, request.key, *names, secret) if request.key else new_id()
     return TurnRequest(
         agent=agent,
         session_id=session_id,
-        turn_id=turn_of_key(agent, session_id, key, caller, secret) if key else new_id(),
-        message=message.text,
-        contents=message.contents,
-        response_format=response_format,
-        enable_tool_calls=enable_tool_calls,
-        options=options or {},
-        policy=policy,
+        turn_id=derived_id("turn", agent, session_id, request.key, *names, secret) if request.key else new_id(),
+        message=request.message.text,
+        contents=request.message.contents,
+        response_format=request.response_format,
+        enable_tool_calls=request.enable_tool_calls,
+        options=request.options,
+        policy=request.policy,
         created_at=created_at,
-        request_hash=request_hash,
-        **caller.names,
-        traceparent=caller.traceparent,
+        request_hash=request.request_hash,
+        principal=context.principal_id,
+        tenant=context.tenant,
+        traceparent=context.traceparent,
     )
-
-
-def turn_of_key(agent: str, session_id: str, key: str, caller: Caller, secret: str) -> str:
-    """Give the id of the turn that a key names in a session."""
-    return derived_id("turn", agent, session_id, key, *_principal_of(caller), secret)
-
-
-def _principal_of(caller: Caller) -> tuple[str, ...]:
-    principal = caller.principal
-    return (principal.tenant, principal.id) if principal is not None else ()
 
 
 def request_of_run(

@@ -12,8 +12,9 @@ from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import TaskHub
-from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.durable.turn_client import TurnClient, TurnServices
 from durable_agent_host.http.agent_routes import health
+from durable_agent_host.http.gate import Authorizer
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE
@@ -30,22 +31,26 @@ async def test_an_unavailable_store_is_reported(caplog, tmp_path):
     pieces = SqliteBlobStore(tmp_path / "segments.sqlite")
     client = DurableOrchestrationClient(json.dumps(binding | {"baseUrl": NOWHERE, "requiredQueryStringParameters": ""}))
     hub = TaskHub(AppSecret(lambda: pieces))
-    turns = TurnClient(
-        client,
+    services = TurnServices(
         Notifier(),
         TurnStopper(NullTurnLog, lambda _: NO_BUDGETS),
         StoreProbes(NullTurnLog, lambda: pieces, {"Helper": None}),
-        storage=NULL_TURN_DATA_STORAGE,
-        external_sessions=ExternalSessions({}),
-        hub=hub,
+        NULL_TURN_DATA_STORAGE,
+        ExternalSessions({}),
+        hub,
     )
+    gate = Authorizer(None)
+    turns = TurnClient(client, services, gate.open_context("health.read"))
     agents = [{"name": "Helper"}]
     host = HandlerContext(
-        agents={"Helper": None},
+        descriptions={"Helper": None},
+        agents={},
         settings=Settings(),
         open_log=NullTurnLog,
-        service_files_of=None,
+        gate=gate,
+        allowed_options={},
         list_hosted_agents=lambda: agents,
+        metrics=str,
     )
     for _ in range(3):
         answer = await health(host, RouteRequest(func.HttpRequest("GET", "http://here/api/health", body=b"")), turns)

@@ -84,7 +84,7 @@ def test_a_function_key_is_a_principal():
     gate = Authorizer(function_key_principals({"old-key": "desk", "new-key": "desk"}))
 
     def identify(**headers: str) -> Principal | None:
-        return asyncio.run(gate.identify(build_request(**headers))).principal
+        return asyncio.run(gate.identify(build_request(**headers), "turn.run")).principal
 
     assert identify(x_functions_key="old-key") == identify(x_functions_key="new-key") == Principal("desk")
     hashed_principal = identify(x_functions_key="some-key")
@@ -119,8 +119,8 @@ def test_who_may_adopt_is_a_setting():
     name = "DURABLE_AGENT_HOST_ADOPT_SESSIONS"
     for value, plain, clerk in (("anybody", True, True), ("nobody", False, False), ("role:clerk", False, True)):
         gate = Authorizer(function_key_principals(), adopters=Settings.from_environment({name: value}).adopt_sessions)
-        assert gate.may_adopt(Principal("ada")) is plain
-        assert gate.may_adopt(Principal("ada", roles=frozenset({"clerk"}))) is clerk
+        assert gate.rules.may_adopt(Principal("ada")) is plain
+        assert gate.rules.may_adopt(Principal("ada", roles=frozenset({"clerk"}))) is clerk
     for value in ("role:", "everybody", "clerk"):
         with pytest.raises(SettingError, match=name):
             Settings.from_environment({name: value})
@@ -129,11 +129,11 @@ def test_who_may_adopt_is_a_setting():
 def test_what_is_no_principal_is_no_caller():
     """A function that returns a text is a mistake of the app, and lets nobody in."""
     with pytest.raises(TypeError, match="Principal"):
-        asyncio.run(Authorizer(lambda _: "ada").identify(build_request()))
+        asyncio.run(Authorizer(lambda _: "ada").identify(build_request(), "turn.run"))
     with pytest.raises(ValueError, match="id"):
         Principal("")
     with pytest.raises(RegistrationError, match="identify"):
-        Authorizer(authorize=lambda *_: True)
+        Authorizer(None, authorize=lambda *_: True)
 
 
 @pytest.mark.parametrize(
@@ -156,4 +156,4 @@ def test_only_true_lets_somebody_in(answer: Any):
     """What else an app's rule returns, such as the text "no", is a mistake of the app, and nobody is let in."""
     gate = Authorizer(lambda _: Principal("ada"), lambda *_: answer)
     with pytest.raises(TypeError, match="return True or False"):
-        asyncio.run(gate.is_authorized(Principal("ada"), "turn.read", AuthorizationTarget("Echo", "s", None)))
+        asyncio.run(gate.rules.is_authorized(Principal("ada"), "turn.read", AuthorizationTarget("Echo", "s", None)))
