@@ -198,7 +198,7 @@ class Settings:
                 raise SettingError(
                     f"{variable} is {text!r}; set it to {expectation}, or leave it out for {setting.default!r}"
                 )
-        settings = cls(**values)
+        settings = cls(*(values.get(setting.name, setting.default) for setting in fields(cls)))
         retention_seconds = settings.turn_log_retention_hours * 3600
         if "approval_timeout_seconds" in values and settings.approval_timeout_seconds > retention_seconds:
             raise SettingError(

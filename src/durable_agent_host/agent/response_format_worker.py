@@ -38,9 +38,9 @@ async def validate_in_worker(text: str, response_format: Mapping[str, Any], *, s
 
 async def _hold_apart(text: str, response_format: Mapping[str, Any], seconds: float) -> None:
     command = (sys.executable, "-c", f"from {__name__} import worker_main as run; run()")
-    pipes: Any = dict.fromkeys(("stdin", "stdout"), asyncio.subprocess.PIPE)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    process = await asyncio.create_subprocess_exec(*command, env=environment, **pipes)
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stdin=pipe, stdout=pipe)
     try:
         input_data = json.dumps([text, response_format]).encode()
         async with asyncio.timeout(seconds):

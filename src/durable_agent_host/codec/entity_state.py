@@ -276,9 +276,7 @@ def decode_budget_usage(wire: Any) -> BudgetUsage | None:
     if not isinstance(wire, dict):
         return None
     fields_by_name = cast("dict[str, Any]", wire)
-    return BudgetUsage(
-        **{field.name: fields_by_name[field.name] for field in fields(BudgetUsage) if field.name in fields_by_name}
-    )
+    return BudgetUsage(*(fields_by_name.get(field.name, field.default) for field in fields(BudgetUsage)))
 
 
 def encode_stats(stats: TurnStats) -> dict[str, Any]:
@@ -289,4 +287,4 @@ def encode_stats(stats: TurnStats) -> dict[str, Any]:
 
 def decode_stats(wire: Mapping[str, Any]) -> TurnStats:
     """Decode the stats of a turn; unknown names are ignored."""
-    return TurnStats(**{name: wire[name] for name in _STATS_FIELDS if name in wire})
+    return TurnStats(*(wire.get(field.name, field.default) for field in fields(TurnStats)))

@@ -87,18 +87,18 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
     if step_type is None:
         return None
     wire = entry.data
-    values: dict[str, Any] = {}
+    values: list[Any] = []
     for field in fields(step_type):
         match field.name:
             case "key":
-                values["key"] = ToolKey(wire["position"], wire["call_id"], wire["occurrence"])
+                values.append(ToolKey(wire["position"], wire["call_id"], wire["occurrence"]))
             case "reservation":
-                values["reservation"] = Reservation(wire["tokens"], wire.get("cost"))
+                values.append(Reservation(wire["tokens"], wire.get("cost")))
             case "usage":
-                values["usage"] = decode_usage(wire["usage"]) if "usage" in wire else None
+                values.append(decode_usage(wire["usage"]) if "usage" in wire else None)
             case name:
-                values[name] = wire.get(name) if name in _ABSENT_WHEN_EMPTY else wire[name]
-    return step_type(**values)
+                values.append(wire.get(name) if name in _ABSENT_WHEN_EMPTY else wire[name])
+    return step_type(*values)
 
 
 MOST_ANSWER_LEVELS: Final = MAX_DEPTH - 20
@@ -184,19 +184,12 @@ def replayed_updates(response: ChatResponse[Any]) -> list[ChatResponseUpdate]:
     Returns:
         Updates that fold into the response's messages; at least one.
     """
-    ids = {
-        "response_id": response.response_id,
-        "conversation_id": response.conversation_id,
-        "model": response.model,
-        "created_at": response.created_at,
-    }
     updates = [
         ChatResponseUpdate(
             contents=list(message.contents),
             role=cast("Any", message.role),
             author_name=message.author_name,
             message_id=message.message_id,
-            **cast("Any", ids),
         )
         for message in response.messages
     ]
@@ -208,8 +201,12 @@ def replayed_updates(response: ChatResponse[Any]) -> list[ChatResponseUpdate]:
         finish_reason=cast("Any", response.finish_reason),
         additional_properties=dict(response.additional_properties or {}),
         continuation_token=response.continuation_token,
-        **cast("Any", ids),
     )
+    for update in (*updates, last):
+        update.response_id = response.response_id
+        update.conversation_id = response.conversation_id
+        update.model = response.model
+        update.created_at = response.created_at
     return [*updates, last]
 
 

@@ -131,9 +131,15 @@ class KeyVaultKey:
             from azure.identity import DefaultAzureCredential  # noqa: PLC0415 (slow)
 
             self._credential = DefaultAzureCredential()
-        limits = {"connection_timeout": _SECONDS, "read_timeout": _SECONDS, "retry_total": _RETRIES}
         try:
-            with CryptographyClient(key_url, self._credential, **limits, **self._client_options) as client:
+            with CryptographyClient(
+                key_url,
+                self._credential,
+                connection_timeout=_SECONDS,
+                read_timeout=_SECONDS,
+                retry_total=_RETRIES,
+                **self._client_options,
+            ) as client:
                 return call(client, KeyWrapAlgorithm.rsa_oaep_256)
         except (AzureError, OSError, ValueError) as error:
             raise self._unusable(operation, str(error)) from error

@@ -89,21 +89,24 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
     _check_role(fields)
     is_without_text = bool(files) and fields.get("message") in (None, "")
     message = MessageInput("") if is_without_text else read_message(fields.get("message"))
-    main_fields = {
-        "message": message.text,
-        "session_id": _session_id(fields, params),
-        "response_format": _response_format(fields),
-        "enable_tool_calls": _flag(fields.get("enable_tool_calls"), "enable_tool_calls", default=True),
-        "policy": _policy(fields),
-    }
+    session_id = _session_id(fields, params)
+    response_format = _response_format(fields)
+    enable_tool_calls = _flag(fields.get("enable_tool_calls"), "enable_tool_calls", default=True)
+    policy = _policy(fields)
     options = fields.get("options") or None
+    hashed_fields = {
+        "message": message.text,
+        "session_id": session_id,
+        "response_format": response_format,
+        "enable_tool_calls": enable_tool_calls,
+        "policy": policy,
+    }
     other_fields = {
         "contents": message.contents,
         "files": [(file.name, file.media_type, sha256(file.data).hexdigest()) for file in files],
         "options": options,
     }
-    request_hash = hash_of(main_fields | {name: value for name, value in other_fields.items() if value})
-    del main_fields["message"]
+    request_hash = hash_of(hashed_fields | {name: value for name, value in other_fields.items() if value})
     key = check_idempotency_key(lower_headers.get("idempotency-key"), "Idempotency-Key")
     wait = (
         lower_headers.get("x-ms-wait-for-response")
@@ -111,10 +114,13 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
         or fields.get("wait_for_response")
     )
     return RunParameters(
-        **cast("dict[str, Any]", main_fields),
         message=message,
         files=files,
+        session_id=session_id,
+        response_format=response_format,
+        enable_tool_calls=enable_tool_calls,
         options=options,
+        policy=policy,
         wait=_flag(wait, "wait_for_response", default=True),
         wants_json=media_type == FORM or is_json_type(media_type) or _accepts_json(lower_headers.get("accept", "")),
         wants_events=accepts_events(lower_headers.get("accept", "")),

@@ -28,11 +28,10 @@ from azure.storage.blob.aio import ContainerClient
 from durable_agent_host.errors import LogError, SettingError
 from durable_agent_host.storage.storage_retry import retry
 
-_CLIENT_OPTIONS: Final[dict[str, Any]] = {
-    "retry_total": 0,  # the stores retry themselves, with shorter and longer waits than the SDK
-    "logger": logging.getLogger("durable_agent_host.storage.requests"),
-}
-_CLIENT_OPTIONS["logger"].setLevel(logging.WARNING)  # at INFO the SDK logs every request and its headers
+_SDK_RETRIES: Final = 0
+"""The stores retry themselves, with shorter and longer waits than the SDK."""
+_SDK_LOGGER: Final = logging.getLogger("durable_agent_host.storage.requests")
+_SDK_LOGGER.setLevel(logging.WARNING)  # at INFO the SDK logs every request and its headers
 
 
 def container_of_app(
@@ -69,21 +68,25 @@ def container_of_app(
             if is_managed
             else DefaultAzureCredential(managed_identity_client_id=client_id)
         )
-        return ContainerClient(url, container, credential, transport=transport, **_CLIENT_OPTIONS)
+        return ContainerClient(
+            url, container, credential, transport=transport, retry_total=_SDK_RETRIES, logger=_SDK_LOGGER
+        )
 
     return make_client
 
 
 def _connect(connection_string: str, container: str, setting: str, transport: Any) -> ContainerClient:
-    options = _CLIENT_OPTIONS | {"transport": transport}
     try:
-        return ContainerClient.from_connection_string(connection_string, container, **options)
+        return ContainerClient.from_connection_string(
+            connection_string, container, transport=transport, retry_total=_SDK_RETRIES, logger=_SDK_LOGGER
+        )
     except ValueError as error:
         raise SettingError(f"{setting} is no connection string of a storage account ({error}): copy it anew") from None
 
 
 MAX_BLOCK_BYTES: Final = 4 * 1024 * 1024
-_TIMEOUTS: Final = {"connection_timeout": 5, "read_timeout": 20}
+_CONNECTION_SECONDS: Final = 5
+_READ_SECONDS: Final = 20
 _LARGE_BYTES: Final = 512 * 1024
 _PASSING_STATUS: Final = {408, 429, 500, 502, 503, 504}
 _CONDITION_FAILED: Final = 412
@@ -330,7 +333,9 @@ class BlobContainer:
         if self._sdk_client is None:
             is_behind_proxy = bool({"http", "https", "all"} & getproxies().keys())
             # With the environment's settings, each request would look for a .netrc file, in a thread.
-            transport = AioHttpTransport(use_env_settings=is_behind_proxy, **_TIMEOUTS)
+            transport = AioHttpTransport(
+                use_env_settings=is_behind_proxy, connection_timeout=_CONNECTION_SECONDS, read_timeout=_READ_SECONDS
+            )
             self._sdk_client = self._make_client(transport)
         return self._sdk_client
 

@@ -350,7 +350,10 @@ class Fold:
             usage_details=stream.usage.usage_details if stream.usage is not None else None,
             additional_properties=stream.properties,
             continuation_token=stream.token,
-            **{name: stream.tail.get(name) for name in _TAIL},
+            response_id=stream.tail.get("response_id"),
+            agent_id=stream.tail.get("agent_id"),
+            created_at=stream.tail.get("created_at"),
+            finish_reason=stream.tail.get("finish_reason"),
         )
 
     def pieces(self) -> list[AgentResponseUpdate]:

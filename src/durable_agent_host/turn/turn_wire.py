@@ -9,13 +9,11 @@ from durable_agent_host.codec.session_blobs import decode_sealing, encode_sealin
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStatus
 
-_REQUEST_FIELDS: Final = frozenset(field.name for field in fields(TurnRequest))
 _ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stored", "raw")
 """Fields that are left out when they have no value."""
-_LARGE: Final[Mapping[str, Any]] = {"message": "", "response_format": None, "options": {}, "contents": ()}
-"""Fields of a request that may be stored outside of it, with their placeholders."""
+_LARGE: Final = ("message", "response_format", "options", "contents")
+"""Fields of a request that may be stored outside of it."""
 _ABSENT_WHEN_FALSE: Final = frozenset({"redacts", "redacted"})
-_OUTCOME_FIELDS: Final = frozenset(field.name for field in fields(TurnOutcome))
 _ENCODED_SEPARATELY: Final = (
     *("pending", "sealing", "text_at", "response", "overlay"),
     *("model_info", "budget_usage", "attempt_metrics"),
@@ -41,9 +39,27 @@ def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
 
 def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
     """Decode a request, ignoring names unknown to this version."""
-    known_fields = {name: value for name, value in wire.items() if name in _REQUEST_FIELDS}
-    known_fields["contents"] = tuple(wire.get("contents") or ())
-    return TurnRequest(**known_fields)
+    return TurnRequest(
+        agent=wire["agent"],
+        session_id=wire["session_id"],
+        turn_id=wire["turn_id"],
+        message=wire["message"],
+        role=wire.get("role", "user"),
+        response_format=wire.get("response_format"),
+        enable_tool_calls=wire.get("enable_tool_calls", True),
+        policy=wire.get("policy", "queue"),
+        created_at=wire.get("created_at", ""),
+        request_hash=wire.get("request_hash", ""),
+        options=wire.get("options", {}),
+        orchestration_id=wire.get("orchestration_id"),
+        principal=wire.get("principal"),
+        tenant=wire.get("tenant"),
+        owner=wire.get("owner"),
+        traceparent=wire.get("traceparent"),
+        stored=wire.get("stored"),
+        raw=wire.get("raw"),
+        contents=tuple(wire.get("contents") or ()),
+    )
 
 
 def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, dict[str, Any] | None]:
@@ -55,7 +71,8 @@ def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, di
     wire = encode_turn_request(request)
     if len(json_bytes_of(wire)) <= max_bytes:
         return request, None
-    return replace(request, **dict(_LARGE)), {name: wire[name] for name in _LARGE if name in wire}
+    travelling_request = replace(request, message="", response_format=None, options={}, contents=())
+    return travelling_request, {name: wire[name] for name in _LARGE if name in wire}
 
 
 def raw_fields(request: TurnRequest) -> dict[str, Any]:
@@ -66,8 +83,15 @@ def raw_fields(request: TurnRequest) -> dict[str, Any]:
 
 def join_request(request: TurnRequest, stored_fields: Mapping[str, Any]) -> TurnRequest:
     """Reassemble a split request."""
-    large = {name: stored_fields[name] for name in _LARGE if name in stored_fields}
-    return replace(request, stored=None, raw=None, **large | {"contents": tuple(stored_fields.get("contents") or ())})
+    return replace(
+        request,
+        stored=None,
+        raw=None,
+        message=stored_fields.get("message", request.message),
+        response_format=stored_fields.get("response_format", request.response_format),
+        options=stored_fields.get("options", request.options),
+        contents=tuple(stored_fields.get("contents") or ()),
+    )
 
 
 def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
@@ -101,16 +125,29 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
 
 def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
     """Decode an outcome, ignoring names unknown to this version."""
-    known_fields = {name: value for name, value in wire.items() if name in _OUTCOME_FIELDS}
-    known_fields["entries"] = tuple(wire.get("entries") or ())
-    known_fields["pending"] = tuple(wire.get("pending") or ())
-    if sealing := wire.get("sealing"):
-        known_fields["sealing"] = decode_sealing(sealing)
-    known_fields["model_info"] = wire.get("served")
-    known_fields["attempt_metrics"] = wire.get("work")
-    known_fields["budget_usage"] = decode_budget_usage(wire.get("spent"))
-    known_fields["stats"] = decode_stats(wire.get("stats") or {})
-    return TurnOutcome(**known_fields)
+    return TurnOutcome(
+        turn_id=wire["turn_id"],
+        status=wire["status"],
+        text=wire.get("text", ""),
+        entries=tuple(wire.get("entries") or ()),
+        agent_session=wire.get("agent_session"),
+        usage=wire.get("usage"),
+        error=wire.get("error"),
+        message_count=wire.get("message_count"),
+        stats=decode_stats(wire.get("stats") or {}),
+        request_hash=wire.get("request_hash", ""),
+        ended_at=wire.get("ended_at", ""),
+        pending=tuple(wire.get("pending") or ()),
+        model_info=wire.get("served"),
+        sealing=decode_sealing(wire["sealing"]) if wire.get("sealing") else None,
+        text_at=wire.get("text_at", ""),
+        response=wire.get("response"),
+        overlay=wire.get("overlay"),
+        budget_usage=decode_budget_usage(wire.get("spent")),
+        attempt_metrics=wire.get("work"),
+        redacts=wire.get("redacts", False),
+        redacted=wire.get("redacted", False),
+    )
 
 
 def check_turn_outcome(wire: Any) -> None:

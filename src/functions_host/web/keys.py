@@ -68,10 +68,11 @@ def load_keys(data_dir: Path) -> Keys:
     path = data_dir / KEYS_NAME
     try:
         if path.is_file():
-            return Keys(**json.loads(path.read_text(encoding="utf-8-sig")))
+            stored = json.loads(path.read_text(encoding="utf-8-sig"))
+            return Keys(stored["master"], stored["function"], stored["system"], stored["own"])
         keys = Keys(*(secrets.token_urlsafe(32) for _ in range(4)))
         with open_private(path, "x") as file:
             json.dump(asdict(keys), file, indent=2)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise StartupError(f"The keys in {path} cannot be used ({error}); delete the file to get new ones.") from error
     return keys

@@ -20,7 +20,7 @@ The delivery of a step: `chunk_characters`, `delay_milliseconds` per event, `bre
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
 from practice_model.dialects.responses.errors import HttpError
@@ -151,14 +151,14 @@ def run_step(
         kind = error.get("type") or ("server_error" if status >= 500 else "invalid_request_error")  # noqa: PLR2004
         error_message = error.get("message") or f"The practice model was told to answer with status {status}."
         return HttpError(status, error_message, error.get("code"), error.get("param"), kind, error.get("retry_after"))
-    delivery_keys = ("chunk_characters", "delay_milliseconds", "break_after_events", "clock", "until_file")
-    delivery = Delivery(**{name: step[name] for name in delivery_keys if name in step})
+    delivery = Delivery(*(step.get(field.name, field.default) for field in fields(Delivery)))
     if "recording" in step:
         return replay(step["recording"], parsed_request, recordings, delivery)
     parts = cast("list[Json]", step.get("items") or [step])
     items = [item for part in parts for item in _items_from_part(part, parsed_request, id_generator, get_container)]
-    response_options = {"failure": step.get("fail"), "incomplete": step.get("incomplete"), "usage": step.get("usage")}
-    return FakeResponse(items, delivery, **response_options)
+    return FakeResponse(
+        items, delivery, failure=step.get("fail"), incomplete=step.get("incomplete"), usage=step.get("usage")
+    )
 
 
 def replay(
@@ -192,12 +192,16 @@ def _items_from_part(
         items.append(build_reasoning(id_generator, part["reasoning"], is_encrypted=is_encrypted))
     if "code" in part:
         includes_outputs = parsed_request.includes("code_interpreter_call.outputs")
-        run_options: dict[str, Any] = {
-            "logs": part.get("logs"),
-            "has_image": bool(part.get("image")),
-            "include_outputs": includes_outputs,
-        }
-        items.append(build_code_call(id_generator, part["code"], get_container(), **run_options))
+        items.append(
+            build_code_call(
+                id_generator,
+                part["code"],
+                get_container(),
+                logs=part.get("logs"),
+                has_image=bool(part.get("image")),
+                include_outputs=includes_outputs,
+            )
+        )
     files = cast("list[str]", part.get("files") or [])
     if "text" in part or files:
         text = part.get("text", "")

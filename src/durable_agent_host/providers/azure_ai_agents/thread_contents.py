@@ -96,8 +96,13 @@ def call_contents(call: Mapping[str, Any]) -> list[Content]:
             arguments = {row.argument: argument} if argument is not None else {}
             return [search_call(call, arguments), Content("search_tool_result", call_id=call_id, result=output)]
         case "mcp":
-            names: Any = {"tool_name": call.get("name"), "server_name": call.get("server_label")}
-            content = Content("mcp_server_tool_call", call_id=call_id, arguments=argument, **names)
+            content = Content(
+                "mcp_server_tool_call",
+                call_id=call_id,
+                tool_name=cast("Any", call.get("name")),
+                server_name=cast("Any", call.get("server_label")),
+                arguments=argument,
+            )
             result = Content("mcp_server_tool_result", call_id=call_id, output=[Content.from_text(_as_text(output))])
         case "function":
             return [function_call(call_id, fields.get("name"), argument)]
@@ -172,7 +177,7 @@ def _parse_annotation(annotation: Mapping[str, Any]) -> Annotation:
     payload = as_object(annotation.get(kind))
     names = {"file_id": "file_id", "url": "url", "title": "title", "quote": "snippet"} if kind in _CITATIONS else {}
     fields = {names[name]: value for name, value in payload.items() if name in names and isinstance(value, str)}
-    citation = Annotation(type="citation", **cast("Any", fields))
+    citation = cast("Annotation", {"type": "citation"} | fields)
     start = annotation.get("start_index")
     end = annotation.get("end_index")
     if isinstance(start, int) and isinstance(end, int):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from durable_agent_host.errors import SettingError
 
@@ -34,8 +34,9 @@ def chat_client_from_environment(environment: Mapping[str, str] = os.environ) ->
                 "AZURE_OPENAI_ENDPOINT is set: set AZURE_OPENAI_DEPLOYMENT too, to the model's deployment"
             )
         azure_key = setting("AZURE_OPENAI_API_KEY")
-        credential = {"api_key": azure_key} if azure_key else {"credential": _entra_credential()}
-        return OpenAIChatClient(model=deployment, azure_endpoint=endpoint, **cast("dict[str, Any]", credential))
+        if azure_key:
+            return OpenAIChatClient(model=deployment, azure_endpoint=endpoint, api_key=azure_key)
+        return OpenAIChatClient(model=deployment, azure_endpoint=endpoint, credential=_entra_credential())
     if key:
         model = setting("OPENAI_MODEL")
         if not model:

@@ -129,8 +129,13 @@ def complete_custom_call(item: Mapping[str, Any], contents: list[Content]) -> li
 
 def complete_mcp(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
     """Set the arguments, which are streamed after the event that the framework reads; add a result for a failure."""
-    names = {"call_id": item.get("id"), "tool_name": item.get("name"), "server_name": item.get("server_label")}
-    contents = _with_call(contents, "mcp_server_tool_call", names)
+    call = Content(
+        "mcp_server_tool_call",
+        call_id=item.get("id"),
+        tool_name=item.get("name"),
+        server_name=item.get("server_label"),
+    )
+    contents = _with_call(contents, call)
     for content in contents:
         if content.type == "mcp_server_tool_call":
             content.arguments = item.get("arguments")
@@ -148,10 +153,10 @@ def complete_mcp(item: Mapping[str, Any], contents: list[Content]) -> list[Conte
     return contents
 
 
-def _with_call(contents: list[Content], kind: Any, names: Mapping[str, Any]) -> list[Content]:
+def _with_call(contents: list[Content], call: Content) -> list[Content]:
     """Add the call if the stream was joined after its first event, and keep each content once."""
     contents = _each_once(contents)
-    return contents if any(content.type == kind for content in contents) else [Content(kind, **names), *contents]
+    return contents if any(content.type == call.type for content in contents) else [call, *contents]
 
 
 def _each_once(contents: Sequence[Content]) -> list[Content]:
@@ -167,7 +172,7 @@ def complete_call(_item: Mapping[str, Any], contents: list[Content]) -> list[Con
 def complete_search(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
     """Set the queries, which the service sends when the search ends; the framework reads only its start."""
     name = "web_search" if item["type"] == "web_search_call" else "file_search"
-    contents = _with_call(contents, "search_tool_call", {"call_id": item.get("id"), "tool_name": name})
+    contents = _with_call(contents, Content("search_tool_call", call_id=item.get("id"), tool_name=name))
     for content in contents:
         content.status = item.get("status")
         if content.type == "search_tool_call" and item["type"] == "file_search_call":

@@ -5,7 +5,7 @@ A new hosted item is a new row in `ITEM_TYPES`. Without a row, an item is handle
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from agent_framework import Content
@@ -20,6 +20,9 @@ Complete = Callable[[Mapping[str, Any], list[Content]], list[Content]]
 
 Rebuild = Callable[[Sequence[Content], Mapping[str, Content]], Item]
 """An item's contents, in order and by their type → the fields of the item that they hold."""
+
+
+_NO_REPAIR: Final = StoredItem()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +65,7 @@ class ItemType:
     always_null: tuple[str, ...] = ()
     contents: tuple[str, ...] = ()
     content_field: str = ""
-    repair: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    repair: StoredItem = _NO_REPAIR
     unsent: frozenset[str] = frozenset()
     is_id_optional: bool = False
     id_prefix: str = ""
@@ -116,7 +119,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         required_fields=("content", "role"),
         contents=("text",),
         content_field="content",
-        repair={"is_null_valid": False},
+        repair=StoredItem(is_null_valid=False),
         is_id_optional=True,
     ),
     "reasoning": ItemType(
@@ -155,11 +158,11 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         always_null=("outputs",),
         contents=("code_interpreter_tool_call", "code_interpreter_tool_result"),
         content_field="code",
-        repair={
-            "call_name": "code run",
-            "empty_result": {"type": "code_interpreter_tool_result", "outputs": []},
-            "owner": ("container_id", "container"),
-        },
+        repair=StoredItem(
+            call_name="code run",
+            empty_result={"type": "code_interpreter_tool_result", "outputs": []},
+            owner=("container_id", "container"),
+        ),
         unsent=_fields("code_interpreter_tool_call code_interpreter_tool_result"),
         describe=_describe_code_run,
     ),
@@ -297,7 +300,7 @@ def repair_rules() -> RepairRules:
 
 def _repair_rule(row: ItemType) -> StoredItem:
     contents = tuple(map(_wire_type, row.contents))
-    return StoredItem(row.content_field, contents, is_id_optional=row.is_id_optional, **row.repair)
+    return replace(row.repair, field=row.content_field, contents=contents, is_id_optional=row.is_id_optional)
 
 
 def _wire_type(content_type: str) -> str:
