@@ -44,6 +44,11 @@ class Module:
         """Its syntax."""
         return ast.parse(self.text)
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of its syntax."""
+        return tuple(ast.walk(self.tree))
+
     @property
     def folder(self) -> str:
         """The part after the package's name: a folder's name, or the module's own."""

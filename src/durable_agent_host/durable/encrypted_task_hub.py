@@ -136,17 +136,21 @@ class _Client:
         status = await self._client.get_status(instance_id, **options)
         if status:
             await self._keyring.ready()
-            for field, associated_data_for in (("input", _start), ("output", _end), ("custom_status", _custom_status)):
-                value = getattr(status, f"_{field}", None)
+            for field, associated_data_for in (
+                ("_input", _start),
+                ("_output", _end),
+                ("_custom_status", _custom_status),
+            ):
+                value = getattr(status, field, None)
                 if read_envelope(value) is None:
                     continue
                 try:
                     plain_value = self._cipher.decrypt_json(associated_data_for(instance_id), value)
                 except CorruptStateError as error:
-                    if field == "input":  # without it, nobody can tell whose it is
+                    if field == "_input":  # without it, nobody can tell whose it is
                         raise
                     plain_value = UnreadableValue(error)
-                setattr(status, f"_{field}", plain_value)
+                setattr(status, field, plain_value)
         return status
 
 

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import azure.durable_functions as df
 from agent_framework import Workflow
-from agent_framework_durabletask import execute_workflow_activity
-from agent_framework_durabletask._workflows.naming import workflow_executor_activity_name, workflow_orchestrator_name
+from agent_framework_durabletask import execute_workflow_activity, workflow_orchestrator_name
+from agent_framework_durabletask._workflows.naming import workflow_executor_activity_name
 from agent_framework_durabletask._workflows.serialization import (
     deserialize_value,
     serialize_value,

@@ -16,6 +16,7 @@ limited responses.
 import re
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin, overridden_class
@@ -114,7 +115,9 @@ _EXCHANGE: Final = "durable_agent_host.exchange"
 async def _record_request(request: Any) -> None:
     """Record the request; a form or stream body has no content before it is read."""
     if request.headers.get("content-type", "application/json").startswith("application/json"):
-        body = getattr(request, "_content", b"")
+        body = b""
+        with suppress(RuntimeError):  # of httpx, for a body that has not been read
+            body = request.content
         request.extensions = {**request.extensions, _EXCHANGE: await record_request(request.method, request.url, body)}
 
 

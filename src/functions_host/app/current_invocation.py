@@ -53,8 +53,16 @@ def find_current() -> Running | None:
     executor: Any = importlib.import_module("azure_functions_runtime.utils.executor")
     found: str | None = executor.invocation_id_cv.get()
     # On the threads of event loops, the library leaves the last id where it is.
-    if found is None and asyncio._get_running_loop() is None:  # noqa: SLF001 - get_running_loop raises instead
+    if found is None and not _is_in_event_loop():
         context: Any = importlib.import_module("azure_functions_runtime.bindings.context")
         found = getattr(context._invocation_id_local, "invocation_id", None)  # noqa: SLF001 - func.Context has no other
     name = _names.get(found) if found else None
     return Running(name, found) if name and found else None
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -98,7 +98,8 @@ def _import_functions(app_dir: Path) -> Sequence[Any]:
 def _functions_of(app: Any) -> Sequence[Any]:
     if not hasattr(app, "get_functions"):  # a blueprint
         functions: Any = importlib.import_module("azure.functions")
-        return [builder.build(functions.AuthLevel.FUNCTION) for builder in app._function_builders]  # noqa: SLF001
+        blueprint, app = app, functions.FunctionApp()
+        app.register_functions(blueprint)
     app.functions_bindings = None  # the names that an earlier call has seen
     try:
         return app.get_functions()
@@ -138,6 +139,5 @@ def _make_entity_caller() -> object:
 
     call_entity.__annotations__ = {}
     call_entity.__name__ = CALL_ENTITY
-    blueprint.orchestration_trigger(context_name="context")(call_entity)
-    builder: Any = blueprint._function_builders[0]  # noqa: SLF001
+    builder: Any = blueprint.orchestration_trigger(context_name="context")(call_entity)
     return builder.build(functions.AuthLevel.FUNCTION)
