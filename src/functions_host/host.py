@@ -30,7 +30,7 @@ from functions_host.startup_report import list_functions, list_keys, list_odditi
 from functions_host.web.body_limit import read_body_limit
 from functions_host.web.connection_limits import read_connection_limits
 from functions_host.web.keys import KEYS_NAME, load_keys
-from functions_host.web.middleware import MiddlewareSettings, add_middleware
+from functions_host.web.middleware import MiddlewareSettings, RequestLog, add_middleware
 from functions_host.web.own_calls import OwnCalls
 from functions_host.web.server import HostServer, open_listener
 from sqlite_store.reserve import DiskReserve
@@ -166,13 +166,14 @@ async def _serve(options: StartOptions, prepared_host: _Prepared, store: SqliteS
     host.start_functions()
 
     http_app = add_middleware(host.http, middleware)
+    own_app = RequestLog(host.http) if middleware.log_requests else host.http
 
     own_calls: list[OwnCalls] = []
 
     def announce() -> None:
         # Written at once: whoever waits for the first line may close the pipe after it.
         print(_announcement(options, context, functions), flush=True)  # noqa: T201
-        own_calls.append(OwnCalls(context.addresses.own_origin, http_app))
+        own_calls.append(OwnCalls(context.addresses.own_origin, own_app))
         host.start_work()
 
     for sentence in list_oddities(functions):

@@ -7,6 +7,7 @@ off. `FileMaintenance` has files written anew when nobody has to wait for it.
 """
 
 import logging
+import os
 import shutil
 import sqlite3
 import threading
@@ -177,15 +178,15 @@ class SqliteFile:
 
     def is_checkpoint_due(self) -> bool:
         """Return whether the write-ahead log has grown enough for a checkpoint; cheap enough for every commit."""
-        return not self._checkpointing.locked() and self._wal_bytes() >= self._checkpoint_at
+        return self._wal_bytes() >= self._checkpoint_at
 
     def is_checkpoint_overdue(self) -> bool:
-        """Return whether the write-ahead log is so long that the writer must wait for a checkpoint."""
+        """Return whether a log that is due is so long that the writer must wait for its checkpoint."""
         return self._wal_bytes() >= max(self._checkpoint_at, _MAX_LOG_BYTES)
 
     def _wal_bytes(self) -> int:
         try:
-            return self._wal.stat().st_size
+            return os.stat(self._wal).st_size  # noqa: PTH116 - twice as fast, at every commit
         except OSError:
             return 0
 
@@ -325,7 +326,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - twice as fast, at every commit
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -39,10 +39,11 @@ class FileMaintenance:
     def count_commit(self) -> None:
         """Notice a commit, on the writer's thread; checkpoints there when the log is too long."""
         self._committed_at = time.monotonic()
-        if self._file.is_checkpoint_overdue():
-            self._file.checkpoint(should_wait=True)
-        elif self._file.is_checkpoint_due():
-            self._is_due.set()
+        if self._file.is_checkpoint_due():
+            if self._file.is_checkpoint_overdue():
+                self._file.checkpoint(should_wait=True)
+            else:
+                self._is_due.set()
 
     def clean_soon(self) -> None:
         """Have what was deleted before this call leave the files, within a minute."""

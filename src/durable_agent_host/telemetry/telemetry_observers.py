@@ -11,7 +11,7 @@ from durable_agent_host.telemetry.spans import log_correlation
 from durable_agent_host.telemetry.turn_metrics import TurnMeasurements, count_turn
 from durable_agent_host.telemetry.turn_traces import TurnSpans, write_turn
 from durable_agent_host.turn.timeline import PhaseKind, Timeline
-from durable_agent_host.turn.trace_ids import trace_of
+from durable_agent_host.turn.trace_ids import TurnTrace, trace_of
 
 _LOGGER = logging.getLogger(__name__)
 _PHASES: Final[tuple[tuple[str, tuple[PhaseKind, ...]], ...]] = (
@@ -32,7 +32,7 @@ class TurnLines:
             case AttemptStarted(replayed=False):
                 found = trace_of(turn.request)
                 with log_correlation(found, found.attempt_span_id(turn.attempt)):
-                    _LOGGER.info("%s begins", _label(turn.request))
+                    _LOGGER.info("%s begins", _label(turn.request, found))
             case _:
                 pass
 
@@ -49,7 +49,7 @@ def log_end(timeline: Timeline) -> None:
     with log_correlation(turn_trace, turn_trace.turn_span_id):
         _LOGGER.info(
             "%s %s after %d ms (%s): %d attempts, %d model calls, %d tool calls, %d tokens in, %d out%s",
-            _label(timeline.request),
+            _label(timeline.request, turn_trace),
             outcome["status"],
             round((timeline.ended_at - timeline.started_at).total_seconds() * 1000),
             phase_times or "not begun",
@@ -62,9 +62,8 @@ def log_end(timeline: Timeline) -> None:
         )
 
 
-def _label(request: TurnRequest) -> str:
-    trace = trace_of(request).name
-    return f"turn {request.turn_id} (agent {request.agent}, session {request.session_id!r}, trace {trace})"
+def _label(request: TurnRequest, trace: TurnTrace) -> str:
+    return f"turn {request.turn_id} (agent {request.agent}, session {request.session_id!r}, trace {trace.name})"
 
 
 _MEASUREMENTS: Final = TurnMeasurements()

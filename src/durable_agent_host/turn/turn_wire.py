@@ -1,7 +1,7 @@
 """Data that crosses the durable boundary during a turn: request and outcome, as plain JSON."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final, cast, get_args
 
 from durable_agent_host.codec.entity_state import decode_budget_usage, decode_stats, encode_budget_usage, encode_stats
@@ -27,7 +27,7 @@ def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
     Returns:
         A JSON object, with the names of `TurnRequest`.
     """
-    wire = asdict(request)
+    wire = {field.name: getattr(request, field.name) for field in fields(TurnRequest)}
     for name in _ABSENT_WHEN_NONE:
         if wire[name] is None:
             del wire[name]

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, tzinfo
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ def describe_app(functions_metadata: Iterable[worker_messages.RpcFunctionMetadat
         StartupError: the Functions host does not accept a function's name.
     """
     _parse_own_times_directly()
+    _make_tuple_classes_once()
     functions = tuple(_describe(metadata) for metadata in functions_metadata)
     for function in functions:
         if not _NAME.fullmatch(function.name) or function.name.lower() == "host":
@@ -76,6 +77,14 @@ def _parse_own_times_directly() -> None:
         parse = getattr(module, "dt_parse", None)
         if parse is not None and not isinstance(parse, partial):
             module.dt_parse = partial(_parse_time, parse, parse(_SOME_TIME).tzinfo)
+
+
+def _make_tuple_classes_once() -> None:
+    """Have the SDK make the class of its executor's table once: it makes it for every replay, in 0.2 milliseconds."""
+    module: Any = sys.modules.get("azure.durable_functions.models.TaskOrchestrationExecutor")
+    make_class = getattr(module, "namedtuple", None)
+    if make_class is not None and not hasattr(make_class, "cache_info"):
+        module.namedtuple = cache(make_class)
 
 
 def _parse_time(parse: Callable[[str], datetime], utc: tzinfo | None, text: str) -> datetime:
