@@ -39,6 +39,7 @@ AGENTS = (
         for name in ("openai", "chat_completions", "anthropic", "gemini")
     ),
     *("openai.resources.responses.responses", "httpcore", "httpcore2", "truststore", "tests.warm"),
+    *("agent_framework_openai._chat_client", "agent_framework._mcp", "agent_framework._harness._tool_approval"),
 )
 """What a host of agents imports as well."""
 STORES = (

@@ -26,11 +26,12 @@ class StartError(AssertionError):
 
 
 def wait_until[T](poll: Callable[[], T], seconds: float = 60) -> T:
-    """Call ``poll`` until it returns something true; returns that."""
-    deadline = time.monotonic() + seconds
+    """Call ``poll`` until it returns something true, less often the longer it takes; returns that."""
+    started_at = time.monotonic()
     while not (seen := poll()):
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain; last seen: {seen!r}"
-        time.sleep(0.01)
+        waited_seconds = time.monotonic() - started_at
+        assert waited_seconds < seconds, f"waited {seconds} s in vain; last seen: {seen!r}"
+        time.sleep(min(max(0.01, waited_seconds / 20), 0.1))
     return seen
 
 
