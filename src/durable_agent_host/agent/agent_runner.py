@@ -275,7 +275,7 @@ class AgentRunner:
         record = self.storage.record(session)
         runs = AgentRuns(
             host=self._host,
-            provider=self._provider_for(None),
+            provider=self._provider_for(object()),  # until the agent is created
             retry_policy=self._limits.retry_policy,
             bounds=self._limits.bounds,
             attempt=attempt,

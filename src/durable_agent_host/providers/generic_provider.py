@@ -12,11 +12,11 @@ from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState, is_carrier
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers import http_client_guards, stream_completion
-from durable_agent_host.providers.adapted_client import ItemUpdate, unwrap_update
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, create_adapter, unwrap_update
 from durable_agent_host.providers.client_errors import Hints, explain_client_error
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
+from durable_agent_host.providers.lost_state import LossRules, apply_losses
 
-_PROVIDERS: Final = "durable_agent_host.providers."
 _UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
 """Statuses of files that have expired, or that the service does not release."""
 
@@ -26,28 +26,25 @@ class GenericProvider:
 
     Attributes:
         hints: what to do about the service's errors.
+        target: the contents that the client can send of a conversation that another provider started. A provider that
+            attaches item metadata sets its name here.
+        overrides: of an adapted client; it also sends carriers of items. None if the client is used unchanged.
+        loss_rules: what is not sent again when the service has lost it.
     """
 
     hints: ClassVar[Hints] = ()
+    target: ClassVar[ReplayTarget] = ReplayTarget()
+    overrides: ClassVar[type[FoldedStreamMixin] | None] = None
+    loss_rules: ClassVar[LossRules] = LossRules()
 
     @property
     def repair_rules(self) -> RepairRules:
         """The requirements of every service."""
         return RepairRules()
 
-    @property
-    def target(self) -> ReplayTarget:
-        """The contents that the client can send of a conversation that another provider started.
-
-        A provider of this package uses the name of its folder in item metadata. An app's provider that attaches
-        metadata sets its name here.
-        """
-        folder, _, _ = type(self).__module__.removeprefix(_PROVIDERS).rpartition(".")
-        return ReplayTarget(folder if type(self).__module__.startswith(_PROVIDERS) else "")
-
     def adapt(self, client: Any, /) -> Any:
-        """Return the client unchanged: it has no blocks of its own."""
-        return client
+        """Copy the client with the provider's overrides, so that it keeps the service's own data."""
+        return client if self.overrides is None else create_adapter(client, self.overrides, self)
 
     async def warm_up(self) -> None:
         """Do nothing: the client's SDK is unknown."""
@@ -97,15 +94,15 @@ class GenericProvider:
         return self.as_history(rewrite_for(messages, self.target))
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
-        """Remove carriers of items, and completed hosted approvals."""
-        return remove_carriers(remove_completed_approvals(messages))
+        """Remove completed hosted approvals, and carriers of items that the client does not send."""
+        history = remove_completed_approvals(messages)
+        return remove_carriers(history) if self.overrides is None else history
 
     def carry(
         self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
     ) -> tuple[list[Message], dict[str, Any]]:
-        """Return both unchanged: the service stores nothing of the conversation."""
-        del new_losses
-        return list(messages), dict(stored_losses)
+        """Change the contents that the service has lost or cannot read."""
+        return apply_losses(messages, stored_losses, new_losses, self.loss_rules)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List hosted files, alone or in the outputs of a hosted tool."""

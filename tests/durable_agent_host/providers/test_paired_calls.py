@@ -3,8 +3,9 @@
 import copy
 
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.providers.anthropic.request_messages import pair_calls as paired_uses
-from durable_agent_host.providers.gemini.raw_json_transport import pair_calls
+from durable_agent_host.providers.anthropic.request_messages import accepted_messages
+from durable_agent_host.providers.call_pairing import pair_results
+from durable_agent_host.providers.gemini.raw_json_transport import PART_FORMAT
 from tests.durable_agent_host.service_rules import find_violation
 
 HELLO = {"role": "user", "parts": [{"text": "Hello"}]}
@@ -31,7 +32,7 @@ def test_gemini_gets_a_response_for_every_call_and_no_other():
     ]
     contents += [{"role": "model", "parts": [call("d")]}, HELLO, {"role": "model", "parts": [call("e")]}]
     before = copy.deepcopy(contents)
-    sent = pair_calls(contents)
+    sent = pair_results(contents, PART_FORMAT)
     assert contents == before
     lost = [response(name, LOST_RESULT, id=f"id-{name}") for name in "ad"]
     result_messages = [
@@ -39,14 +40,14 @@ def test_gemini_gets_a_response_for_every_call_and_no_other():
     ]
     assert sent == [HELLO, call_message, result_messages[0], HELLO, contents[4], result_messages[1], HELLO, contents[6]]
     assert find_violation("Gemini", {"contents": sent[:-1]}) is None
-    assert pair_calls(sent) == sent
+    assert pair_results(sent, PART_FORMAT) == sent
 
 
 def test_gemini_s_calls_without_ids_have_the_responses_of_their_names():
     """Some services give calls no ids."""
     call_message = {"role": "model", "parts": [{"functionCall": {"name": name, "args": {}}} for name in "ab"]}
     result_message = {"role": "user", "parts": [response("b", "B"), response("a", "A", id="made-up")]}
-    assert pair_calls([HELLO, call_message, result_message]) == [HELLO, call_message, result_message]
+    assert pair_results([HELLO, call_message, result_message], PART_FORMAT) == [HELLO, call_message, result_message]
 
 
 def use(name: object) -> dict:
@@ -71,10 +72,10 @@ def test_anthropic_gets_each_id_once_and_a_result_for_each_call():
         {"role": "user", "content": [result("a", "5"), text]},
     ]
     before = copy.deepcopy(messages)
-    sent = paired_uses(messages)
+    sent = accepted_messages(messages)
     assert messages == before
     assert find_violation("Claude", {"model": "m", "max_tokens": 1, "messages": sent}) is None
     assert [block["content"] for block in sent[2]["content"] if "content" in block] == ["1", "3", "2"]
     assert [block["content"] for block in sent[4]["content"] if "content" in block] == ["5", LOST_RESULT]
-    assert paired_uses(messages) == sent
-    assert paired_uses(sent) == sent
+    assert accepted_messages(messages) == sent
+    assert accepted_messages(sent) == sent

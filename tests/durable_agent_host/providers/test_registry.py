@@ -7,8 +7,7 @@ from agent_framework import BaseChatClient, Content, Message
 from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 
-from durable_agent_host.errors import ProviderError
-from durable_agent_host.model.provider_item import STAMP, ItemPart
+from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers import registry
 from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.gemini.provider import GEMINI
@@ -29,15 +28,7 @@ class Derived(CustomClient):
 
 
 class Reader(GenericProvider):
-    """Knows what no other provider does."""
-
-    def read_item(self, update, /):
-        """Know one update."""
-        return ItemPart(7) if update.raw_representation == "mine" else None
-
-    def explain(self, error, /):
-        """Know one error."""
-        return ProviderError("mine", retryable=False) if isinstance(error, ZeroDivisionError) else None
+    """A provider of the app."""
 
 
 @pytest.fixture
@@ -47,7 +38,6 @@ def reader() -> Iterator[Reader]:
     register_provider(CustomClient, instance)
     yield instance
     del registry._REGISTERED[CustomClient]
-    registry._opaque_provider.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -77,7 +67,11 @@ def test_the_nearest_class_decides(reader):
         assert provider_for(Subclass(model="m", api_key="k")) is reader
     finally:
         del registry._REGISTERED[Subclass]
-        registry._opaque_provider.cache_clear()
+
+
+def test_an_agent_without_a_visible_client_gets_openai_s_provider():
+    """Workflows and the app's own agent classes."""
+    assert provider_for(None) is OPENAI
 
 
 def test_a_client_that_nobody_knows_gets_the_neutral_provider():

@@ -242,7 +242,7 @@ def _lacks_thoughts(messages: Sequence[Message]) -> bool:
         if message.role == "user":
             return False
         is_call = any(content.type == "function_call" for content in message.contents)
-        if is_call and WITHOUT_THOUGHTS in (message.additional_properties or {}):
+        if is_call and any(WITHOUT_THOUGHTS in content.additional_properties for content in message.contents):
             return True
     return False
 

@@ -1,38 +1,24 @@
 """Removes what the service has lost or can no longer read; see `providers.lost_state`."""
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from agent_framework import Content, Message
+from agent_framework import Content
 
-from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.anthropic.block_mapping import find_container, find_item_metadata, rebuild_blocks
-from durable_agent_host.providers.lost_state import apply_losses
+from durable_agent_host.providers.lost_state import LossRules
 
 WITHOUT_THOUGHTS: Final = "anthropic.without_thoughts"
-"""Key in the properties of a message for one request: thoughts that the service cannot read were removed."""
+"""Key in the properties of the empty text that replaces a thought that the service cannot read, for one request."""
 
 _THINKING_TYPES: Final = frozenset({"thinking", "redacted_thinking"})
 _CONTAINER_PROPERTIES: Final = frozenset({"container_id", "container_expires_at", "container_details"})
 
 
-def remove_lost_items(
-    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState]
-) -> tuple[list[Message], dict[str, Any]]:
-    """Remove the thoughts and the containers that can no longer be sent."""
-    remaining_messages, losses = apply_losses(
-        messages, stored_losses, new_losses, payloads=_signatures, containers=_last_container, change=_without_lost
-    )
-    for message, remaining in zip(messages, remaining_messages, strict=True):
-        if len(remaining.contents) < len(message.contents):
-            remaining.additional_properties = {**(message.additional_properties or {}), WITHOUT_THOUGHTS: True}
-    return remaining_messages, losses
-
-
-def _without_lost(content: Content, is_unreadable: bool, _is_expired: bool) -> Content | None:
+def _without_lost(content: Content, is_unreadable: bool) -> Content:
     if is_unreadable:
-        return None
+        return Content("text", text="", additional_properties={WITHOUT_THOUGHTS: True})
     clone = copy.copy(content)
     properties = content.additional_properties
     clone.additional_properties = {n: v for n, v in properties.items() if n not in _CONTAINER_PROPERTIES}
@@ -50,3 +36,7 @@ def _signatures(content: Content) -> list[str]:
 def _last_container(contents: Sequence[Content]) -> list[str]:
     container = find_container(contents)
     return [str(container["container_id"])] if container else []
+
+
+LOSS_RULES: Final = LossRules(_signatures, _last_container, _without_lost)
+"""Thoughts are replaced, and containers are not named."""

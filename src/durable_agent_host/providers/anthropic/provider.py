@@ -1,18 +1,17 @@
 """Anthropic behind the port: clients of the Messages API, including those of Bedrock, Vertex and Foundry."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import LostState
-from durable_agent_host.providers.adapted_client import create_adapter
 from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_item_metadata
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, is_hosted_result
 from durable_agent_host.providers.anthropic.client import PAUSE, BlockPreservingMixin
-from durable_agent_host.providers.anthropic.lost_state import remove_lost_items
+from durable_agent_host.providers.anthropic.lost_state import LOSS_RULES
 from durable_agent_host.providers.anthropic.request_messages import CALL_ID, with_pause
 from durable_agent_host.providers.anthropic.stream_events import is_truncated
 from durable_agent_host.providers.client_errors import rejection_text
@@ -40,21 +39,14 @@ class AnthropicProvider(GenericProvider):
         (504, "", "try again, or ask for a shorter response"),
     )
 
-    @property
-    def target(self) -> ReplayTarget:
-        """Blocks are the provider's own."""
-        media = re.compile(r"image/(png|jpeg|gif|webp)|application/pdf|text/plain")
-        return ReplayTarget(PROVIDER, unsent=TOOLS_OF_SERVICES, call_ids=CALL_ID, media=media)
-
-    def adapt(self, client: Any, /) -> Any:
-        """Copy the client so that it keeps the provider's blocks."""
-        return create_adapter(client, BlockPreservingMixin, self)
-
-    def carry(
-        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
-    ) -> tuple[list[Message], dict[str, Any]]:
-        """Remove what the service has lost or cannot read."""
-        return remove_lost_items(messages, stored_losses, new_losses)
+    target = ReplayTarget(
+        PROVIDER,
+        unsent=TOOLS_OF_SERVICES,
+        call_ids=CALL_ID,
+        media=re.compile(r"image/(png|jpeg|gif|webp)|application/pdf|text/plain"),
+    )
+    overrides = BlockPreservingMixin
+    loss_rules = LOSS_RULES
 
     async def download_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download it with its name and type, which no block has; a caller's upload is not released."""
@@ -96,10 +88,6 @@ class AnthropicProvider(GenericProvider):
     def continuation_messages(self, response: ChatResponse[Any], /) -> list[Message] | None:
         """Send the response back unchanged when the model has paused."""
         return with_pause(response.messages) if response.finish_reason == PAUSE else None
-
-    def as_history(self, messages: Sequence[Message], /) -> list[Message]:
-        """Return the messages: its client sends known contents, and omits the others."""
-        return list(messages)
 
 
 def _has_compaction(message: Message) -> bool:

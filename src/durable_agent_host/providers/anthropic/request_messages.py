@@ -4,7 +4,7 @@ Blocks with metadata are sent back verbatim, in the assistant's message. Adjacen
 the service reads them; so the result of a call is in the message of its call when a pause came between. Content that
 the service always rejects is omitted: empty texts, reasoning without its signature, and calls of its own tools without
 a result, unless they belong to an unfinished response: code may wait for a tool of the app. Calls of the app's tools
-are paired with their results (`pair_calls`).
+are paired with their results.
 """
 
 import re
@@ -14,79 +14,55 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.anthropic.block_mapping import find_item_metadata, group_by_item, rebuild_blocks
 from durable_agent_host.providers.anthropic.block_types import is_hosted_result
 from durable_agent_host.providers.anthropic.message_accumulator import Block
+from durable_agent_host.providers.call_pairing import PartFormat, pair_results, unique_id
 from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.tool_call_names import accepted_name
 
 # Calls of the app's tools and their results, in the form that the service accepts.
 #
-# The service rejects a conversation in which an id recurs or a call has no result, a name with other characters than
-# its own, or an input that is not an object. A turn can end with an open call: of a tool that the app only declares,
-# or at the framework's limit of iterations. A model can give two calls one id, and write any name and any JSON. The
-# stored conversation does not change; the sent one is repaired.
+# The service rejects a conversation in which an id recurs or a call has no result (`call_pairing`), a name with other
+# characters than its own, or an input that is not an object. A model can write any name and any JSON.
 
 CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """Ids of calls that the service accepts."""
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
-_Open = list[tuple[Any, str]]
-"""The calls of a message, in order: the id that their results name, and the id to send."""
+
+def _lost_result(call: Block) -> Block:
+    return {"type": "tool_result", "tool_use_id": call["id"], "content": LOST_RESULT}
 
 
-def pair_calls(messages: Sequence[Block]) -> list[Block]:
-    """Give calls unique ids, and results; remove results without a call.
+_PART_FORMAT: Final = PartFormat(
+    "content",
+    lambda block: block if block.get("type") == "tool_use" else None,
+    lambda block: {"id": block.get("tool_use_id")} if _is_result(block) else None,
+    _lost_result,
+)
 
-    Returns:
-        As many messages; the calls of a last message may still wait for their results.
-    """
+
+def _with_unique_ids(messages: Iterable[Block]) -> Iterator[Block]:
+    """Give calls ids that the service accepts, each once, and their results the same."""
     id_counts: Counter[str] = Counter()
-    pending_calls: _Open = []
-    paired_messages: list[Block] = []
+    sent_ids: dict[Any, list[str]] = {}
     for message in messages:
         if message["role"] == "assistant":
-            blocks = list(_with_unique_ids(message["content"], id_counts, pending_calls := []))
-        else:
-            results = list(_matched_results(message["content"], pending_calls))
-            missing_results = [
-                {"type": "tool_result", "tool_use_id": sent_id, "content": LOST_RESULT} for _, sent_id in pending_calls
-            ]
-            blocks = [
-                *results,
-                *missing_results,
-                *(block for block in message["content"] if block.get("type") != "tool_result"),
-            ]
-            pending_calls = []
-        paired_messages.append({**message, "content": blocks})
-    return paired_messages
-
-
-def _with_unique_ids(blocks: Sequence[Block], id_counts: Counter[str], pending_calls: _Open) -> Iterator[Block]:
-    for block in blocks:
-        if block.get("type") != "tool_use":
-            yield block
-            continue
-        call_id = block.get("id")
-        id_counts[str(call_id)] += 1
-        is_valid = isinstance(call_id, str) and id_counts[call_id] == 1 and CALL_ID.fullmatch(call_id) is not None
-        sent_id = call_id if is_valid else "toolu_" + derived_id(str(call_id), str(id_counts[str(call_id)]))
-        pending_calls.append((call_id, str(sent_id)))
-        yield block if is_valid else {**block, "id": sent_id}
-
-
-def _matched_results(blocks: Sequence[Block], pending_calls: _Open) -> Iterator[Block]:
-    """Yield the results of the calls that wait, which then no longer do."""
-    for block in blocks:
-        if block.get("type") == "tool_result":
-            call_id = block.get("tool_use_id")
-            match = next((call for call in pending_calls if call[0] == call_id), None)
-            if match is not None:
-                pending_calls.remove(match)
-                yield block if match[1] == call_id else {**block, "tool_use_id": match[1]}
+            sent_ids = {}
+        blocks: list[Block] = []
+        for block in message["content"]:
+            if block.get("type") == "tool_use":
+                sent_id = unique_id(block.get("id"), id_counts, CALL_ID, "toolu_")
+                sent_ids.setdefault(block.get("id"), []).append(sent_id)
+                blocks.append({**block, "id": sent_id})
+            elif _is_result(block) and (ids := sent_ids.get(block.get("tool_use_id"))):
+                blocks.append({**block, "tool_use_id": ids.pop(0)})
+            else:
+                blocks.append(block)
+        yield {**message, "content": blocks}
 
 
 def with_valid_calls(messages: Sequence[Block], tool_names: Collection[str]) -> list[Block]:
@@ -123,7 +99,6 @@ PAUSED: Final = "anthropic.paused"
 """Key in the properties of a message for one request: the model paused after it, and is to continue there."""
 
 _HOSTED_CALLS: Final = frozenset({"server_tool_use", "mcp_tool_use"})
-_RESULTS: Final = frozenset({"tool_result"})
 
 
 def request_groups(message: Message, prepare: Prepare) -> list[Block]:
@@ -159,7 +134,7 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
             merged_messages[-1]["content"] += blocks
         elif blocks:
             merged_messages.append({"role": message["role"], "content": blocks})
-    merged_messages = pair_calls(merged_messages)
+    merged_messages = pair_results(_with_unique_ids(merged_messages), _PART_FORMAT)
     last_request_index = max((n for n, message in enumerate(merged_messages) if _is_user_request(message)), default=-1)
     completed_call_ids, call_ids = _hosted_call_ids(merged_messages)
     sendable_messages: list[Block] = []
@@ -168,6 +143,7 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
         blocks = _remove_unpaired(blocks, call_ids, completed_call_ids if index < last_request_index else None)
         if not blocks:
             continue
+        blocks.sort(key=lambda block: not _is_result(block))  # results come first
         if sendable_messages and sendable_messages[-1]["role"] == message["role"]:
             sendable_messages[-1] = {**message, "content": [*sendable_messages[-1]["content"], *blocks]}
         else:
@@ -200,7 +176,7 @@ def _is_rejected(block: Mapping[str, Any]) -> bool:
 
 
 def _is_result(block: Mapping[str, Any]) -> bool:
-    return block.get("type") in _RESULTS
+    return block.get("type") == "tool_result"
 
 
 def _is_user_request(message: Block) -> bool:

@@ -21,10 +21,7 @@ from durable_agent_host.redaction import add_known_secrets
 class AzureAIAgentsProvider(GenericProvider):
     """Agents with a conversation in a thread of the service."""
 
-    @property
-    def target(self) -> ReplayTarget:
-        """Steps of runs are the provider's own."""
-        return ReplayTarget(PROVIDER, unsent=TOOLS_OF_SERVICES)
+    target = ReplayTarget(PROVIDER, unsent=TOOLS_OF_SERVICES)
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that its runs are journaled: a run continues at the service after a crash here."""

@@ -9,13 +9,12 @@ from agent_framework import Content, Message
 
 from durable_agent_host.agent.retry_classification import causes_of
 from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState
-from durable_agent_host.providers.adapted_client import create_adapter
 from durable_agent_host.providers.chat_completions.client import MessagePreservingMixin
 from durable_agent_host.providers.chat_completions.completion_stream import read_item
 from durable_agent_host.providers.chat_completions.message_metadata import METADATA, complete_item
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
-from durable_agent_host.providers.generic_provider import GenericProvider, remove_completed_approvals
+from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.openai.errors import HINTS
 from durable_agent_host.providers.openai.media_inputs import check_chat
 
@@ -81,14 +80,8 @@ class ChatCompletionsProvider(GenericProvider):
 
     hints = HINTS
 
-    @property
-    def target(self) -> ReplayTarget:
-        """Messages are the provider's own."""
-        return ReplayTarget(METADATA.provider, unsent=TOOLS_OF_SERVICES)
-
-    def adapt(self, client: Any, /) -> Any:
-        """Copy the client so that it keeps the service's data besides text and calls."""
-        return create_adapter(client, MessagePreservingMixin, self)
+    target = ReplayTarget(METADATA.provider, unsent=TOOLS_OF_SERVICES)
+    overrides = MessagePreservingMixin
 
     def read_item(self, update: Any, /) -> ItemPart | None:
         """Return the message that an update belongs to."""
@@ -116,10 +109,6 @@ class ChatCompletionsProvider(GenericProvider):
     def check_message(self, message: Message, /) -> None:
         """Reject files that the client would omit."""
         check_chat(message.contents)
-
-    def as_history(self, messages: Sequence[Message], /) -> list[Message]:
-        """Remove completed hosted approvals; carriers of messages stay."""
-        return remove_completed_approvals(messages)
 
 
 CHAT: Final = ChatCompletionsProvider()

@@ -2,16 +2,15 @@
 
 import hashlib
 import re
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, cast
 
 from agent_framework import Content
 
-from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import LOST_RESULT
+from durable_agent_host.providers.call_pairing import unique_id
 from durable_agent_host.providers.chat_completions.content_mapping import transcripts
 from durable_agent_host.providers.chat_completions.message_metadata import (
     MAX_CALL_ID_CHARACTERS,
@@ -24,6 +23,7 @@ Wire = dict[str, Any]
 
 _MEDIA: Final = frozenset({"data", "uri"})
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_ANY_ID: Final = re.compile(".*", re.DOTALL)
 
 
 def assistant_messages(contents: Sequence[Content], service: str, now: float) -> list[Wire]:
@@ -88,63 +88,27 @@ def pair_messages(messages: Iterable[Wire]) -> list[Wire]:
     Returns:
         The messages. A call without a result gets one that reports it as unknown; results without a call are omitted.
         A result belongs to the nearest earlier call with its id, since ids may be reused; calls of one message that
-        share an id are distinguished by order.
+        share an id are distinguished by order, and have different ids: OpenAI rejects two results of one id.
     """
-    request_messages = list(messages)
-    uses = _IdPositions()
-    results = _IdPositions()
-    for position, message in enumerate(request_messages):
-        if message.get("role") == "tool":
-            call_id = message.get("tool_call_id")
-            results.add({call_id, short_id(call_id)}, position)
-        else:
-            uses.add({str(call.get("id")) for call in _calls(message)}, position)
-    used_positions: set[int] = set()
     ordered_messages: list[Wire] = []
-    for position, message in enumerate(request_messages):
+    open_results: dict[str, list[Wire]] = {}
+    for message in messages:
         if message.get("role") == "tool":
+            call_id = str(message.get("tool_call_id"))
+            if results := open_results.get(call_id) or open_results.get(short_id(call_id)):
+                result = results.pop(0)
+                result.update(message | {"tool_call_id": result["tool_call_id"]})
             continue
         calls = _calls(message)
-        ids = _unique_ids(calls)
-        ordered_messages.append(message if ids == [call.get("id") for call in calls] else _with_ids(message, ids))
-        # Results after the next use of one of the ids belong to that call.
-        end = min(
-            (uses.first_after(str(call.get("id")), position, len(request_messages)) for call in calls),
-            default=len(request_messages),
-        )
-        for call, sent_id in zip(calls, ids, strict=True):
-            result = next(
-                (
-                    result_position
-                    for result_position in results.between(call.get("id"), position, end)
-                    if result_position not in used_positions
-                ),
-                None,
-            )
-            if result is None:
-                ordered_messages.append({"role": "tool", "tool_call_id": sent_id, "content": LOST_RESULT})
-            else:
-                used_positions.add(result)
-                ordered_messages.append(request_messages[result] | {"tool_call_id": sent_id})
+        id_counts: Counter[str] = Counter()
+        ids = [unique_id(call.get("id"), id_counts, _ANY_ID, "call_") for call in calls]
+        sent_calls = [call | {"id": sent_id} for call, sent_id in zip(calls, ids, strict=True)]
+        results = [{"role": "tool", "tool_call_id": sent_id, "content": LOST_RESULT} for sent_id in ids]
+        open_results |= {str(call.get("id")): list[Wire]() for call in calls}
+        for call, result in zip(calls, results, strict=True):
+            open_results[str(call.get("id"))].append(result)
+        ordered_messages += [message | {"tool_calls": sent_calls} if calls else message, *results]
     return ordered_messages
-
-
-def _unique_ids(calls: Sequence[Wire]) -> list[Any]:
-    """Return the ids to send for the calls of one message, each once: OpenAI rejects two results of one id."""
-    use_counts: Counter[Any] = Counter()
-    ids: list[Any] = []
-    for call_id in (call.get("id") for call in calls):
-        use_counts[call_id] += 1
-        ids.append(
-            call_id if use_counts[call_id] == 1 else "call_" + derived_id(str(call_id), str(use_counts[call_id]))
-        )
-    return ids
-
-
-def _with_ids(message: Wire, ids: Sequence[Any]) -> Wire:
-    return message | {
-        "tool_calls": [call | {"id": sent_id} for call, sent_id in zip(_calls(message), ids, strict=True)]
-    }
 
 
 def with_valid_names(messages: Iterable[Wire], tool_names: Collection[str]) -> list[Wire]:
@@ -161,30 +125,6 @@ def _with_name(call: Wire, tool_names: Collection[str]) -> Wire:
     function_fields = cast("Wire", call.get(kind) or {"arguments": ""})
     name = accepted_name(function_fields.get("name"), _NAME, tool_names)
     return call if name == function_fields.get("name") else call | {kind: function_fields | {"name": name}}
-
-
-class _IdPositions:
-    """The positions of ids in a conversation."""
-
-    def __init__(self) -> None:
-        self._positions: dict[Any, list[int]] = {}
-
-    def add(self, ids: Iterable[Any], position: int) -> None:
-        """Record ids at a position that is not before the last one."""
-        for call_id in ids:
-            self._positions.setdefault(call_id, []).append(position)
-
-    def first_after(self, call_id: Any, position: int, end: int) -> int:
-        """Return the first position of an id after a position; the end when there is none."""
-        return next(self.between(call_id, position, end), end)
-
-    def between(self, call_id: Any, start: int, end: int) -> Iterator[int]:
-        """Return the positions of an id between two positions."""
-        positions = self._positions.get(call_id, [])
-        for index in range(bisect_right(positions, start), len(positions)):
-            if positions[index] >= end:
-                return
-            yield positions[index]
 
 
 def _calls(message: Mapping[str, Any]) -> list[Wire]:

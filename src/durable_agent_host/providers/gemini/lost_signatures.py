@@ -5,14 +5,12 @@ back without them; where the models require one, `signatures` has a placeholder.
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from agent_framework import Content, Message
+from agent_framework import Content
 
-from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.gemini.part_mapping import Part, to_parts
-from durable_agent_host.providers.lost_state import apply_losses
+from durable_agent_host.providers.lost_state import LossRules
 
 _UNSIGNED: Final = "durable_agent_host.unsigned"
 """Key in a content's ``additional_properties``: its signatures are not sent. On copies for one request."""
@@ -32,21 +30,7 @@ def parts_to_send(content: Content) -> list[Part] | None:
     return [{name: value for name, value in part.items() if name != _SIGNATURE} for part in parts]
 
 
-def mark_lost_signatures(
-    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState]
-) -> tuple[list[Message], dict[str, Any]]:
-    """Mark the parts whose signatures are no longer sent."""
-    return apply_losses(
-        messages,
-        stored_losses,
-        new_losses,
-        payloads=_list_signatures,
-        containers=lambda _contents: (),
-        change=_without_signatures,
-    )
-
-
-def _without_signatures(content: Content, _is_unreadable: bool, _is_expired: bool) -> Content:
+def _without_signatures(content: Content, _is_unreadable: bool) -> Content:
     clone = copy.copy(content)
     clone.additional_properties = content.additional_properties | {_UNSIGNED: True}
     clone.protected_data = None
@@ -57,3 +41,7 @@ def _list_signatures(content: Content) -> list[str]:
     if _UNSIGNED in content.additional_properties:
         return []
     return [str(part[_SIGNATURE]) for part in to_parts(content) or () if part.get(_SIGNATURE)]
+
+
+LOSS_RULES: Final = LossRules(_list_signatures, change=_without_signatures)
+"""Parts are sent without the signatures that the service rejects."""

@@ -3,21 +3,19 @@
 # ruff: noqa: SLF001 - the framework's client has no public name for the SDK's
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from agent_framework import Message
 
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.provider_item import LostState
-from durable_agent_host.providers.adapted_client import create_adapter
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.gemini.client import PartPreservingMixin
-from durable_agent_host.providers.gemini.lost_signatures import mark_lost_signatures
+from durable_agent_host.providers.gemini.lost_signatures import LOSS_RULES
 from durable_agent_host.providers.gemini.part_mapping import METADATA
 from durable_agent_host.providers.gemini.raw_json_transport import with_raw_json
-from durable_agent_host.providers.generic_provider import GenericProvider, remove_completed_approvals
+from durable_agent_host.providers.generic_provider import GenericProvider
 
 _SIGNATURE_REJECTED: Final = re.compile(
     r"(?:corrupted|invalid) thought.?signature|thought.?signature is (?:not valid|invalid|corrupted)", re.IGNORECASE
@@ -38,32 +36,24 @@ class GeminiProvider(GenericProvider):
         (404, "", "check GOOGLE_MODEL, and the endpoint"),
     )
 
-    @property
-    def target(self) -> ReplayTarget:
-        """Parts are the provider's own."""
-        media = re.compile(r"(image|audio|video|application|text)/.*")
-        return ReplayTarget(METADATA.provider, unsent=TOOLS_OF_SERVICES, media=media)
+    target = ReplayTarget(
+        METADATA.provider,
+        unsent=TOOLS_OF_SERVICES,
+        media=re.compile(r"(image|audio|video|application|text)/.*"),
+    )
+    overrides = PartPreservingMixin
+    loss_rules = LOSS_RULES
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that it keeps the provider's parts."""
-        adapter = create_adapter(client, PartPreservingMixin, self)
+        adapter = super().adapt(client)
         if adapter is not client:
             adapter._genai_client = with_raw_json(adapter._genai_client)
         return adapter
 
-    def carry(
-        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
-    ) -> tuple[list[Message], dict[str, Any]]:
-        """Mark the parts whose signatures are no longer sent."""
-        return mark_lost_signatures(messages, stored_losses, new_losses)
-
     def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return ``reasoning`` when the service cannot read a signature; a missing one is another error."""
         return LostState("reasoning") if _SIGNATURE_REJECTED.search(rejection_text(error, {400})) else None
-
-    def as_history(self, messages: Sequence[Message], /) -> list[Message]:
-        """Remove completed hosted approvals; carriers of parts stay."""
-        return remove_completed_approvals(messages)
 
     def check_message(self, message: Message, /) -> None:
         """Reject file ids, which the client would omit."""

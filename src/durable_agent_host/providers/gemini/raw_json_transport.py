@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.model.provider_item import LOST_RESULT
+from durable_agent_host.providers.call_pairing import Json, PartFormat, pair_results
 from durable_agent_host.providers.neutral_contents import as_object
 from durable_agent_host.providers.tool_call_names import accepted_name
 
@@ -64,38 +65,19 @@ def _with_placeholder(content: dict[str, Any]) -> dict[str, Any]:
     return {**content, "parts": [*parts[:first], signed_part, *parts[first + 1 :]]}
 
 
-# Calls and their responses in a request: as many responses as calls, directly after them.
-#
-# A turn can end with an open call: of a tool that the app only declares, or at the framework's limit of iterations. A
-# model can also call by any name, and the service rejects most of them. The stored conversation does not change; the
-# sent one is closed, with names that are accepted.
-
-Json = dict[str, Any]
+# Calls and their responses in a request. A model can call by any name, and the service rejects most of them.
 
 _CALL: Final = "functionCall"
 _RESPONSE: Final = "functionResponse"
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 
 
-def pair_calls(contents: Sequence[Json]) -> list[Json]:
-    """Add a response to calls without one, and remove responses without a call."""
-    paired_contents: list[Json] = []
-    pending_calls: list[Json] = []
-    for content in contents:
-        parts = [
-            part
-            for part in content["parts"]
-            if _RESPONSE not in part or _remove_matching_call(pending_calls, part[_RESPONSE])
-        ]
-        missing_responses = [{_RESPONSE: _unknown_result(call)} for call in pending_calls]
-        if any(_RESPONSE in part for part in parts):
-            parts += missing_responses
-        elif missing_responses:
-            paired_contents.append({"role": "user", "parts": missing_responses})
-        if parts:
-            paired_contents.append({**content, "parts": parts})
-        pending_calls = [part[_CALL] for part in parts if _CALL in part]
-    return paired_contents
+def _lost_response(call: Json) -> Json:
+    call_fields = {name: call[name] for name in ("id", "name") if name in call}
+    return {_RESPONSE: {**call_fields, "response": {"result": LOST_RESULT}}}
+
+
+PART_FORMAT: Final = PartFormat("parts", lambda part: part.get(_CALL), lambda part: part.get(_RESPONSE), _lost_response)
 
 
 def with_valid_names(contents: Sequence[Json], tool_names: Collection[str]) -> list[Json]:
@@ -111,21 +93,6 @@ def _with_valid_name(part: Json, tool_names: Collection[str]) -> Json:
         return part
     name = accepted_name(part[kind].get("name"), _NAME, tool_names)
     return part if name == part[kind].get("name") else {**part, kind: {**part[kind], "name": name}}
-
-
-def _remove_matching_call(pending_calls: list[Json], response: Json) -> bool:
-    """Remove the call that a response belongs to, and return whether there was one; ids are optional."""
-    for name in ("id", "name"):
-        for call in pending_calls:
-            if response.get(name) and call.get(name) == response[name]:
-                pending_calls.remove(call)
-                return True
-    return False
-
-
-def _unknown_result(call: Json) -> Json:
-    call_fields = {name: call[name] for name in ("id", "name") if name in call}
-    return {**call_fields, "response": {"result": LOST_RESULT}}
 
 
 _PLACEHOLDER = "."
@@ -254,7 +221,7 @@ class _Call:
     def __init__(self, api: Any, model: str, contents: Any, config: Any) -> None:
         self._api = api
         contents_json = with_valid_names(request_json(contents), _tool_names(config))
-        self._contents = with_signatures(model, pair_calls(contents_json))
+        self._contents = with_signatures(model, pair_results(contents_json, PART_FORMAT))
         self._body: str | None = None
 
     def __getattr__(self, name: str) -> Any:

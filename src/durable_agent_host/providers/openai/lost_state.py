@@ -1,13 +1,13 @@
 """Marks the items that the service has lost or can no longer read; see `providers.lost_state`."""
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Sequence
+from typing import Final, cast
 
-from agent_framework import Content, Message
+from agent_framework import Content
 
-from durable_agent_host.model.provider_item import STAMP, LostState
-from durable_agent_host.providers.lost_state import apply_losses
+from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.providers.lost_state import LossRules
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata
 from durable_agent_host.providers.openai.item_types import item_type
 
@@ -15,21 +15,7 @@ LOST: Final = "gone"
 """Key in item metadata: the item can no longer be sent. Only on copies for one request; never stored."""
 
 
-def mark_lost_items(
-    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState]
-) -> tuple[list[Message], dict[str, Any]]:
-    """Mark the items that can no longer be sent."""
-    return apply_losses(
-        messages,
-        stored_losses,
-        new_losses,
-        payloads=_encrypted_item_ids,
-        containers=_list_containers,
-        change=_mark_content,
-    )
-
-
-def _mark_content(content: Content, is_unreadable: bool, _is_expired: bool) -> Content:
+def _mark_content(content: Content, is_unreadable: bool) -> Content:
     metadata = find_item_metadata(content)
     clone = copy.copy(content)
     properties = {name: value for name, value in content.additional_properties.items() if name != "encrypted_content"}
@@ -53,3 +39,7 @@ def _list_containers(contents: Sequence[Content]) -> list[str]:
         content.additional_properties.get("container_id") for content in contents if find_item_metadata(content)
     )
     return [str(name) for name in container_ids if name]
+
+
+LOSS_RULES: Final = LossRules(_encrypted_item_ids, _list_containers, _mark_content)
+"""Items that can no longer be sent are marked as lost."""

@@ -12,7 +12,6 @@ from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState
 from durable_agent_host.model.repair_rules import RepairRules
-from durable_agent_host.providers.adapted_client import create_adapter
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.generic_provider import GenericProvider, remove_carriers
 from durable_agent_host.providers.neutral_contents import as_object, within
@@ -21,7 +20,7 @@ from durable_agent_host.providers.openai.client import ItemPreservingMixin, buil
 from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
 from durable_agent_host.providers.openai.item_mapping import PROVIDER, complete_item, has_compaction
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, repair_rules
-from durable_agent_host.providers.openai.lost_state import mark_lost_items
+from durable_agent_host.providers.openai.lost_state import LOSS_RULES
 from durable_agent_host.providers.openai.media_inputs import check_audio
 from durable_agent_host.providers.openai.stream_events import read_item
 
@@ -69,22 +68,17 @@ def identify_calls(messages: Iterable[Message], *, session_id: str) -> None:
         call.additional_properties |= {"fc_id": item_id, "openai": {**fields, "item_id": item_id}}
 
 
-_TARGET: Final = ReplayTarget(
-    PROVIDER,
-    unsent=frozenset(kind for row in ITEM_TYPES.values() for kind in row.unsent),
-    media=re.compile(r"(image|audio|application|text)/.*"),
-)
-
-
 class OpenAIProvider(GenericProvider):
     """Clients that are not adapted, inside agents that are opaque to the host."""
 
     hints = HINTS
 
-    @property
-    def target(self) -> ReplayTarget:
-        """Items are the provider's own."""
-        return _TARGET
+    target = ReplayTarget(
+        PROVIDER,
+        unsent=frozenset(kind for row in ITEM_TYPES.values() for kind in row.unsent),
+        media=re.compile(r"(image|audio|application|text)/.*"),
+    )
+    loss_rules = LOSS_RULES
 
     def read_item(self, update: Any, /) -> ItemPart | None:
         """Return the item that an update belongs to."""
@@ -94,11 +88,43 @@ class OpenAIProvider(GenericProvider):
         """Make the contents of the item."""
         return complete_item(contents, item)
 
-    def carry(
-        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
-    ) -> tuple[list[Message], dict[str, Any]]:
-        """Mark the items that the service has lost or cannot read."""
-        return mark_lost_items(messages, stored_losses, new_losses)
+    def lost_state(self, error: BaseException, /) -> LostState | None:
+        """Return the previous response, the container or the reasoning that the service has lost."""
+        return find_lost_state(error)
+
+    def finished_calls(self, update: Any, /) -> list[tuple[str, bool]]:
+        """Return the id of the item that an update finishes, as the framework names hosted calls."""
+        part = read_item(update)
+        if part is None or part.item is None:
+            return []
+        item = part.item
+        return [(str(item.get("id") or ""), item.get("status") == "failed" or bool(item.get("error")))]
+
+    def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
+        """Give every call its item id, and remove carriers unless the client sends them."""
+        history = as_history(rewrite_for(messages, self.target))
+        identify_calls(history, session_id=session_id)
+        return remove_carriers(history) if self.overrides is None else history
+
+    def as_history(self, messages: Sequence[Message], /) -> list[Message]:
+        """Carry completed approvals as items, which the framework does not change."""
+        return as_history(messages)
+
+
+class ResponsesProvider(OpenAIProvider):
+    """Clients of the Responses API, whose items are stored and sent back."""
+
+    overrides = ItemPreservingMixin
+
+    def adapt(self, client: Any, /) -> Any:
+        """Copy the client so that it keeps the provider's items."""
+        adapter = super().adapt(client)
+        if adapter is not client:
+            fast_clients = {
+                name: with_fast_event_parsing(value) for name, value in cast("dict[str, Any]", vars(adapter)).items()
+            }
+            adapter.__dict__.update(fast_clients)
+        return adapter
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List hosted files, and the files of containers that a text cites."""
@@ -119,45 +145,6 @@ class OpenAIProvider(GenericProvider):
         else:
             response = await sdk.files.content(file.file_id)
         return ServedFile(response.content)
-
-    def lost_state(self, error: BaseException, /) -> LostState | None:
-        """Return the previous response, the container or the reasoning that the service has lost."""
-        return find_lost_state(error)
-
-    def finished_calls(self, update: Any, /) -> list[tuple[str, bool]]:
-        """Return the id of the item that an update finishes, as the framework names hosted calls."""
-        part = read_item(update)
-        if part is None or part.item is None:
-            return []
-        item = part.item
-        return [(str(item.get("id") or ""), item.get("status") == "failed" or bool(item.get("error")))]
-
-    def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
-        """Give every call its item id, and remove carriers, which these clients do not send."""
-        return remove_carriers(self._prepare_history(messages, session_id))
-
-    def as_history(self, messages: Sequence[Message], /) -> list[Message]:
-        """Carry completed approvals as items, which the framework does not change."""
-        return as_history(messages)
-
-    def _prepare_history(self, messages: Sequence[Message], session_id: str) -> list[Message]:
-        history = as_history(rewrite_for(messages, self.target))
-        identify_calls(history, session_id=session_id)
-        return history
-
-
-class ResponsesProvider(OpenAIProvider):
-    """Clients of the Responses API, whose items are stored and sent back."""
-
-    def adapt(self, client: Any, /) -> Any:
-        """Copy the client so that it keeps the provider's items."""
-        adapter = create_adapter(client, ItemPreservingMixin, self)
-        if adapter is not client:
-            fast_clients = {
-                name: with_fast_event_parsing(value) for name, value in cast("dict[str, Any]", vars(adapter)).items()
-            }
-            adapter.__dict__.update(fast_clients)
-        return adapter
 
     @property
     def repair_rules(self) -> RepairRules:
@@ -189,10 +176,6 @@ class ResponsesProvider(OpenAIProvider):
     def is_compaction_item(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
         """Recognize the compaction items that the option ``context_management`` makes the service emit."""
         return has_compaction if options.get("context_management") else None
-
-    def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
-        """Give every call its item id; carriers of items stay."""
-        return self._prepare_history(messages, session_id)
 
 
 _FINAL_EVENTS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})

@@ -1,0 +1,83 @@
+"""Calls of the app's tools and their results in a request: every call has a result, and every result a call.
+
+A turn can end with an open call: of a tool that the app only declares, or at the framework's limit of iterations. A
+model can give two calls one id. Services reject both. The stored conversation does not change; the sent one is
+repaired.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from durable_agent_host.model.ids import derived_id
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PartFormat:
+    """Where a service has calls and results, if both are parts of messages.
+
+    Attributes:
+        parts: the field of a message with its parts.
+        call: a part → the call in it, or None.
+        result: a part → the ``id`` or the ``name`` of the call that it is the result of, or None.
+        lost_result: a call → a part that reports its result as unknown.
+    """
+
+    parts: str
+    call: Callable[[Json], Json | None]
+    result: Callable[[Json], Mapping[str, Any] | None]
+    lost_result: Callable[[Json], Json]
+
+
+def pair_results(messages: Iterable[Json], part_format: PartFormat) -> list[Json]:
+    """Add a result to calls without one, and remove results without a call.
+
+    Returns:
+        New messages: the results of calls directly after them; the calls of the last message may wait for theirs.
+    """
+    paired_messages: list[Json] = []
+    open_calls: list[Json] = []
+    for message in messages:
+        parts = [
+            part
+            for part in message[part_format.parts]
+            if (result := part_format.result(part)) is None or _remove_matching_call(open_calls, result)
+        ]
+        lost_results = [part_format.lost_result(call) for call in open_calls]
+        if any(part_format.result(part) is not None for part in parts):
+            parts += lost_results
+        elif lost_results:
+            paired_messages.append({"role": "user", part_format.parts: lost_results})
+        if parts:
+            paired_messages.append({**message, part_format.parts: parts})
+        open_calls = [call for part in parts if (call := part_format.call(part)) is not None]
+    return paired_messages
+
+
+def _remove_matching_call(open_calls: list[Json], result: Mapping[str, Any]) -> bool:
+    """Remove the call that a result belongs to, and return whether there was one; ids are optional."""
+    for name in ("id", "name"):
+        for call in open_calls:
+            if result.get(name) and call.get(name) == result[name]:
+                open_calls.remove(call)
+                return True
+    return False
+
+
+def unique_id(call_id: Any, id_counts: Counter[str], valid_ids: re.Pattern[str], prefix: str) -> str:
+    """Return the id to send for the next call: its own, or a derived one where that is invalid or occurs again.
+
+    Args:
+        call_id: of the call.
+        id_counts: how often each id has occurred so far; changed here.
+        valid_ids: the ids that the service accepts.
+        prefix: of derived ids.
+    """
+    id_counts[str(call_id)] += 1
+    if isinstance(call_id, str) and id_counts[call_id] == 1 and valid_ids.fullmatch(call_id):
+        return call_id
+    return prefix + derived_id(str(call_id), str(id_counts[str(call_id)]))
