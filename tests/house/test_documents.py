@@ -88,7 +88,7 @@ def test_code_in_documents_can_be_read():
 
 def test_events_are_documented():
     """The table of events has every event, and no other."""
-    from durable_agent_host.turn.event_names import EVENTS
+    from durable_agent_host.turn.turn_events import EVENTS
 
     http = (ROOT / "docs/reference/http.md").read_text()
     assert set(re.findall(r"^\| `([a-z]+\.[a-z]+)` \|", http, re.MULTILINE)) == set(EVENTS)

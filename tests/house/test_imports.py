@@ -104,9 +104,9 @@ DOORS: dict[tuple[str, str], set[str]] = {
         "retry_classification",
         "dynamic_subclass",
     },
-    ("stream", "turn"): {"event_names"},
+    ("stream", "turn"): {"turn_events"},
     ("telemetry", "agent"): {"observer"},
-    ("turn_log", "turn"): {"event_names"},
+    ("turn_log", "turn"): {"turn_events"},
 }
 """Room of durable_agent_host, room that it may import → the only modules of it that it imports, each of them.
 

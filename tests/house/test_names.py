@@ -48,12 +48,12 @@ def test_errors_end_in_error():
 
 def test_event_names_are_constants_that_exist_once():
     """Only the table of events spells their names; the CLI, a client over HTTP, spells them as any client does."""
-    from durable_agent_host.turn.event_names import EVENTS
+    from durable_agent_host.turn.turn_events import EVENTS
 
     wrong = [
         f"{module.at(node.lineno)} {node.value!r}"
         for module in modules("durable_agent_host")
-        if module.folder != "cli" and module.name != "durable_agent_host.turn.event_names"
+        if module.folder != "cli" and module.name != "durable_agent_host.turn.turn_events"
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in EVENTS
     ]

@@ -21,17 +21,16 @@ from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.log_entry import ATTEMPT_STARTED, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.redaction import mask_secrets
-from durable_agent_host.stream.live_events import (
-    HostedCallReader,
+from durable_agent_host.stream.live_events import HostedCallReader, LiveEvents
+from durable_agent_host.stream.redacted_events import RedactedEvents
+from durable_agent_host.turn.turn_events import (
     LiveEvent,
-    LiveEvents,
     approval_requested,
     tool_completed,
     tool_started,
     turn_restarted,
     turn_started,
 )
-from durable_agent_host.stream.redacted_events import RedactedEvents
 from durable_agent_host.turn.turn_redactor import Redactor
 
 _WITHOUT_BEGIN: Final = frozenset({"invalid_arguments", "denied"})

@@ -20,7 +20,7 @@ from durable_agent_host.cli.host_client import (
 )
 from durable_agent_host.cli.rendering import Screen, TurnView, failure, named_call
 from durable_agent_host.cli.turn_event_client import Event, TurnEvents
-from durable_agent_host.turn import event_names
+from durable_agent_host.turn import turn_events
 
 _PROMPT: Final = "> "
 _QUESTION: Final = "Approve? [y]es, [n]o, [e]dit the arguments: "
@@ -141,7 +141,7 @@ class _Chat:
                     if wants_cancel and not has_cancelled:
                         has_cancelled = True
                         self._cancel(turn)
-                    if event.name == event_names.APPROVAL_REQUESTED and not wants_cancel:
+                    if event.name == turn_events.APPROVAL_REQUESTED and not wants_cancel:
                         self._decide(turn, event)
             except KeyboardInterrupt:
                 if wants_cancel:
@@ -160,11 +160,11 @@ class _Chat:
             self._print_remark(str(error))
 
     def _show(self, view: TurnView, event: Event) -> None:
-        if event.name == event_names.TURN_FAILED:
+        if event.name == turn_events.TURN_FAILED:
             self._status = PROBLEMS_FOUND
         if self._screen.is_terminal:
             view.show(event)
-        elif event.name == event_names.TURN_FAILED:
+        elif event.name == turn_events.TURN_FAILED:
             print(printable(failure(event)), file=sys.stderr)
         elif event.is_terminal:
             self._screen.line(event.data["response"])

@@ -10,7 +10,7 @@ import click
 
 from durable_agent_host.cli.content_formatting import printable
 from durable_agent_host.cli.turn_event_client import Event
-from durable_agent_host.turn import event_names
+from durable_agent_host.turn import turn_events
 
 _SHORT: Final = 200
 
@@ -58,16 +58,16 @@ class TurnView:
         self._pieces: list[tuple[int, str]] = []
         self._writing = ""
         self._rows: dict[str, Callable[[Event], None]] = {
-            event_names.MESSAGE_DELTA: self._message,
-            event_names.REASONING_DELTA: lambda event: self._run_on("reasoning", event.data["text"], dim=True),
-            event_names.TOOL_STARTED: lambda event: self._line(f"→ {named_call(event.data)}", bold=True),
-            event_names.TOOL_DELTA: lambda event: self._run_on("code", event.data["text"], dim=True),
-            event_names.TOOL_COMPLETED: self._show_completed,
-            event_names.APPROVAL_REQUESTED: self._show_approval_request,
-            event_names.TURN_RESTARTED: self._show_restart,
-            event_names.TURN_COMPLETED: lambda _: self._screen.break_line(),
-            event_names.TURN_FAILED: lambda event: self._line(failure(event), fg="red"),
-            event_names.TURN_CANCELLED: lambda _: self._line("[the turn was cancelled; its output is kept]", dim=True),
+            turn_events.MESSAGE_DELTA: self._message,
+            turn_events.REASONING_DELTA: lambda event: self._run_on("reasoning", event.data["text"], dim=True),
+            turn_events.TOOL_STARTED: lambda event: self._line(f"→ {named_call(event.data)}", bold=True),
+            turn_events.TOOL_DELTA: lambda event: self._run_on("code", event.data["text"], dim=True),
+            turn_events.TOOL_COMPLETED: self._show_completed,
+            turn_events.APPROVAL_REQUESTED: self._show_approval_request,
+            turn_events.TURN_RESTARTED: self._show_restart,
+            turn_events.TURN_COMPLETED: lambda _: self._screen.break_line(),
+            turn_events.TURN_FAILED: lambda event: self._line(failure(event), fg="red"),
+            turn_events.TURN_CANCELLED: lambda _: self._line("[the turn was cancelled; its output is kept]", dim=True),
         }
 
     @property

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from durable_agent_host.cli.host_client import CommandError, HostRoutes, HostUnreachableError
-from durable_agent_host.turn.event_names import rule_of_stored
+from durable_agent_host.turn.turn_events import rule_of_stored
 
 PATIENCE_SECONDS: Final = 300.0
 """How long a host may be unreachable before the command gives up; its turns continue without this command."""

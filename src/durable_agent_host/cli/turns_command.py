@@ -12,7 +12,7 @@ from durable_agent_host.cli.content_formatting import format_cost
 from durable_agent_host.cli.host_client import OK, PAGE, PROBLEMS_FOUND, HostRoutes, host_command
 from durable_agent_host.cli.rendering import Screen, TurnView, named_call
 from durable_agent_host.cli.turn_event_client import TurnEvents
-from durable_agent_host.turn import event_names
+from durable_agent_host.turn import turn_events
 
 Step = Mapping[str, Any]
 
@@ -40,7 +40,7 @@ def _tail(host: HostRoutes, as_json: bool, agent: str, session: str, turn: str |
                 print(json.dumps({"id": event.id, "event": event.name, "data": event.data}), flush=True)
             else:
                 view.show(event)
-            if event.name == event_names.TURN_FAILED:
+            if event.name == turn_events.TURN_FAILED:
                 status = PROBLEMS_FOUND
     except KeyboardInterrupt:
         screen.break_line()

@@ -24,7 +24,7 @@ from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.blob_cache import MAX_BYTES, BlobCache
 from durable_agent_host.segments.conversation_pages import Page
 from durable_agent_host.session.repair import RepairChange
-from durable_agent_host.turn import event_names
+from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.response_format import with_value
 
 # Large answers: encoded off the event loop and in parts, so that other requests proceed; sent as clients read them.
@@ -184,10 +184,10 @@ def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, dic
         ``turn.completed`` or ``turn.cancelled`` with the JSON answer of ``run``, or ``turn.failed`` with the problem.
     """
     if outcome.status == "cancelled":
-        return event_names.TURN_CANCELLED, response_view(request, outcome)
+        return turn_events.TURN_CANCELLED, response_view(request, outcome)
     if outcome.error is not None:
-        return event_names.TURN_FAILED, problem_body(outcome.error, **turn_identity(request))
-    return event_names.TURN_COMPLETED, response_view(request, outcome)
+        return turn_events.TURN_FAILED, problem_body(outcome.error, **turn_identity(request))
+    return turn_events.TURN_COMPLETED, response_view(request, outcome)
 
 
 def turn_view(turn: Turn) -> dict[str, Any]:

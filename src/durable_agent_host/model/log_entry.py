@@ -7,7 +7,7 @@ from typing import Any, Final
 ATTEMPT: Final = "attempt"
 """An attempt began; ``{number}``. Written by the log itself when a writer opens it."""
 EVENT: Final = "event"
-"""An event for clients; ``{event, data}``: a name of `durable_agent_host.turn.event_names`, and its JSON object."""
+"""An event for clients; ``{event, data}``: a name of `durable_agent_host.turn.turn_events`, and its JSON object."""
 MODEL_STARTED: Final = "model_begun"
 """The service generates a response in the background; ``{position, continuation}``, null when it has stopped."""
 MODEL_FINISHED: Final = "model_finished"

@@ -6,16 +6,23 @@ same rules to one update at a time, and drops a provider's repetitions (the whol
 breaks these rules, `LiveEvents.finish` compares the two and emits the correction.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, Protocol, cast
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, Content
 
-from durable_agent_host.codec.tool_result_text import result_text, short_text
+from durable_agent_host.codec.tool_result_text import result_text
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.stream.fold import ItemReader
-from durable_agent_host.turn import event_names
+from durable_agent_host.turn.turn_events import (
+    LiveEvent,
+    message_delta,
+    reasoning_delta,
+    tool_completed,
+    tool_delta,
+    tool_started,
+    turn_restarted,
+)
 
 _HOSTED_CALLS: Final = {
     "code_interpreter_tool_call": "code_interpreter",
@@ -35,18 +42,6 @@ _RUNNING: Final = frozenset({"in_progress", "interpreting"})
 _FAILED: Final = frozenset({"failed", "incomplete"})
 
 
-class LiveEvent(NamedTuple):
-    """One event for clients.
-
-    Attributes:
-        event: its name.
-        data: its JSON object.
-    """
-
-    event: str
-    data: dict[str, Any]
-
-
 def response_text(response: AgentResponse[Any]) -> str:
     """Return the text of a response, as stored and streamed.
 
@@ -60,39 +55,8 @@ def response_text(response: AgentResponse[Any]) -> str:
     )
 
 
-def turn_started(request: TurnRequest) -> LiveEvent:
-    """Make the event of a turn whose agent starts."""
-    return LiveEvent(event_names.TURN_STARTED, {"turn_id": request.turn_id, "session_id": request.session_id})
-
-
-def message_delta(text: str) -> LiveEvent:
-    """Make the event of a chunk of the response."""
-    return LiveEvent(event_names.MESSAGE_DELTA, {"text": text})
-
-
-def tool_started(call_id: str, name: str, arguments: Any) -> LiveEvent:
-    """Make the event of a tool call that starts."""
-    return LiveEvent(event_names.TOOL_STARTED, {"call_id": call_id, "name": name, "arguments": arguments})
-
-
-def tool_completed(call_id: str, outcome: str, result: str = "") -> LiveEvent:
-    """Make the event of a tool call that has ended."""
-    data = {"call_id": call_id, "outcome": outcome, "result": short_text(result)}
-    return LiveEvent(event_names.TOOL_COMPLETED, data)
-
-
-def approval_requested(call: Mapping[str, Any]) -> LiveEvent:
-    """Make the event of a call that waits for a person."""
-    return LiveEvent(event_names.APPROVAL_REQUESTED, dict(call))
-
-
 def _outcome(*, has_failed: bool) -> str:
     return "error" if has_failed else "success"
-
-
-def turn_restarted(discard_from: int) -> LiveEvent:
-    """Make the event of text that clients must discard, because it is sent again."""
-    return LiveEvent(event_names.TURN_RESTARTED, {"discard_from": discard_from})
 
 
 def correct_text(emitted_text: str, text: str) -> list[LiveEvent]:
@@ -241,7 +205,7 @@ class _Reasoning:
             self._part.append(text)
         if is_complete:
             self._part = []
-        return [LiveEvent(event_names.REASONING_DELTA, {"text": separator + text})] if text else []
+        return [reasoning_delta(separator + text)] if text else []
 
 
 def _new_part(emitted_text: str, full_text: str) -> str:
@@ -339,7 +303,7 @@ class _HostedCalls:
             new = _new_part("".join(emitted_texts), text) if content.merge_mode == "replace" else text
             if new:
                 emitted_texts.append(new)
-                events.append(LiveEvent(event_names.TOOL_DELTA, {"call_id": call_id, "text": new}))
+                events.append(tool_delta(call_id, new))
         return events
 
     def _begin(self, call_id: str, name: str, arguments: Any = None) -> list[LiveEvent]:

@@ -13,12 +13,13 @@ from typing import Any, Final, Protocol
 from agent_framework import AgentResponseUpdate, Message
 
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.stream.live_events import LiveEvent, LiveEvents, correct_text
-from durable_agent_host.turn import event_names
+from durable_agent_host.stream.live_events import LiveEvents, correct_text
+from durable_agent_host.turn import turn_events
+from durable_agent_host.turn.turn_events import LiveEvent
 
 _TRIES: Final = 8
 """How many white spaces are tried for one chunk."""
-_TEXTS: Final = frozenset({event_names.MESSAGE_DELTA, event_names.REASONING_DELTA})
+_TEXTS: Final = frozenset({turn_events.MESSAGE_DELTA, turn_events.REASONING_DELTA})
 
 
 class EventRedaction(Protocol):
@@ -143,7 +144,7 @@ class RedactedEvents:
         redacted_events: list[LiveEvent] = []
         for event, data in events:
             call_id = str(data.get("call_id", ""))
-            if event in _TEXTS or event == event_names.TOOL_DELTA:
+            if event in _TEXTS or event == turn_events.TOOL_DELTA:
                 if event in _TEXTS:
                     redacted_events += self._flush(
                         *[key for key in self._buffered if key[0] in _TEXTS and key[0] != event]
@@ -151,7 +152,7 @@ class RedactedEvents:
                 redacted_events += self._grow(event, call_id, data["text"])
                 continue
             completed_keys = [
-                key for key in self._buffered if key[0] in _TEXTS or key == (event_names.TOOL_DELTA, call_id)
+                key for key in self._buffered if key[0] in _TEXTS or key == (turn_events.TOOL_DELTA, call_id)
             ]
             redacted_events += self._flush(*completed_keys)
             redacted_events.append(LiveEvent(event, self._redactor.data(data)))
@@ -171,7 +172,7 @@ class RedactedEvents:
         return events + correct_text("".join(self._emitted), text)
 
     def _grow(self, event: str, call_id: str, text: str) -> list[LiveEvent]:
-        if event == event_names.MESSAGE_DELTA:
+        if event == turn_events.MESSAGE_DELTA:
             self._raw.append(text)
         buffered_text = self._buffered.setdefault((event, call_id), BufferedText(self._redactor))
         return self._delta(event, call_id, buffered_text.feed(text))
@@ -182,6 +183,6 @@ class RedactedEvents:
     def _delta(self, event: str, call_id: str, text: str) -> list[LiveEvent]:
         if not text:
             return []
-        if event == event_names.MESSAGE_DELTA:
+        if event == turn_events.MESSAGE_DELTA:
             self._emitted.append(text)
         return [LiveEvent(event, {"call_id": call_id, "text": text} if call_id else {"text": text})]

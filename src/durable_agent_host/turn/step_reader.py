@@ -39,7 +39,7 @@ from durable_agent_host.model.log_entry import (
     LogRecord,
 )
 from durable_agent_host.model.turn import Turn
-from durable_agent_host.turn import event_names
+from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.budget_checks import usage_of_response
 from durable_agent_host.turn.timeline import bounded_name
 
@@ -48,7 +48,7 @@ MAX_TEXT_CHARACTERS: Final = 4000
 
 _MAX_ARGUMENTS: Final = 16_000
 """Maximum characters of the arguments of a call, as JSON."""
-_DELTAS: Final = frozenset(name for name, rule in event_names.EVENTS.items() if rule.is_delta)
+_DELTAS: Final = frozenset(name for name, rule in turn_events.EVENTS.items() if rule.is_delta)
 
 Step = dict[str, Any]
 
@@ -200,23 +200,23 @@ class StepReader:
             self._sent_at = self._sent_at or at
 
     def _add_event(self, name: str, data: Mapping[str, Any], at: str | None) -> None:
-        if name == event_names.TURN_STARTED:
+        if name == turn_events.TURN_STARTED:
             self._start(at)
         elif name in _DELTAS:
             self._open_model_call()["characters"] += len(str(data.get("text") or ""))
-        elif name == event_names.TOOL_STARTED:
+        elif name == turn_events.TOOL_STARTED:
             call_id = str(data["call_id"])
             if call_id not in self._calls_by_id:
                 self._open_model_call()
             arguments = data.get("arguments") or self._calls_by_id.get(call_id, ("", None))[1]
             self._announced_calls[call_id] = self._tool(call_id, data["name"], arguments, at, is_hosted=True)
-        elif name == event_names.TOOL_COMPLETED:
+        elif name == turn_events.TOOL_COMPLETED:
             announced_call = self._announced_calls.get(str(data["call_id"]))
             if announced_call is not None and announced_call["outcome"] is None:
                 self._finish_tool(announced_call, data["outcome"], str(data.get("result") or ""), at)
-        elif name == event_names.APPROVAL_REQUESTED:
+        elif name == turn_events.APPROVAL_REQUESTED:
             self._questions[str(data["call_id"])] = data
-        elif name == event_names.TURN_RESTARTED:
+        elif name == turn_events.TURN_RESTARTED:
             self._lose_model_call()
             self._add("restart", attempt=self._number, discard_from=data["discard_from"], at=at)
 

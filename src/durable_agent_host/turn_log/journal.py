@@ -38,7 +38,7 @@ from durable_agent_host.model.journal_entry import (
     ToolKey,
 )
 from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
-from durable_agent_host.turn import event_names
+from durable_agent_host.turn import turn_events
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import TurnLog, check_order, missing_entries
 from durable_agent_host.turn_log.writer import TurnLogWriter
@@ -172,13 +172,13 @@ class JournalState:
 
     def _add_event(self, data: Mapping[str, Any], offset: int) -> None:
         event = data["event"]
-        if event == event_names.APPROVAL_REQUESTED:
+        if event == turn_events.APPROVAL_REQUESTED:
             self.requested_approval_ids.add(data["data"]["call_id"])
-        elif event == event_names.TURN_STARTED:
+        elif event == turn_events.TURN_STARTED:
             self.has_started = True
-        elif event == event_names.TURN_RESTARTED:
+        elif event == turn_events.TURN_RESTARTED:
             self.discard_from = None
-        elif self.discard_from is None and event_names.rule_of_stored(event).is_discardable:
+        elif self.discard_from is None and turn_events.rule_of_stored(event).is_discardable:
             self.discard_from = offset
 
 

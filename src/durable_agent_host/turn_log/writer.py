@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from durable_agent_host.model.log_entry import AT, EVENT, LogEntry
-from durable_agent_host.turn.event_names import rule_of_stored
+from durable_agent_host.turn.turn_events import rule_of_stored
 from durable_agent_host.turn_log.protocol import INTERVAL_SECONDS, TurnLog
 
 BATCH_BYTES: Final = 16 * 1024

@@ -1,0 +1,113 @@
+"""The events of a turn: each name once, with its meaning for storage and streaming, and its fields."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from durable_agent_host.codec.tool_result_text import short_text
+from durable_agent_host.model.turn import TurnRequest
+
+TURN_STARTED: Final = "turn.started"
+MESSAGE_DELTA: Final = "message.delta"
+REASONING_DELTA: Final = "reasoning.delta"
+TOOL_STARTED: Final = "tool.started"
+TOOL_DELTA: Final = "tool.delta"
+TOOL_COMPLETED: Final = "tool.completed"
+APPROVAL_REQUESTED: Final = "approval.requested"
+TURN_RESTARTED: Final = "turn.restarted"
+TURN_COMPLETED: Final = "turn.completed"
+TURN_FAILED: Final = "turn.failed"
+TURN_CANCELLED: Final = "turn.cancelled"
+
+
+class EventRule(NamedTuple):
+    """The meaning of an event.
+
+    Attributes:
+        is_delta: its ``text`` continues the previous event's, so adjacent events can be joined.
+        is_discardable: it reports on a model call, and is void when that call is retried.
+        is_terminal: the last event of a stream. It is made from the turn's outcome and never stored in the log.
+    """
+
+    is_delta: bool = False
+    is_discardable: bool = False
+    is_terminal: bool = False
+
+
+EVENTS: Final[Mapping[str, EventRule]] = {
+    TURN_STARTED: EventRule(),
+    MESSAGE_DELTA: EventRule(is_delta=True, is_discardable=True),
+    REASONING_DELTA: EventRule(is_delta=True, is_discardable=True),
+    TOOL_STARTED: EventRule(is_discardable=True),
+    TOOL_DELTA: EventRule(is_delta=True, is_discardable=True),
+    TOOL_COMPLETED: EventRule(is_discardable=True),
+    APPROVAL_REQUESTED: EventRule(),
+    TURN_RESTARTED: EventRule(),
+    TURN_COMPLETED: EventRule(is_terminal=True),
+    TURN_FAILED: EventRule(is_terminal=True),
+    TURN_CANCELLED: EventRule(is_terminal=True),
+}
+"""One row per event. To add an event, add its constant, its row, and below the function that makes it."""
+
+_UNKNOWN: Final = EventRule()
+
+
+def rule_of_stored(name: str) -> EventRule:
+    """Return the rule of an event read from a log.
+
+    Returns:
+        Its row. An unknown event is passed to clients unchanged, is never joined or discarded, and ends no turn.
+    """
+    return EVENTS.get(name, _UNKNOWN)
+
+
+class LiveEvent(NamedTuple):
+    """One event for clients.
+
+    Attributes:
+        event: its name.
+        data: its JSON object.
+    """
+
+    event: str
+    data: dict[str, Any]
+
+
+def turn_started(request: TurnRequest) -> LiveEvent:
+    """Make the event of a turn whose agent starts."""
+    return LiveEvent(TURN_STARTED, {"turn_id": request.turn_id, "session_id": request.session_id})
+
+
+def message_delta(text: str) -> LiveEvent:
+    """Make the event of a chunk of the response."""
+    return LiveEvent(MESSAGE_DELTA, {"text": text})
+
+
+def reasoning_delta(text: str) -> LiveEvent:
+    """Make the event of a chunk of the model's reasoning."""
+    return LiveEvent(REASONING_DELTA, {"text": text})
+
+
+def tool_started(call_id: str, name: str, arguments: Any) -> LiveEvent:
+    """Make the event of a tool call that starts."""
+    return LiveEvent(TOOL_STARTED, {"call_id": call_id, "name": name, "arguments": arguments})
+
+
+def tool_delta(call_id: str, text: str) -> LiveEvent:
+    """Make the event of a chunk of what a hosted tool is to do, as code."""
+    return LiveEvent(TOOL_DELTA, {"call_id": call_id, "text": text})
+
+
+def tool_completed(call_id: str, outcome: str, result: str = "") -> LiveEvent:
+    """Make the event of a tool call that has ended."""
+    data = {"call_id": call_id, "outcome": outcome, "result": short_text(result)}
+    return LiveEvent(TOOL_COMPLETED, data)
+
+
+def approval_requested(call: Mapping[str, Any]) -> LiveEvent:
+    """Make the event of a call that waits for a person."""
+    return LiveEvent(APPROVAL_REQUESTED, dict(call))
+
+
+def turn_restarted(discard_from: int) -> LiveEvent:
+    """Make the event of text that clients must discard, because it is sent again."""
+    return LiveEvent(TURN_RESTARTED, {"discard_from": discard_from})
