@@ -167,7 +167,7 @@ def run_limits(settings: Settings) -> RunLimits:
         first_seconds=settings.model_retry_seconds,
         most_seconds=settings.model_retry_most_seconds,
     )
-    return RunLimits(settings.turn_timeout_seconds, retries, settings.model_bounds, settings.recording_limits)
+    return RunLimits(settings.turn_timeout_seconds, retries, bounds=settings, recording_bounds=settings)
 
 
 def plan_times(settings: Settings) -> PlanTimes:

@@ -35,8 +35,10 @@ _MAY_BE_ZERO = frozenset({"session_ttl_seconds", "requests_per_second", "kept_ca
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(ResponseLimits, RecordingLimits):
     """The host's settings; each has the environment variable ``DURABLE_AGENT_HOST_<FIELD>``.
+
+    The limits on a turn, and on what is kept of its model calls, are in `durable_agent_host.model.turn`.
 
     Attributes:
         wait_seconds: how long ``run`` waits for the answer before it returns 504 with the turn's URL. Seconds,
@@ -69,9 +71,6 @@ class Settings:
             ``redis://…``. Empty, the default: a file beside the embedded host's own, else ``blob``.
         turn_log_retention_hours: how long a turn's log is kept after its last entry; after that, clients get only the
             answer. Hours, default 168 (7 days).
-        kept_call_bytes: how much of one request to a model's service, and of one answer, is kept in the turn's log;
-            compressed. Bytes, default 256 KiB; 0 keeps nothing.
-        kept_turn_bytes: how much of all of them is kept in one attempt of a turn. Bytes, default 1 MiB.
         segments: where older messages and large contents are stored: ``sqlite:PATH`` or ``blob`` (the app's storage
             account). Empty, the default: a file beside the embedded host's own, else ``blob``.
         encryption_keys: the first key protects the data keys that encrypt stored data: ``ID=KEY``, several separated by
@@ -94,8 +93,6 @@ class Settings:
             begins another session, so that nobody learns that the id is taken.
         stream_heartbeat_seconds: maximum silence on a stream of events. Seconds, default 15: proxies commonly give up
             after 30 or 60.
-        max_answer_bytes, max_line_bytes, max_turn_bytes, answer_seconds, max_model_calls, max_calls_at_once,
-        max_argument_bytes, max_tool_result_bytes: limits on a turn; see `ResponseLimits`, which has the defaults.
         max_stream_readers: how many clients may follow one turn's events in one process; 429 above. Default 100.
         max_arriving_bytes: how much of the large bodies of one principal may be arriving at once in one process; 429
             above. Bytes, default 256 MiB: eight of the largest uploads.
@@ -122,8 +119,6 @@ class Settings:
     model_retry_most_seconds: float = 30.0
     turn_log: str = ""
     turn_log_retention_hours: float = 168.0
-    kept_call_bytes: int = RecordingLimits.call_bytes
-    kept_turn_bytes: int = RecordingLimits.turn_bytes
     segments: str = ""
     encryption_keys: str = field(default="", repr=False)
     encryption_plaintext: str = READ_PLAINTEXT
@@ -134,14 +129,6 @@ class Settings:
     adopt_sessions: str = ANYBODY
     session_names: str = SHARED_NAMES
     stream_heartbeat_seconds: float = 15.0
-    max_answer_bytes: int = ResponseLimits.answer_bytes
-    max_line_bytes: int = ResponseLimits.line_bytes
-    max_turn_bytes: int = ResponseLimits.turn_bytes
-    answer_seconds: float = ResponseLimits.answer_seconds
-    max_model_calls: int = ResponseLimits.model_calls
-    max_calls_at_once: int = ResponseLimits.calls_at_once
-    max_argument_bytes: int = ResponseLimits.argument_bytes
-    max_tool_result_bytes: int = ResponseLimits.tool_result_bytes
     max_stream_readers: int = 100
     max_arriving_bytes: int = 256 * 1024 * 1024
     max_reads_at_once: int = 4
@@ -153,25 +140,6 @@ class Settings:
             value = getattr(self, setting.name)
             if expectation := _expected_instead(setting, value):
                 raise SettingError(f"Settings.{setting.name} is {value!r}: give {expectation}")
-
-    @property
-    def recording_limits(self) -> RecordingLimits:
-        """How much is kept of model calls."""
-        return RecordingLimits(self.kept_call_bytes, self.kept_turn_bytes)
-
-    @property
-    def model_bounds(self) -> ResponseLimits:
-        """Limits on a turn."""
-        return ResponseLimits(
-            answer_bytes=self.max_answer_bytes,
-            line_bytes=self.max_line_bytes,
-            turn_bytes=self.max_turn_bytes,
-            answer_seconds=self.answer_seconds,
-            model_calls=self.max_model_calls,
-            calls_at_once=self.max_calls_at_once,
-            argument_bytes=self.max_argument_bytes,
-            tool_result_bytes=self.max_tool_result_bytes,
-        )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":

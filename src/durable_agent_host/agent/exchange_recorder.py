@@ -79,7 +79,7 @@ class ExchangeRecorder:
         self._writer = writer
         self._bounds = bounds
         self._attempt = attempt
-        self._left = bounds.turn_bytes
+        self._left = bounds.kept_turn_bytes
         self._count = 0
         self._call: Mapping[str, Any] | None = None
         self._open: list[_Exchange] = []
@@ -88,7 +88,7 @@ class ExchangeRecorder:
     @property
     def is_enabled(self) -> bool:
         """Whether anything is kept."""
-        return self._bounds.call_bytes > 0
+        return self._bounds.kept_call_bytes > 0
 
     async def record_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Keep what is sent and received in one try of a call; a layer of its chain."""
@@ -151,7 +151,7 @@ class ExchangeRecorder:
 
     def _encode(self, body: bytes | bytearray, size: int, clean: Callable[[str], str]) -> dict[str, Any]:
         """Encode a body within what is left of the limits."""
-        max_bytes = max(min(self._bounds.call_bytes, self._left), 0)
+        max_bytes = max(min(self._bounds.kept_call_bytes, self._left), 0)
         wire, size_bytes = encode_body(_read_body(body, size, clean), max_bytes)
         self._left -= size_bytes
         return wire

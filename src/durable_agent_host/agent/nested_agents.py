@@ -364,7 +364,7 @@ class _InnerToolCalls(FunctionMiddleware):
             raise
         finally:
             RUNNING_CALL.reset(token)
-        max_bytes = received_bytes().bounds.tool_result_bytes
+        max_bytes = received_bytes().bounds.max_tool_result_bytes
         try:
             is_too_large = is_larger(encode_tool_result(context.result), max_bytes)
         except (CorruptStateError, RecursionError):  # a result that cannot be stored need not be, here

@@ -186,8 +186,8 @@ class ResponseSizeMeter:
         Raises:
             ProviderError: it is too long.
         """
-        if size_bytes > self._totals.bounds.line_bytes:
-            raise self._too_much(self._totals.bounds.line_bytes, "on one line", "MAX_LINE_BYTES")
+        if size_bytes > self._totals.bounds.max_line_bytes:
+            raise self._too_much(self._totals.bounds.max_line_bytes, "on one line", "MAX_LINE_BYTES")
 
     def feed(self, chunk: bytes) -> bytes:
         """Count decompressed bytes.
@@ -203,10 +203,10 @@ class ResponseSizeMeter:
         self._totals.check()
         self._bytes += size
         self._totals.bytes += 0 if self._is_counted else size
-        if self._bytes > bounds.answer_bytes:
-            raise self._too_much(bounds.answer_bytes, *_ONE_ANSWER)
-        if self._totals.bytes > bounds.turn_bytes:
-            raise self._too_much(bounds.turn_bytes, *_ONE_TURN)
+        if self._bytes > bounds.max_answer_bytes:
+            raise self._too_much(bounds.max_answer_bytes, *_ONE_ANSWER)
+        if self._totals.bytes > bounds.max_turn_bytes:
+            raise self._too_much(bounds.max_turn_bytes, *_ONE_TURN)
         return self._complete_lines(chunk) if self._is_stream else chunk
 
     def flush(self) -> bytes:
@@ -273,10 +273,10 @@ class OutputSizeMeter:
         self._bytes += size
         self._totals.content_bytes += size
         bounds = self._totals.bounds
-        if self._bytes > bounds.answer_bytes:
-            raise self._totals.cross(_too_much("said", bounds.answer_bytes, *_ONE_ANSWER))
-        if self._totals.content_bytes > bounds.turn_bytes:
-            raise self._totals.cross(_too_much("said", bounds.turn_bytes, *_ONE_TURN))
+        if self._bytes > bounds.max_answer_bytes:
+            raise self._totals.cross(_too_much("said", bounds.max_answer_bytes, *_ONE_ANSWER))
+        if self._totals.content_bytes > bounds.max_turn_bytes:
+            raise self._totals.cross(_too_much("said", bounds.max_turn_bytes, *_ONE_TURN))
 
 
 def _end(chunk: bytes, mark: bytes) -> int:
@@ -292,7 +292,7 @@ def check_model_call(bounds: ResponseLimits, *, started_count: int = 0) -> None:
     """
     turn = received_bytes()
     call_count = turn.calls + turn.inner_calls - started_count
-    if call_count >= bounds.model_calls:
+    if call_count >= bounds.max_model_calls:
         raise turn.cross(
             TurnError(
                 f"the turn has made {call_count} model calls without coming to an end: ask for less in one turn, "
@@ -312,14 +312,14 @@ def check_calls(contents: Iterable[Content], bounds: ResponseLimits) -> None:
         if content.type != "function_call":
             continue
         count += 1
-        if is_larger(content.arguments, bounds.argument_bytes):
-            much = _too_much("asked for a tool with", bounds.argument_bytes, "of arguments", "MAX_ARGUMENT_BYTES")
+        if is_larger(content.arguments, bounds.max_argument_bytes):
+            much = _too_much("asked for a tool with", bounds.max_argument_bytes, "of arguments", "MAX_ARGUMENT_BYTES")
             raise received_bytes().cross(much)
-    if count > bounds.calls_at_once:
+    if count > bounds.max_calls_at_once:
         raise received_bytes().cross(
             ProviderError(
                 f"the model asked for {count} tool calls in one answer, and none of them was run: ask for less at "
-                f"once, or raise DURABLE_AGENT_HOST_MAX_CALLS_AT_ONCE, which is {bounds.calls_at_once}",
+                f"once, or raise DURABLE_AGENT_HOST_MAX_CALLS_AT_ONCE, which is {bounds.max_calls_at_once}",
                 retryable=False,
             )
         )

@@ -345,7 +345,7 @@ class ToolCallMiddleware(FunctionMiddleware):
         except (CorruptStateError, RecursionError) as error:
             context.result = f"Error: The tool has run, and its result cannot be stored: {error}"
             result = encode_tool_result(context.result)
-        max_bytes = self._run.bounds.tool_result_bytes
+        max_bytes = self._run.bounds.max_tool_result_bytes
         if is_larger(result, max_bytes):
             _LOGGER.warning(
                 "turn %s: the result of tool %s is larger than %d bytes, and the model is told so (call %s); "

@@ -14,25 +14,25 @@ class ResponseLimits:
     """Limits of a turn; each is a setting. A turn that exceeds one fails, and names the setting.
 
     Attributes:
-        answer_bytes: of one answer of the model's service, decompressed: room for a dozen generated images, which a
+        max_answer_bytes: of one answer of the model's service, decompressed: room for a dozen generated images, which a
             stream repeats up to five times.
-        line_bytes: of one line of a streamed answer: the last event of a stream repeats all of it.
-        turn_bytes: of all answers in one attempt of a turn.
+        max_line_bytes: of one line of a streamed answer: the last event of a stream repeats all of it.
+        max_turn_bytes: of all answers in one attempt of a turn.
         answer_seconds: from a model call to the end of its answer, even while data arrives.
-        model_calls: of one turn.
-        calls_at_once: tool calls of one answer.
-        argument_bytes: of one tool call.
-        tool_result_bytes: of one tool call; the model receives a note that the result was too large.
+        max_model_calls: of one turn.
+        max_calls_at_once: tool calls of one answer.
+        max_argument_bytes: of one tool call.
+        max_tool_result_bytes: of one tool call; the model receives a note that the result was too large.
     """
 
-    answer_bytes: int = 64 * 1024 * 1024
-    line_bytes: int = 32 * 1024 * 1024
-    turn_bytes: int = 256 * 1024 * 1024
+    max_answer_bytes: int = 64 * 1024 * 1024
+    max_line_bytes: int = 32 * 1024 * 1024
+    max_turn_bytes: int = 256 * 1024 * 1024
     answer_seconds: float = 1200.0
-    model_calls: int = 100
-    calls_at_once: int = 128
-    argument_bytes: int = 4 * 1024 * 1024
-    tool_result_bytes: int = 32 * 1024 * 1024
+    max_model_calls: int = 100
+    max_calls_at_once: int = 128
+    max_argument_bytes: int = 4 * 1024 * 1024
+    max_tool_result_bytes: int = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class RecordingLimits:
     """Limits on the kept wire traffic with a model's service, compressed; each is a setting.
 
     Attributes:
-        call_bytes: of one request or one answer; 0 keeps nothing.
-        turn_bytes: of everything in one attempt of a turn.
+        kept_call_bytes: of one request or one answer; 0 keeps nothing.
+        kept_turn_bytes: of everything in one attempt of a turn.
     """
 
-    call_bytes: int = 256 * 1024
-    turn_bytes: int = 1024 * 1024
+    kept_call_bytes: int = 256 * 1024
+    kept_turn_bytes: int = 1024 * 1024
 
 
 Policy = Literal["queue", "reject", "interrupt"]
