@@ -18,7 +18,7 @@ from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, Ch
 
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.agent_run import AgentRun
-from durable_agent_host.agent.budget_accounting import BudgetAccount
+from durable_agent_host.agent.budget_accounting import Ask, BudgetAccount
 from durable_agent_host.agent.context_window import ContextWindow
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.hosted_agent import HostedAgent
@@ -309,7 +309,7 @@ class AgentRuns:
         self.context = self._new_context()
         observers = self.attempt.observers
         approvals = ApprovalRequests(self.request.turn_id, self.approvals, journal, observers)
-        account = _new_budget_account(self, journal)
+        account = _new_budget_account(self, journal, approvals.ask_for_budget)
         return AgentRun(
             turn_id=self.request.turn_id,
             label=self.attempt.label,
@@ -522,7 +522,7 @@ class AgentRuns:
         return self.losses.mark(messages, self.agent_session, self.provider, is_request=True)
 
 
-def _new_budget_account(runs: AgentRuns, journal: Journal) -> BudgetAccount | None:
+def _new_budget_account(runs: AgentRuns, journal: Journal, ask: Ask) -> BudgetAccount | None:
     if not runs.budgets.counts:
         return None
     return BudgetAccount(
@@ -530,6 +530,7 @@ def _new_budget_account(runs: AgentRuns, journal: Journal) -> BudgetAccount | No
         journal,
         before=runs.record.session.budget_usage,
         approvals=runs.approvals,
+        ask=ask,
         elapsed_before=runs.elapsed_before,
         started_at=runs.started_at,
     )

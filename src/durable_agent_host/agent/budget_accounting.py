@@ -9,7 +9,7 @@ and the last second of a stream.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
@@ -19,6 +19,7 @@ from agent_framework import ChatResponseUpdate, Message
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.response_limits import OutputCounter, count_output_characters
 from durable_agent_host.agent.run_result import Failed, RunStoppedError, stop_of
+from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, WaitingToolCall
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.errors import BudgetExceededError, LogError
 from durable_agent_host.model.budget import (
@@ -134,7 +135,7 @@ _HINTS: Final[Mapping[str, str]] = {
 }
 _JOURNAL_EVERY_CHARACTERS: Final = 4096
 """Characters of a streamed response between two entries in the journal."""
-Ask = Callable[[str, Mapping[str, Any], str], Any]
+Ask = Callable[[str, Mapping[str, Any], str], Awaitable[None]]
 """Asks a person a question: its id, its figures, and a sentence."""
 
 
@@ -163,6 +164,7 @@ class BudgetAccount:
         journal: of the run.
         before: usage of the session when the turn started.
         approvals: people's decisions, by question.
+        ask: asks a person.
         elapsed_before: seconds of earlier attempts.
 
     Attributes:
@@ -176,6 +178,7 @@ class BudgetAccount:
         *,
         before: BudgetUsage | None,
         approvals: Mapping[str, Mapping[str, Any]],
+        ask: Ask,
         elapsed_before: float,
         started_at: float,
     ) -> None:
@@ -184,6 +187,7 @@ class BudgetAccount:
         self._journal = journal
         self._before = before or NO_USAGE
         self._approvals = approvals
+        self._ask = ask
         self._elapsed_before = elapsed_before
         self._started_at = started_at
         self._notes = ElapsedTimeJournal(journal, lambda: self._elapsed_seconds)
@@ -223,20 +227,19 @@ class BudgetAccount:
         self,
         position: int,
         call_index: int | None,
-        ask: Ask,
         messages: Sequence[Message],
         options: Mapping[str, Any],
     ) -> bool:
         """Allow a model call, or not; one that is allowed can be reserved.
 
         Returns:
-            Whether it is allowed; otherwise a person must decide, and ``ask`` was called.
+            Whether it is allowed; otherwise a person must decide, and was asked.
 
         Raises:
             RunStoppedError: a budget ends the turn.
         """
         reservation = self._estimate(messages, options, is_nested=position == INNER)
-        is_admitted = await self._admit(ask, usage_of_reservation(reservation))
+        is_admitted = await self._admit(usage_of_reservation(reservation))
         if self.failure is not None:
             raise RunStoppedError(Failed(self.failure))
         self._admitted[position, call_index] = reservation
@@ -253,12 +256,12 @@ class BudgetAccount:
             self._budgets.prices,
         )
 
-    async def admit_tool_call(self, ask: Ask) -> bool:
-        """Allow a tool to run, and count it; otherwise the run stops after the other calls of the batch."""
-        is_admitted = await self._admit(ask, BudgetUsage(tool_calls=1))
-        if is_admitted:
-            self._committed = self._committed.plus(BudgetUsage(tool_calls=1))
-        return is_admitted
+    async def count_tool_call(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
+        """Count a tool call, or stop the run after the other calls of the batch; a layer of its chain."""
+        if not await self._admit(BudgetUsage(tool_calls=1)):
+            return WaitingToolCall("waits for its budget")
+        self._committed = self._committed.plus(BudgetUsage(tool_calls=1))
+        return await call_next(call)
 
     async def reserve(self, position: int, call_index: int | None) -> None:
         """Reserve a model call that was admitted; durable when this returns."""
@@ -382,7 +385,7 @@ class BudgetAccount:
     def _elapsed_seconds(self) -> float:
         return self._elapsed_before + time.perf_counter() - self._started_at
 
-    async def _admit(self, ask: Ask, extra_usage: BudgetUsage) -> bool:
+    async def _admit(self, extra_usage: BudgetUsage) -> bool:
         """Check all limits; return whether none is exceeded."""
         if self.failure is not None:
             return False
@@ -397,7 +400,9 @@ class BudgetAccount:
             elif question not in self._open_questions:
                 self._open_questions.add(question)
                 figures = {"budget": crossing.scope, "of": crossing.kind, "limit": crossing.limit}
-                await ask(question, figures | {"used": crossing.used, "needed": crossing.needed}, crossing.sentence)
+                await self._ask(
+                    question, figures | {"used": crossing.used, "needed": crossing.needed}, crossing.sentence
+                )
             return False
         return True
 

@@ -89,7 +89,7 @@ class CompactionModelCalls:
         run = self._run
         key = self._position, call_index
         if run.budget_account is not None:
-            await run.budget_account.admit_model_call(*key, run.approvals.ask_for_budget, messages, options)
+            await run.budget_account.admit_model_call(*key, messages, options)
         run.gate.check()
         model_call = ModelCall(*key, None, run.provider, messages, options, lambda _, __: call())
         response: ChatResponse[Any] = ChatResponse()

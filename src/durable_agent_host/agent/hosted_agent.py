@@ -8,6 +8,7 @@ approval with views.
 import copy
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from agent_framework import (
@@ -23,6 +24,8 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.agent_run import AgentRun
+from durable_agent_host.agent.call_middleware import ModelCallMiddleware, ToolCallMiddleware
+from durable_agent_host.agent.call_order import chain_tool_call
 from durable_agent_host.agent.compaction import (
     NO_COMPACTION_CHOICE,
     Compaction,
@@ -34,10 +37,8 @@ from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.history_providers import is_replaced, primary_provider
 from durable_agent_host.agent.mcp_servers import with_reconnection
-from durable_agent_host.agent.model_call_middleware import ModelCallMiddleware
 from durable_agent_host.agent.nested_agents import NestedAgents
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
-from durable_agent_host.agent.tool_calls import ToolCallMiddleware
 from durable_agent_host.agent.tool_wrappers import without_approvals
 from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
@@ -271,6 +272,10 @@ def _client_for_run(agent: Any, run: AgentRun, inner: NestedAgents) -> Any:
     client_copy.fold_call = run.output.fold_call
     configuration: Any = client.function_invocation_configuration
     includes_error_texts = bool(configuration and configuration.get("include_detailed_errors"))
-    calls = ToolCallMiddleware(run, inner, includes_error_texts=includes_error_texts)
+    calls = ToolCallMiddleware(
+        run.journal,
+        partial(chain_tool_call, run, includes_error_texts),
+        lambda tools: without_approvals(inner.tools(tools)),
+    )
     client_copy.function_middleware = [calls, *client.function_middleware]
     return client_copy

@@ -6,7 +6,6 @@ the complete response. `durable_agent_host.agent.call_order` has the order of th
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Message
@@ -63,14 +62,6 @@ NextModelCall = Callable[[ModelCall], ModelStream]
 class ModelLayer(Protocol):
     """One feature of model calls."""
 
-    def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
+    def __call__(self, call: ModelCall, call_next: NextModelCall, /) -> ModelStream:
         """Make a call through the rest of the chain."""
         ...
-
-
-def chain_layers(layers: Sequence[ModelLayer], innermost: NextModelCall) -> NextModelCall:
-    """Return a chain; the first layer is the outermost."""
-    call_next = innermost
-    for layer in reversed(layers):
-        call_next = partial(layer, call_next=call_next)
-    return call_next

@@ -41,6 +41,7 @@ from durable_agent_host.agent.compaction import with_clients
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.declarations import reject_declared_tools
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin, overridden_class
+from durable_agent_host.agent.layers.run_tool import log_tool_failure
 from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream
 from durable_agent_host.agent.nested_model_calls import INNER_CALLS
@@ -57,7 +58,7 @@ from durable_agent_host.agent.run_output import EVERY
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.agent.tool_wrappers import plain_arguments
 from durable_agent_host.codec.journal_entry import encode_tool_result
-from durable_agent_host.errors import CorruptStateError, ProviderError, strip_error_text
+from durable_agent_host.errors import CorruptStateError, ProviderError
 from durable_agent_host.model.journal_entry import INNER
 from durable_agent_host.model.response_normalization import correct_contents
 from durable_agent_host.tool_calls import INNER_KEYS, RUNNING_CALL
@@ -68,8 +69,6 @@ _WRAPPED: Final = "self"
 
 _UPDATE_BYTES: Final = 512
 """Counted for an update: the framework's layers keep some kilobytes of each until the answer ends."""
-
-_LOGGED_CHARACTERS: Final = 4000
 
 _FUNCTIONS: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
 """Functions of tools that are agents → functions of their bounded copies."""
@@ -331,14 +330,6 @@ def _check_response(response: ChatResponse[Any]) -> ChatResponse[Any]:
     except ProviderError as error:
         raise RunStoppedError(Failed(error)) from error
     return response
-
-
-def log_tool_failure(subject: str, error: BaseException) -> None:
-    """Log what a tool raised, with its traceback; some errors quote whole answers of services."""
-    text = f"{type(error).__name__}: {error}"
-    more = len(text) - _LOGGED_CHARACTERS
-    text = text if more <= 0 else f"{text[:_LOGGED_CHARACTERS]}... ({more:,} characters more)"
-    _LOGGER.warning("%s: %s", subject, text, exc_info=strip_error_text(error))
 
 
 class _InnerToolCalls(FunctionMiddleware):

@@ -64,9 +64,8 @@ class NestedCallMeter:
         run.gate.raise_if_stopped()
         call_index = self._count
         self._count = self._count + 1
-        ask = run.approvals.ask_for_budget
         if run.budget_account is not None and not await run.budget_account.admit_model_call(
-            INNER, call_index, ask, call.messages, call.options
+            INNER, call_index, call.messages, call.options
         ):
             raise RunStoppedError(AwaitingApproval(tuple(run.approvals.pending)))
         async with aclosing(call_next(replace(call, index=call_index))) as items:

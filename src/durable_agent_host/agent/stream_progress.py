@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponse, Content
 
+from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
 from durable_agent_host.codec.schema_validation import find_limit_violations
 from durable_agent_host.codec.strict_json import MAX_LEVELS, has_python_class, is_nested_too_deeply
 
@@ -144,6 +145,14 @@ class StreamProgress:
         """Record the calls of a model's response whose arguments cannot be read."""
         for call_id, result_text in extract_invalid_calls(response):
             self.unreadable[position, call_id] = result_text
+
+    def is_invalid_call(self, call: ToolInvocation) -> bool:
+        """Return whether the arguments of a call cannot be read."""
+        return (call.key.position, call.key.call_id) in self.unreadable
+
+    async def reject_invalid_call(self, call: ToolInvocation, _: NextToolCall) -> ToolCallEnd:
+        """Answer a call whose arguments cannot be read; a layer of its chain."""
+        return text_result("invalid_arguments", self.unreadable[call.key.position, call.key.call_id])
 
     def record_available_tools(self, options: Mapping[str, Any] | None) -> None:
         """Record the tools in the options of a model call."""

@@ -9,7 +9,7 @@ It is read when a run begins; during a run it only counts and appends.
 The order of the entries is the guarantee: a model's response is durable before a tool that it calls starts, a tool's
 intent is durable before the tool runs, and its result before the model receives it.
 
-`durable_agent_host.agent.layers.journal` and `durable_agent_host.agent.tool_calls` call the journal;
+`durable_agent_host.agent.layers` call the journal;
 `durable_agent_host.codec.journal_entry` has the JSON of its entries.
 """
 

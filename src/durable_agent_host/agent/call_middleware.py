@@ -1,10 +1,12 @@
-"""Chat middleware around every model call of a turn: the seam between the framework and the chain of a model call.
+"""The framework's middleware around every call of a turn: the seam between the framework and the chains of calls.
 
-It is the innermost chat middleware: the app's own middleware runs again on a replay.
+That of model calls is the innermost chat middleware: the app's own runs again on a replay. That of tool calls is the
+outermost function middleware: the journal records what the model receives, and nothing of a finished call runs again,
+including the app's own middleware.
 """
 
 import copy
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -13,7 +15,10 @@ from agent_framework import (
     ChatMiddleware,
     ChatResponse,
     ChatResponseUpdate,
+    FunctionInvocationContext,
+    FunctionMiddleware,
     Message,
+    MiddlewareTermination,
     ResponseStream,
     add_usage_details,
 )
@@ -22,7 +27,10 @@ from durable_agent_host.agent.agent_run import AgentRun
 from durable_agent_host.agent.call_order import chain_model_call
 from durable_agent_host.agent.model_call import ModelCall
 from durable_agent_host.agent.response_limits import check_model_call, received_bytes
+from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation
+from durable_agent_host.agent.tool_wrappers import plain_arguments
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.turn_log.journal import Journal
 
 CallNext = Callable[[], Awaitable[None]]
 
@@ -102,7 +110,7 @@ class _ModelResponse:
             messages = [*run.prepare_messages(messages)]
         options = dict(context.options or {})
         if run.budget_account is not None and not is_finished:
-            await run.budget_account.admit_model_call(position, None, run.approvals.ask_for_budget, messages, options)
+            await run.budget_account.admit_model_call(position, None, messages, options)
             run.gate.raise_if_waiting()
         self._call = ModelCall(position, None, context.client, run.provider, messages, options, self._send)
 
@@ -148,3 +156,59 @@ class _ModelResponse:
 
 _MOST_PAUSES: Final = 50
 """Maximum pauses in one answer; the services pause after about ten calls of their own tools."""
+
+
+class ToolCallMiddleware(FunctionMiddleware):
+    """Passes the tool calls of one run through their chain.
+
+    Args:
+        journal: of the run, which numbers the calls.
+        make_call: makes a call through its chain.
+        host_tools: returns the tools of a call as the framework may see them.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        make_call: Callable[[ToolInvocation], Awaitable[ToolCallEnd]],
+        host_tools: Callable[[Iterable[Any]], list[Any]],
+    ) -> None:
+        self._journal = journal
+        self._make_call = make_call
+        self._host_tools = host_tools
+
+    async def process(self, context: FunctionInvocationContext, call_next: CallNext) -> None:
+        """Make a call, and give the framework its result or raise its error.
+
+        Raises:
+            RunStoppedError: the run is no longer wanted, or its log cannot be written.
+        """
+
+        async def run(changed_arguments: Mapping[str, Any] | None) -> Any:
+            if changed_arguments is not None:
+                context.arguments = dict(changed_arguments)
+            try:
+                await call_next()
+            except MiddlewareTermination as error:
+                error.result = error.result if context.result is None else context.result
+                raise
+            return context.result
+
+        key, recorded_call = self._journal.next_tool_call(str(context.metadata["call_id"]))
+        call = ToolInvocation(
+            key=key,
+            tool=context.function,
+            arguments=plain_arguments(context.arguments),
+            starts=recorded_call.starts,
+            has_changed_arguments=False,
+            metadata=context.metadata,
+            run=run,
+        )
+        try:
+            end = await self._make_call(call)
+        finally:
+            if context.tools is not None:
+                context.tools[:] = self._host_tools(context.tools)  # a tool can add tools
+        context.result = end.value
+        if end.error is not None:
+            raise end.error
