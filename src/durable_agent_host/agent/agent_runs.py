@@ -17,24 +17,43 @@ from typing import Any, cast
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
 
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
-from durable_agent_host.agent.agent_run import AgentRun
 from durable_agent_host.agent.budget_accounting import Ask, BudgetAccount
+from durable_agent_host.agent.call_middleware import RunCalls, Send
+from durable_agent_host.agent.call_order import (
+    ModelLayers,
+    ToolLayers,
+    chain_compaction_call,
+    chain_model_call,
+    chain_tool_call,
+)
+from durable_agent_host.agent.compaction import CompactionModelCalls
 from durable_agent_host.agent.context_window import ContextWindow
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.hosted_approvals import answer_requests
 from durable_agent_host.agent.http_exchange import EXCHANGES
+from durable_agent_host.agent.layers.approval import RequireApproval
+from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
+from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
+from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls
+from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
+from durable_agent_host.agent.layers.response import ReadResponse
+from durable_agent_host.agent.layers.retry import RetryModelCalls
+from durable_agent_host.agent.layers.run_tool import RunTool
+from durable_agent_host.agent.layers.running_call import EnterToolCall
+from durable_agent_host.agent.layers.tool_journal import JournalToolCalls
+from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_model_calls import NestedCallMeter
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
 from durable_agent_host.agent.provider import ModelProvider
-from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes
+from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes, check_model_call, received_bytes
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_gate import ApprovalRequests, RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import Cancelled, RunStoppedError
 from durable_agent_host.agent.session_state_tracker import SessionState
-from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream
+from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream, StreamProgress
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.content import decode_content, encode_content
@@ -166,6 +185,25 @@ _AGENT_CALL_KEY = ToolKey(-1, "agent", 0)
 """The journal key for the run of an agent without a journal, treated like one tool call."""
 
 
+@dataclass(frozen=True)
+class CurrentRun:
+    """The parts of one run of the agent that decide how it continues and ends.
+
+    Attributes:
+        journal: finished calls, and where to append.
+        approvals: people's decisions, and the calls that wait for one.
+        gate: whether the run may do new work.
+        budget_account: counts the turn's usage, and enforces its budgets; None without budgets.
+        progress: how far the stream is.
+    """
+
+    journal: Journal
+    approvals: ApprovalRequests
+    gate: RunGate
+    budget_account: BudgetAccount | None
+    progress: StreamProgress
+
+
 @dataclass
 class AgentRuns:
     """The runs of one attempt, and their results so far.
@@ -214,7 +252,7 @@ class AgentRuns:
     history_session_id: str = ""
     agent_session: DurableSession = field(default_factory=DurableSession)
     hosted_agent: HostedAgent = field(init=False)
-    run: AgentRun | None = None
+    run: CurrentRun | None = None
     inner_calls: NestedCallMeter | None = None
     losses: LostProviderState = field(init=False)
     output: RunOutput = field(init=False)
@@ -224,6 +262,7 @@ class AgentRuns:
     redactor: Redactor | None = None
     elapsed_before: float = 0.0
     started_at: float = field(default_factory=time.perf_counter)
+    _calls: RunCalls = field(init=False)
     _sent: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
@@ -253,8 +292,11 @@ class AgentRuns:
             self.hosted_agent = self.host()
             self.provider = self.hosted_agent.provider
             journal = await self.attempt.begin_run(self.provider, has_journal=self.hosted_agent.has_journal)
-            run = self.run = self._new_run(journal, dict(breaks))
-            self.inner_calls = await NestedCallMeter.of_run(run, received_bytes)
+            run = self._begin_run(journal, dict(breaks))
+            self.inner_calls = NestedCallMeter(
+                journal, self.attempt.observers, run.gate, run.approvals, run.budget_account
+            )
+            await self.inner_calls.begin(received_bytes)
             try:
                 await self._run_once(run)
             except Exception as error:
@@ -303,34 +345,66 @@ class AgentRuns:
         """Return the usage of the turn; None when nothing counts it."""
         return self.run.budget_account.total if self.run is not None and self.run.budget_account is not None else None
 
-    def _new_run(self, journal: Journal, breaks: Mapping[int, int]) -> AgentRun:
+    def _begin_run(self, journal: Journal, breaks: Mapping[int, int]) -> CurrentRun:
         self.output = RunOutput(self.provider)
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
-        self.context = self._new_context()
-        observers = self.attempt.observers
-        approvals = ApprovalRequests(self.request.turn_id, self.approvals, journal, observers)
+        approvals = ApprovalRequests(self.request.turn_id, self.approvals, journal, self.attempt.observers)
         account = _new_budget_account(self, journal, approvals.ask_for_budget)
-        return AgentRun(
-            turn_id=self.request.turn_id,
-            label=self.attempt.label,
-            journal=journal,
-            observers=observers,
-            provider=self.provider,
-            approvals=approvals,
-            gate=RunGate(approvals, account, replay_only=self.was_cancelled),
-            retry_policy=self.retry_policy,
-            bounds=self.bounds,
-            breaks=breaks,
-            session_state=SessionState(self.agent_session, journal.recorded),
-            output=self.output,
-            drop_continuations=bool(self.losses),
-            choose_messages=self._choose_messages,
-            exchange_recorder=self.exchange_recorder,
-            prepare_messages=self._without_losses,
-            budget_account=account,
+        gate = RunGate(approvals, account, replay_only=self.was_cancelled)
+        run = self.run = CurrentRun(journal, approvals, gate, account, StreamProgress())
+        session_state = SessionState(self.agent_session, journal.recorded)
+        model_layers = self._new_model_layers(run, session_state, breaks)
+        tool_layers = self._new_tool_layers(run, session_state)
+        self.context = self._new_context(model_layers)
+        self._calls = RunCalls(
+            partial(self._begin_model_call, run, model_layers),
+            journal.next_tool_call,
+            partial(chain_tool_call, tool_layers),
+        )
+        return run
+
+    def _new_model_layers(self, run: CurrentRun, session_state: SessionState, breaks: Mapping[int, int]) -> ModelLayers:
+        observers = self.attempt.observers
+        return ModelLayers(
+            journal=JournalModelCalls(
+                run.journal,
+                observers,
+                session_state,
+                self.output,
+                run.progress,
+                bounds=self.bounds,
+                drop_continuations=bool(self.losses),
+            ),
+            compaction_journal=JournalCompactionCalls(run.journal),
+            retry=RetryModelCalls(
+                self.retry_policy, breaks, run.gate.check, observers, run.progress, label=self.attempt.label
+            ),
+            background=FetchBackgroundAnswers(run.journal, observers),
+            budget=run.budget_account,
+            exchange_recorder=self.exchange_recorder if self.exchange_recorder.is_enabled else None,
+            response=ReadResponse(self.output),
         )
 
-    def _new_context(self) -> ContextWindow | None:
+    def _new_tool_layers(self, run: CurrentRun, session_state: SessionState) -> ToolLayers:
+        turn_id = self.request.turn_id
+        label = self.attempt.label
+        return ToolLayers(
+            journal=JournalToolCalls(run.journal, self.attempt.observers, session_state, run.gate),
+            progress=run.progress,
+            approval=RequireApproval(run.approvals),
+            lost_server=RecoverLostCalls(label=label),
+            in_doubt=ResolveDoubt(run.approvals, label=label),
+            budget=run.budget_account,
+            running_call=EnterToolCall(turn_id, run.journal, run.gate.gave_up),
+            run_tool=RunTool(
+                turn_id,
+                run.gate.gave_up,
+                max_result_bytes=self.bounds.tool_result_bytes,
+                includes_error_texts=self.hosted_agent.includes_error_texts,
+            ),
+        )
+
+    def _new_context(self, model_layers: ModelLayers) -> ContextWindow | None:
         compaction = self.hosted_agent.compaction
         if compaction is None:
             return None
@@ -339,19 +413,49 @@ class AgentRuns:
         if overlay is not None and not overlay.applies_to(compaction.compaction_id, entries):
             overlay = None  # made by other strategies; the current ones make their own
         return ContextWindow(
-            compaction, self.request, overlay, entries, has_our_history=not self.hosted_agent.has_own_history
+            compaction,
+            self.request,
+            overlay,
+            entries,
+            new_calls=partial(CompactionModelCalls, partial(chain_compaction_call, model_layers), self.provider),
+            label=self.attempt.label,
+            has_our_history=not self.hosted_agent.has_own_history,
         )
 
-    async def _choose_messages(
-        self, run: AgentRun, context: ChatContext, position: int, is_replayed: bool
-    ) -> Sequence[Message]:
+    async def _begin_model_call(
+        self, run: CurrentRun, layers: ModelLayers, context: ChatContext, send: Send
+    ) -> ModelStream:
+        """Choose the messages of the next model call, check that it may be made, and return its stream.
+
+        Raises:
+            RunStoppedError: the run is no longer wanted.
+        """
+        run.gate.raise_if_waiting()
+        position, recorded_response = run.journal.next_model_call()
+        is_finished = recorded_response is not None
+        received_bytes().calls = position + 1
+        run.progress.record_available_tools(context.options)
+        messages = await self._choose_messages(context, position, is_replayed=is_finished)
+        if not is_finished:
+            run.gate.check()
+            check_model_call(self.bounds, started_count=1)
+            messages = [*self._without_losses(messages)]
+        options = dict(context.options or {})
+        if run.budget_account is not None and not is_finished:
+            await run.budget_account.admit_model_call(position, None, messages, options)
+            run.gate.raise_if_waiting()
+        return chain_model_call(
+            layers, ModelCall(position, None, context.client, self.provider, messages, options, send)
+        )
+
+    async def _choose_messages(self, context: ChatContext, position: int, *, is_replayed: bool) -> Sequence[Message]:
         if self.context is None:
             return context.messages
         if self.agent_session.input_messages:
             self.context.question = self.agent_session.input_messages[-1]
-        return await self.context.project(run, context, position, replayed=is_replayed)
+        return await self.context.project(context, position, replayed=is_replayed)
 
-    async def _run_once(self, run: AgentRun) -> None:
+    async def _run_once(self, run: CurrentRun) -> None:
         messages = await self._prepare()
         try:
             await self._stream(run, messages)
@@ -360,9 +464,16 @@ class AgentRuns:
             if run.budget_account is not None:
                 run.budget_account.end()
 
-    async def _stream(self, run: AgentRun, messages: list[Message]) -> None:
+    async def _stream(self, run: CurrentRun, messages: list[Message]) -> None:
         self.histories = self._new_histories()
-        agent = self.histories.put_into(self.hosted_agent.for_run(run, with_tools=self.request.enable_tool_calls))
+        agent = self.histories.put_into(
+            self.hosted_agent.for_run(
+                self.request.turn_id,
+                self._calls,
+                self.output.fold_call,
+                with_tools=self.request.enable_tool_calls,
+            )
+        )
         if not self.hosted_agent.has_journal:
             await self._record_agent_start(run)
         while True:
@@ -383,12 +494,12 @@ class AgentRuns:
             messages = next_messages
         run.gate.raise_if_waiting()
 
-    async def _answer_provider_requests(self, run: AgentRun, sent: list[Message], start: int) -> list[Message] | None:
+    async def _answer_provider_requests(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message] | None:
         """Return the messages with which the run continues after the provider's requests for approval, or None."""
         if not self.hosted_agent.has_journal:
             return None
         response_messages = self.output.response(start).messages
-        answer = await answer_requests(run, response_messages)
+        answer = await answer_requests(run.approvals, run.journal, response_messages)
         if answer is None:
             return None
         self.output.add(AgentResponseUpdate(role="user", contents=answer.contents), None)
@@ -399,7 +510,7 @@ class AgentRuns:
             session.transcript = self.provider.as_history([*session.transcript, *sent, *response_messages])
         return [answer]
 
-    async def _collect(self, run: AgentRun, update: AgentResponseUpdate) -> None:
+    async def _collect(self, run: CurrentRun, update: AgentResponseUpdate) -> None:
         source = run.progress.source
         is_replayed = source is REPLAYED
         self.output.served_model = getattr(update.raw_representation, "model", None) or self.output.served_model
@@ -408,7 +519,7 @@ class AgentRuns:
         self.output.add(update, source.position if isinstance(source, LiveStream) else None)
         await self.attempt.observers.notify(UpdateReceived(update, is_replayed))
 
-    async def _record_agent_start(self, run: AgentRun) -> None:
+    async def _record_agent_start(self, run: CurrentRun) -> None:
         """Record that an agent without a journal begins; it does not begin a second time unless it allows that."""
         journal = run.journal
         recorded_call = journal.recorded.tools.get(_AGENT_CALL_KEY)
@@ -436,7 +547,7 @@ class AgentRuns:
         )
         INNER_KEYS.set(InnerKeys(agent_call))  # in the context of the attempt's task, like `RECEIVED`
 
-    def _repeats(self, run: AgentRun, error: Exception) -> RunRestarted | None:
+    def _repeats(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
         """Return whether and when the agent is run again after an error.
 
         With a journal, every finished call is replayed. Without one, a turn is run again only when its first request

@@ -329,6 +329,13 @@ class BudgetAccount:
         else:
             self._count(usage, model)
 
+    async def admit_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
+        """Check a call against the budgets, and ask a person when it is not allowed; a layer of its chain."""
+        await self.admit_model_call(call.position, call.index, call.messages, call.options)
+        async with aclosing(call_next(call)) as items:
+            async for item in items:
+                yield item
+
     async def count_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Reserve a call, and count it, or release it when it was rejected without content; a layer of its chain."""
         key = call.position, call.index

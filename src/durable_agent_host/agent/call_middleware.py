@@ -8,6 +8,7 @@ including the app's own middleware.
 import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, Final
 
 from agent_framework import (
@@ -23,32 +24,52 @@ from agent_framework import (
     add_usage_details,
 )
 
-from durable_agent_host.agent.agent_run import AgentRun
-from durable_agent_host.agent.call_order import chain_model_call
-from durable_agent_host.agent.model_call import ModelCall
-from durable_agent_host.agent.response_limits import check_model_call, received_bytes
+from durable_agent_host.agent.model_call import ModelStream
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation
 from durable_agent_host.agent.tool_wrappers import plain_arguments
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.turn_log.journal import Journal
+from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.turn_log.journal import RecordedTool
 
 CallNext = Callable[[], Awaitable[None]]
+
+
+Send = Callable[[Sequence[Message], Mapping[str, Any]], Awaitable[Any]]
+"""Sends messages and options through the chat client; returns its `ResponseStream` or its response."""
+
+
+@dataclass(frozen=True)
+class RunCalls:
+    """How the calls of one run are made.
+
+    Attributes:
+        begin_model_call: decides what the next model call sends and whether it may be made; returns its stream.
+        next_tool_call: numbers a tool call, by its id.
+        make_tool_call: makes a tool call through its layers.
+    """
+
+    begin_model_call: Callable[[ChatContext, Send], Awaitable[ModelStream]]
+    next_tool_call: Callable[[str], tuple[ToolKey, RecordedTool]]
+    make_tool_call: Callable[[ToolInvocation], Awaitable[ToolCallEnd]]
 
 
 class ModelCallMiddleware(ChatMiddleware):
     """Passes the model calls of one run through their chain.
 
     Args:
-        run: the calls' run.
+        calls: of the run.
+        continuation_messages: returns the messages after a response in which the model has paused, or None.
 
     Attributes:
-        run: the calls' run.
         is_watched: whether code of the app may change what is streamed, so that it gets copies.
     """
 
-    def __init__(self, run: AgentRun) -> None:
-        self.run = run
+    def __init__(
+        self, calls: RunCalls, continuation_messages: Callable[[ChatResponse[Any]], Sequence[Message] | None]
+    ) -> None:
         self.is_watched = False
+        self._calls = calls
+        self._continuation_messages = continuation_messages
 
     async def process(self, context: ChatContext, call_next: CallNext) -> None:
         """Answer a call from the journal, or make it and journal its response.
@@ -56,7 +77,7 @@ class ModelCallMiddleware(ChatMiddleware):
         Raises:
             RunStoppedError: the run is no longer wanted.
         """
-        answer = _ModelResponse(self.run, context, call_next)
+        answer = _ModelResponse(self._calls, self._continuation_messages, context, call_next)
         await answer.begin()
         if context.stream:
             updates = answer.stream()
@@ -85,34 +106,25 @@ async def _copies(updates: AsyncGenerator[ChatResponseUpdate]) -> AsyncGenerator
 class _ModelResponse:
     """The agent's view of one model call: one call, or several when the model pauses in its answer."""
 
-    def __init__(self, run: AgentRun, context: ChatContext, call_next: CallNext) -> None:
-        self._run = run
+    def __init__(
+        self,
+        calls: RunCalls,
+        continuation_messages: Callable[[ChatResponse[Any]], Sequence[Message] | None],
+        context: ChatContext,
+        call_next: CallNext,
+    ) -> None:
+        self._calls = calls
+        self._continuation_messages = continuation_messages
         self._context = context
         self._call_next = call_next
         self._request_messages = [*context.messages]
         self._responses: list[ChatResponse[Any]] = []
-        self._call: ModelCall
+        self._items: ModelStream
 
     async def begin(self) -> None:
-        """Choose the messages of the next call, and check that it may be made."""
-        run = self._run
-        context = self._context
-        run.gate.raise_if_waiting()
-        position, recorded_response = run.journal.next_model_call()
-        is_finished = recorded_response is not None
-        received_bytes().calls = position + 1
-        run.progress.record_available_tools(context.options)
-        context.messages = self._request_messages
-        messages = await run.choose_messages(run, context, position, is_finished)
-        if not is_finished:
-            run.gate.check()
-            check_model_call(run.bounds, started_count=1)
-            messages = [*run.prepare_messages(messages)]
-        options = dict(context.options or {})
-        if run.budget_account is not None and not is_finished:
-            await run.budget_account.admit_model_call(position, None, messages, options)
-            run.gate.raise_if_waiting()
-        self._call = ModelCall(position, None, context.client, run.provider, messages, options, self._send)
+        """Begin the next call."""
+        self._context.messages = self._request_messages
+        self._items = await self._calls.begin_model_call(self._context, self._send)
 
     async def _send(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Any:
         self._context.messages = [*messages]
@@ -124,14 +136,14 @@ class _ModelResponse:
         """Yield the updates of all calls; each response is durable before the next call is made."""
         while True:
             response: ChatResponse[Any] = ChatResponse()
-            async with aclosing(chain_model_call(self._run, self._call)) as items:
+            async with aclosing(self._items) as items:
                 async for item in items:
                     if isinstance(item, ChatResponseUpdate):
                         yield item
                     else:
                         response = item.response
             self._responses.append(response)
-            more = self._run.provider.continuation_messages(response)
+            more = self._continuation_messages(response)
             if more is None:
                 return
             if len(self._responses) > _MOST_PAUSES:
@@ -162,19 +174,12 @@ class ToolCallMiddleware(FunctionMiddleware):
     """Passes the tool calls of one run through their chain.
 
     Args:
-        journal: of the run, which numbers the calls.
-        make_call: makes a call through its chain.
+        calls: of the run.
         host_tools: returns the tools of a call as the framework may see them.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        make_call: Callable[[ToolInvocation], Awaitable[ToolCallEnd]],
-        host_tools: Callable[[Iterable[Any]], list[Any]],
-    ) -> None:
-        self._journal = journal
-        self._make_call = make_call
+    def __init__(self, calls: RunCalls, host_tools: Callable[[Iterable[Any]], list[Any]]) -> None:
+        self._calls = calls
         self._host_tools = host_tools
 
     async def process(self, context: FunctionInvocationContext, call_next: CallNext) -> None:
@@ -194,7 +199,7 @@ class ToolCallMiddleware(FunctionMiddleware):
                 raise
             return context.result
 
-        key, recorded_call = self._journal.next_tool_call(str(context.metadata["call_id"]))
+        key, recorded_call = self._calls.next_tool_call(str(context.metadata["call_id"]))
         call = ToolInvocation(
             key=key,
             tool=context.function,
@@ -205,7 +210,7 @@ class ToolCallMiddleware(FunctionMiddleware):
             run=run,
         )
         try:
-            end = await self._make_call(call)
+            end = await self._calls.make_tool_call(call)
         finally:
             if context.tools is not None:
                 context.tools[:] = self._host_tools(context.tools)  # a tool can add tools

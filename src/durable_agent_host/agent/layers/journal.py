@@ -15,7 +15,7 @@ from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer, replayed_updates
-from durable_agent_host.errors import LogError
+from durable_agent_host.errors import LogError, ProviderError
 from durable_agent_host.model.turn import ResponseLimits
 from durable_agent_host.turn_log.journal import Journal
 
@@ -105,6 +105,40 @@ class JournalModelCalls:
             await self._journal.model_finished(position, response, self._session_state.changes())
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
+
+
+class JournalCompactionCalls:
+    """Answers finished calls of compaction strategies, and records the others.
+
+    Args:
+        journal: of the run.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
+        """Answer a call, or record its response before it is passed on.
+
+        Raises:
+            ProviderError: the call has failed earlier, before a model call that is finished.
+        """
+        recorded = self._journal.recorded
+        number = cast("int", call.index)
+        recorded_response = recorded.side_calls.get((call.position, number))
+        if recorded_response is not None:
+            yield CompletedResponse(decode_model_response(recorded_response), ())
+            return
+        if call.position in recorded.responses:
+            raise ProviderError("the model call of a compaction had failed", retryable=False)
+        async with aclosing(call_next(call)) as items:
+            async for item in items:
+                if isinstance(item, CompletedResponse):
+                    try:
+                        await self._journal.side_call_finished(call.position, number, encode_answer(item.response))
+                    except LogError as error:
+                        raise RunStoppedError(stop_of(error)) from error
+                yield item
 
 
 def _build_completed(response: ChatResponse[Any], position: int, *, replayed: bool) -> ModelCallCompleted:

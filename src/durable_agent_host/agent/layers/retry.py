@@ -53,8 +53,9 @@ class RetryModelCalls:
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Make a call until it streams content; its opening updates have none, and each attempt sends them again."""
-        retry = self._breaks.get(call.position, 0)
+        retry = self._breaks.get(call.position, 0) if call.index is None else 0
         while True:
+            self._check()
             has_content = False
             opening_updates: list[ChatResponseUpdate] = []
             try:
@@ -79,7 +80,6 @@ class RetryModelCalls:
                 return
             retry += 1
             await asyncio.sleep(seconds)
-            self._check()
 
     async def _wait_seconds(self, call: ModelCall, retry: int, error: Exception) -> float | None:
         """Return after how many seconds a call is retried; None when it is not."""
