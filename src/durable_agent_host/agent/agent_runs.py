@@ -35,13 +35,12 @@ from durable_agent_host.agent.http_exchange import EXCHANGES
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
-from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls
+from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
 from durable_agent_host.agent.layers.response import ReadResponse
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
-from durable_agent_host.agent.layers.running_call import EnterToolCall
-from durable_agent_host.agent.layers.tool_journal import JournalToolCalls
+from durable_agent_host.agent.layers.running_call import CALL_SCOPE, CallScope, EnterToolCall
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_model_calls import NestedCallMeter
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
@@ -62,7 +61,7 @@ from durable_agent_host.concurrency.cooperative_yield import TaskSlice
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.model.budget import Budgets, BudgetUsage
-from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.model.call_path import AGENT_RUN, CallPath
 from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import ResponseLimits, TurnRequest
@@ -70,7 +69,7 @@ from durable_agent_host.segments.conversation_reader import ConversationReader, 
 from durable_agent_host.session.context_selection import context_messages
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.transcript import replay_messages
-from durable_agent_host.tool_calls import INNER_KEYS, InnerKeys, ToolCall
+from durable_agent_host.tool_calls import ToolCall
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
 
@@ -181,10 +180,6 @@ def _name_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": json_schema}
 
 
-_AGENT_CALL_KEY = ToolKey(-1, "agent", 0)
-"""The journal key for the run of an agent without a journal, treated like one tool call."""
-
-
 @dataclass(frozen=True)
 class CurrentRun:
     """The parts of one run of the agent that decide how it continues and ends.
@@ -225,7 +220,7 @@ class AgentRuns:
         agent_session: the framework's session of the current run.
         hosted_agent: the agent of the current run.
         run: the current one; None before the first.
-        inner_calls: model calls of inner agents.
+        nested_calls: model calls of nested agents.
         losses: what the model's service has lost.
         output: what the current run has streamed.
         histories: the agent's history providers in the current run.
@@ -253,7 +248,7 @@ class AgentRuns:
     agent_session: DurableSession = field(default_factory=DurableSession)
     hosted_agent: HostedAgent = field(init=False)
     run: CurrentRun | None = None
-    inner_calls: NestedCallMeter | None = None
+    nested_calls: NestedCallMeter | None = None
     losses: LostProviderState = field(init=False)
     output: RunOutput = field(init=False)
     histories: RunHistoryProviders | None = None
@@ -287,16 +282,16 @@ class AgentRuns:
     async def _run_until_complete(self, received_bytes: ReceivedBytes) -> None:
         EXCHANGES.set(self.exchange_recorder)
         self.request = await self.with_files(self.request)
-        breaks: dict[int, int] = {}
+        breaks: dict[CallPath, int] = {}
         while True:
             self.hosted_agent = self.host()
             self.provider = self.hosted_agent.provider
             journal = await self.attempt.begin_run(self.provider, has_journal=self.hosted_agent.has_journal)
             run = self._begin_run(journal, dict(breaks))
-            self.inner_calls = NestedCallMeter(
+            self.nested_calls = NestedCallMeter(
                 journal, self.attempt.observers, run.gate, run.approvals, run.budget_account
             )
-            await self.inner_calls.begin(received_bytes)
+            await self.nested_calls.begin(received_bytes)
             try:
                 await self._run_once(run)
             except Exception as error:
@@ -305,7 +300,7 @@ class AgentRuns:
             else:
                 return
             if (broken := run.progress.broken) is not None:
-                breaks[broken.position] = breaks.get(broken.position, 0) + 1
+                breaks[broken.path] = breaks.get(broken.path, 0) + 1
             await self.attempt.observers.notify(repeats)
             await asyncio.sleep(repeats.wait_seconds)
             await self.attempt.read_again()
@@ -345,7 +340,7 @@ class AgentRuns:
         """Return the usage of the turn; None when nothing counts it."""
         return self.run.budget_account.total if self.run is not None and self.run.budget_account is not None else None
 
-    def _begin_run(self, journal: Journal, breaks: Mapping[int, int]) -> CurrentRun:
+    def _begin_run(self, journal: Journal, breaks: Mapping[CallPath, int]) -> CurrentRun:
         self.output = RunOutput(self.provider)
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
         approvals = ApprovalRequests(self.request.turn_id, self.approvals, journal, self.attempt.observers)
@@ -363,7 +358,9 @@ class AgentRuns:
         )
         return run
 
-    def _new_model_layers(self, run: CurrentRun, session_state: SessionState, breaks: Mapping[int, int]) -> ModelLayers:
+    def _new_model_layers(
+        self, run: CurrentRun, session_state: SessionState, breaks: Mapping[CallPath, int]
+    ) -> ModelLayers:
         observers = self.attempt.observers
         return ModelLayers(
             journal=JournalModelCalls(
@@ -431,29 +428,27 @@ class AgentRuns:
             RunStoppedError: the run is no longer wanted.
         """
         run.gate.raise_if_waiting()
-        position, recorded_response = run.journal.next_model_call()
+        path, recorded_response = run.journal.next_model_call()
         is_finished = recorded_response is not None
-        received_bytes().calls = position + 1
+        received_bytes().calls = path.position + 1
         run.progress.record_available_tools(context.options)
-        messages = await self._choose_messages(context, position, is_replayed=is_finished)
+        messages = await self._choose_messages(context, path, is_replayed=is_finished)
         if not is_finished:
             run.gate.check()
             check_model_call(self.bounds, started_count=1)
             messages = [*self._without_losses(messages)]
         options = dict(context.options or {})
         if run.budget_account is not None and not is_finished:
-            await run.budget_account.admit_model_call(position, None, messages, options)
+            await run.budget_account.admit_model_call(path, messages, options)
             run.gate.raise_if_waiting()
-        return chain_model_call(
-            layers, ModelCall(position, None, context.client, self.provider, messages, options, send)
-        )
+        return chain_model_call(layers, ModelCall(path, context.client, self.provider, messages, options, send))
 
-    async def _choose_messages(self, context: ChatContext, position: int, *, is_replayed: bool) -> Sequence[Message]:
+    async def _choose_messages(self, context: ChatContext, path: CallPath, *, is_replayed: bool) -> Sequence[Message]:
         if self.context is None:
             return context.messages
         if self.agent_session.input_messages:
             self.context.question = self.agent_session.input_messages[-1]
-        return await self.context.project(context, position, replayed=is_replayed)
+        return await self.context.project(context, path, replayed=is_replayed)
 
     async def _run_once(self, run: CurrentRun) -> None:
         messages = await self._prepare()
@@ -522,7 +517,7 @@ class AgentRuns:
     async def _record_agent_start(self, run: CurrentRun) -> None:
         """Record that an agent without a journal begins; it does not begin a second time unless it allows that."""
         journal = run.journal
-        recorded_call = journal.recorded.tools.get(_AGENT_CALL_KEY)
+        recorded_call = journal.recorded.tools.get(AGENT_RUN)
         if self.was_cancelled:
             raise RunStoppedError(Cancelled())
         if (
@@ -536,16 +531,17 @@ class AgentRuns:
                 "known: look before you ask again. The agent has no journal to go on from: "
                 f"{self.hosted_agent.why_no_journal}"
             )
-        await journal.tool_started(_AGENT_CALL_KEY, self.request.agent, {})
+        await journal.tool_started(AGENT_RUN, self.request.agent, {})
         agent_call = ToolCall(
-            call_id=_AGENT_CALL_KEY.call_id,
+            call_id=AGENT_RUN.call_id,
             name=self.request.agent,
             turn_id=self.request.turn_id,
-            idempotency_key=journal.idempotency_key(_AGENT_CALL_KEY),
+            idempotency_key=journal.idempotency_key(AGENT_RUN),
             attempt=recorded_call.starts + 1 if recorded_call is not None else 1,
             cancelled=run.gate.gave_up,
         )
-        INNER_KEYS.set(InnerKeys(agent_call))  # in the context of the attempt's task, like `RECEIVED`
+        scope = CallScope(AGENT_RUN, agent_call, journal.idempotency_key)
+        CALL_SCOPE.set(scope)  # in the context of the attempt's task, like `RECEIVED`
 
     def _repeats(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
         """Return whether and when the agent is run again after an error.

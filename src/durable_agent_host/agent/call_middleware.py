@@ -25,10 +25,9 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.model_call import ModelStream
-from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation
-from durable_agent_host.agent.tool_wrappers import plain_arguments
+from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, plain_arguments
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.turn_log.journal import RecordedTool
 
 CallNext = Callable[[], Awaitable[None]]
@@ -49,7 +48,7 @@ class RunCalls:
     """
 
     begin_model_call: Callable[[ChatContext, Send], Awaitable[ModelStream]]
-    next_tool_call: Callable[[str], tuple[ToolKey, RecordedTool]]
+    next_tool_call: Callable[[str], tuple[CallPath, RecordedTool]]
     make_tool_call: Callable[[ToolInvocation], Awaitable[ToolCallEnd]]
 
 
@@ -199,9 +198,9 @@ class ToolCallMiddleware(FunctionMiddleware):
                 raise
             return context.result
 
-        key, recorded_call = self._calls.next_tool_call(str(context.metadata["call_id"]))
+        path, recorded_call = self._calls.next_tool_call(str(context.metadata["call_id"]))
         call = ToolInvocation(
-            key=key,
+            path=path,
             tool=context.function,
             arguments=plain_arguments(context.arguments),
             starts=recorded_call.starts,

@@ -8,24 +8,23 @@ from dataclasses import dataclass
 from functools import partial
 
 from durable_agent_host.agent.budget_accounting import BudgetAccount
+from durable_agent_host.agent.declarations import needs_approval
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
-from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls
+from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
 from durable_agent_host.agent.layers.response import ReadResponse, read_unmetered
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.layers.running_call import EnterToolCall
-from durable_agent_host.agent.layers.tool_journal import JournalToolCalls
 from durable_agent_host.agent.mcp_servers import is_mcp_tool
 from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall
 from durable_agent_host.agent.nested_model_calls import NestedCallMeter, end_turn_on_limit
 from durable_agent_host.agent.response_limits import received_bytes, stream_with_timeout
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer
-from durable_agent_host.agent.tool_wrappers import needs_approval
 
 
 @dataclass(frozen=True)

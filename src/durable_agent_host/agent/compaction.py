@@ -23,6 +23,7 @@ from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, Ne
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 from durable_agent_host.errors import RegistrationError
+from durable_agent_host.model.call_path import CallPath
 
 # Model calls of a compaction strategy: answered from the journal, or made and journaled.
 #
@@ -40,17 +41,17 @@ class CompactionModelCalls:
     Args:
         make_call: makes a call through its layers.
         provider: of the agent's chat client.
-        position: of the model call.
+        path: of the model call.
 
     Attributes:
         usage: tokens of the answered calls.
     """
 
-    def __init__(self, make_call: NextModelCall, provider: ModelProvider, position: int) -> None:
+    def __init__(self, make_call: NextModelCall, provider: ModelProvider, path: CallPath) -> None:
         self.usage: UsageDetails | None = None
         self._make_call = make_call
         self._provider = provider
-        self._position = position
+        self._path = path
         self._count = 0
 
     async def respond(self, call: Call, messages: Sequence[Message], options: Mapping[str, Any]) -> ChatResponse[Any]:
@@ -61,11 +62,9 @@ class CompactionModelCalls:
             ProviderError: the call failed earlier, before a model call that is finished.
             Exception: raised by the client, when a retry would not help.
         """
-        call_index = self._count
-        self._count = self._count + 1
-        model_call = ModelCall(
-            self._position, call_index, None, self._provider, messages, options, lambda _, __: call()
-        )
+        path = self._path.compaction_call(self._count)
+        self._count += 1
+        model_call = ModelCall(path, None, self._provider, messages, options, lambda _, __: call())
         response: ChatResponse[Any] = ChatResponse()
         async with aclosing(self._make_call(model_call)) as items:
             async for item in items:

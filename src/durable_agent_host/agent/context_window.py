@@ -30,6 +30,7 @@ from agent_framework import (
 
 from durable_agent_host.agent.compaction import Compaction, CompactionModelCalls, answering
 from durable_agent_host.errors import log_reason
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.overlay import Overlay, SummaryMessage
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.context_selection import (
@@ -59,7 +60,7 @@ class ContextWindow:
         has_our_history: whether the stored conversation is the agent's history; otherwise no context is kept.
         usage: tokens of the strategies' model calls.
         question: the request, as given to the agent.
-        new_calls: returns what makes the strategies' calls before the model call at a position.
+        new_calls: returns what makes the strategies' calls before a model call.
         label: of the run, for log lines.
     """
 
@@ -67,7 +68,7 @@ class ContextWindow:
     request: TurnRequest
     before: Overlay | None
     entries: int
-    new_calls: Callable[[int], CompactionModelCalls]
+    new_calls: Callable[[CallPath], CompactionModelCalls]
     label: str
     has_our_history: bool = True
     usage: UsageDetails | None = None
@@ -77,7 +78,7 @@ class ContextWindow:
     _inserted_count: int = 0
     _unnamed_count: int = 0
 
-    async def project(self, context: ChatContext, position: int, *, replayed: bool) -> list[Message]:
+    async def project(self, context: ChatContext, path: CallPath, *, replayed: bool) -> list[Message]:
         """Choose the messages of a model call.
 
         Returns:
@@ -90,7 +91,7 @@ class ContextWindow:
         if (context.options or {}).get("conversation_id"):
             return messages
         self._update_slots(messages)
-        calls = self.new_calls(position)
+        calls = self.new_calls(path)
         before = [(slot, slot.is_in, slot.is_replaced) for slot in self._slots]
         try:
             self._leave_out_compacted()

@@ -4,6 +4,7 @@ Such an agent's work is one tool call in the journal, or a workflow's run, so it
 given is recorded: with budgets, a call is reserved before it is made and settled once it was answered.
 """
 
+from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponse, UsageDetails, add_usage_details
 
 from durable_agent_host.agent.budget_accounting import BudgetAccount
+from durable_agent_host.agent.layers.running_call import CALL_SCOPE
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.observer import NestedModelCallCompleted, ObserverGroup
 from durable_agent_host.agent.response_limits import ReceivedBytes, check_model_call, received_bytes
@@ -20,7 +22,8 @@ from durable_agent_host.agent.run_result import AwaitingApproval, Failed, RunSto
 from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import known_counts
-from durable_agent_host.model.journal_entry import INNER, NestedCallCompletedEntry
+from durable_agent_host.model.call_path import AGENT_RUN, CallPath
+from durable_agent_host.model.journal_entry import NestedCallCompletedEntry
 from durable_agent_host.turn_log.journal import Journal
 
 
@@ -53,14 +56,16 @@ class NestedCallMeter:
         self._observers = observers
         self._gate = gate
         self._approvals = approvals
-        self._count = 0
+        self._counts = Counter[CallPath]()
 
     async def begin(self, received: ReceivedBytes) -> None:
         """Count the calls of earlier runs, and from now on those in the context of the caller, who keeps this."""
         recorded = self._journal.recorded
-        for call in recorded.inner_calls:
+        for call in recorded.nested_calls:
             await self._notify(call, replayed=True)
-        received.inner_calls = max(received.inner_calls, len(recorded.inner_calls) + len(recorded.side_calls))
+        received.inner_calls = max(
+            received.inner_calls, len(recorded.nested_calls) + len(recorded.compaction_responses)
+        )
         INNER_CALLS.set(self)
 
     async def record_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
@@ -70,23 +75,25 @@ class NestedCallMeter:
             RunStoppedError: a budget does not allow the call, or the run is no longer wanted.
         """
         self._gate.raise_if_stopped()
-        call_index = self._count
-        self._count = self._count + 1
+        scope = CALL_SCOPE.get()
+        within = scope.path if scope is not None else AGENT_RUN
+        path = within.model_call(self._counts[within])
+        self._counts[within] += 1
         if self.budget_account is not None and not await self.budget_account.admit_model_call(
-            INNER, call_index, call.messages, call.options
+            path, call.messages, call.options
         ):
             raise RunStoppedError(AwaitingApproval(tuple(self._approvals.pending)))
-        async with aclosing(call_next(replace(call, index=call_index))) as items:
+        async with aclosing(call_next(replace(call, path=path))) as items:
             async for item in items:
                 if isinstance(item, CompletedResponse):
-                    await self._record_response(call_index, item.response)
+                    await self._record_response(path, item.response)
                 yield item
 
-    async def _record_response(self, call_index: int, response: ChatResponse[Any]) -> None:
+    async def _record_response(self, path: CallPath, response: ChatResponse[Any]) -> None:
         usage = known_counts(cast("Mapping[str, Any] | None", response.usage_details)) or None
-        call = NestedCallCompletedEntry(call_index, usage, response.model)
+        call = NestedCallCompletedEntry(path, usage, response.model)
         try:
-            await self._journal.inner_call_finished(call)
+            await self._journal.nested_call_finished(call)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
         await self._notify(call, replayed=False)

@@ -10,7 +10,7 @@ from durable_agent_host.agent.budget_accounting import APPROVAL_NAME, BudgetAcco
 from durable_agent_host.agent.observer import ApprovalRequested, ObserverGroup
 from durable_agent_host.agent.run_result import AwaitingApproval, Cancelled, Failed, RunStoppedError, Stop
 from durable_agent_host.agent.tool_invocation import ToolInvocation
-from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.tool_calls import APPROVED_BY
 from durable_agent_host.turn.pending_approvals import approval_request_id
 from durable_agent_host.turn_log.journal import Journal
@@ -78,11 +78,13 @@ class ApprovalRequests:
         changes = 0
         changed_by = None
         while True:
-            question = self.question_id(call.key, number, changes)
+            question = self.question_id(call.path, number, changes)
             answer = self.decision(question)
             if answer is None:
                 whom = {"approved_by": approved_by, "changed_by": changed_by}
-                await self.ask(question, call.key, call.name, arguments, _CHANGED if changes else reason, **whom)
+                await self.ask(
+                    question, call.path.call_id, call.name, arguments, _CHANGED if changes else reason, **whom
+                )
                 return None
             if answer.get("approved") is not True:
                 return ApprovalDecision(
@@ -97,18 +99,18 @@ class ApprovalRequests:
             changes = changes + 1
             changed_by = answer.get("by")
 
-    def question_id(self, key: ToolKey, number: int = 0, changes: int = 0) -> str:
+    def question_id(self, path: CallPath, number: int = 0, changes: int = 0) -> str:
         """Return the id of a question about a call; see `durable_agent_host.turn.pending_approvals`."""
-        return approval_request_id(key, number, changes, is_repeated=self._journal.is_repeated(key))
+        return approval_request_id(path, number, changes, is_repeated=self._journal.is_repeated(path))
 
     async def ask_for_budget(self, question: str, figures: Mapping[str, Any], sentence: str) -> None:
         """Ask a person whether a turn may spend more; the run stops before its next model call."""
-        await self.ask(question, ToolKey(self._journal.position, question, 0), APPROVAL_NAME, figures, sentence)
+        await self.ask(question, question, APPROVAL_NAME, figures, sentence)
 
     async def ask(
         self,
         question: str,
-        key: ToolKey,
+        call_id: str,
         name: str,
         arguments: Mapping[str, Any],
         reason: str,
@@ -129,7 +131,7 @@ class ApprovalRequests:
         await self._observers.notify(
             ApprovalRequested(pending_call, replayed=question in self._journal.recorded.requested_approval_ids)
         )
-        _LOGGER.info("turn %s: call %s of %s waits for a person", self._turn_id, key.call_id, name)
+        _LOGGER.info("turn %s: call %s of %s waits for a person", self._turn_id, call_id, name)
 
 
 class RunGate:

@@ -12,11 +12,13 @@ from typing import Any, Final, Protocol, cast
 
 from agent_framework import Content, FunctionTool, MiddlewareTermination
 from agent_framework.exceptions import UserInputRequiredException
+from pydantic import BaseModel
 
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result
 from durable_agent_host.errors import TurnError
-from durable_agent_host.model.journal_entry import ToolCallCompletedEntry, ToolKey
+from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.journal_entry import ToolCallCompletedEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class ToolInvocation:
     """One tool call of the agent's model.
 
     Attributes:
-        key: of the call in the turn, equal in every attempt.
+        path: of the call, equal in every attempt.
         tool: as the framework sees it.
         arguments: as JSON.
         starts: how often the call has started and not ended.
@@ -34,7 +36,7 @@ class ToolInvocation:
             model's, or None.
     """
 
-    key: ToolKey
+    path: CallPath
     tool: FunctionTool
     arguments: Mapping[str, Any]
     starts: int
@@ -89,6 +91,19 @@ class ToolLayer(Protocol):
     def __call__(self, call: ToolInvocation, call_next: NextToolCall, /) -> Awaitable[ToolCallEnd]:
         """Make a call through the rest of the chain."""
         ...
+
+
+def plain_arguments(arguments: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
+    """Convert arguments to JSON; the framework has converted them to the function's own types."""
+    fields = arguments.model_dump(mode="json") if isinstance(arguments, BaseModel) else dict(arguments)
+    try:
+        return cast("dict[str, Any]", json.loads(json.dumps(fields, default=_encode_default)))
+    except (TypeError, ValueError, RecursionError):
+        return {name: str(value) for name, value in fields.items()}
+
+
+def _encode_default(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 
 def text_result(outcome: str, text: str) -> ToolResult:

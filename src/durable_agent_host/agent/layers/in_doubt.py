@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
 from durable_agent_host.agent.mcp_servers import UNKNOWN
 from durable_agent_host.agent.run_gate import ApprovalRequests
 from durable_agent_host.agent.tool_invocation import (
@@ -14,7 +15,6 @@ from durable_agent_host.agent.tool_invocation import (
     WaitingToolCall,
     text_result,
 )
-from durable_agent_host.agent.tool_wrappers import in_doubt_policy, needs_approval
 
 _LOGGER = logging.getLogger(__name__)
 _POLICY_TEXTS: Final[Mapping[str, str]] = {
@@ -47,7 +47,7 @@ class ResolveDoubt:
         _LOGGER.warning(
             "%s: call %s of tool %s was running when its process or connection ended, so it is in doubt: %s",
             self._label,
-            call.key.call_id,
+            call.path.call_id,
             call.name,
             _POLICY_TEXTS.get(policy, "it is run again"),
         )

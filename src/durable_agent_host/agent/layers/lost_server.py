@@ -4,9 +4,9 @@ import logging
 from dataclasses import replace
 from typing import Final
 
+from durable_agent_host.agent.declarations import in_doubt_policy
 from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, UNKNOWN, ConnectionLostError, UnreachableError
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
-from durable_agent_host.agent.tool_wrappers import in_doubt_policy
 
 _LOGGER = logging.getLogger(__name__)
 _NO_RESULT: Final = "Error: The call was cut and has no result; it is safe to make it again: "
@@ -30,7 +30,7 @@ class RecoverLostCalls:
             try:
                 return await call_next(call)
             except (ConnectionLostError, UnreachableError) as error:
-                _LOGGER.warning("%s: tool %s failed (call %s): %s", self._label, call.name, call.key.call_id, error)
+                _LOGGER.warning("%s: tool %s failed (call %s): %s", self._label, call.name, call.path.call_id, error)
                 attempt = call.starts + 1
                 if isinstance(error, UnreachableError) and attempt == 1:
                     return text_result("unreachable", f"{DID_NOT_RUN}{error}")

@@ -105,7 +105,7 @@ class RunTool:
             _LOGGER.warning(
                 "turn %s: the result of tool %s is larger than %d bytes, and the model is told so (call %s); "
                 "DURABLE_AGENT_HOST_MAX_TOOL_RESULT_BYTES sets the limit",
-                *(self._turn_id, call.name, max_bytes, call.key.call_id),
+                *(self._turn_id, call.name, max_bytes, call.path.call_id),
             )
             value = f"Error: The tool has run, and its result is larger than {max_bytes} bytes: ask it for less."
             wire = encode_tool_result(value)
@@ -113,7 +113,7 @@ class RunTool:
 
     def _error_for_model(self, call: ToolInvocation, error: BaseException) -> Exception:
         """Return the error for the framework and the journal."""
-        log_tool_failure(f"turn {self._turn_id}: tool {call.name} failed (call {call.key.call_id})", error)
+        log_tool_failure(f"turn {self._turn_id}: tool {call.name} failed (call {call.path.call_id})", error)
         if self._includes_error_texts:
             return error if isinstance(error, Exception) else ToolCrashedError(f"{type(error).__name__}: {error}")
         return argument_error(_BAD_ARGUMENTS) if is_argument_error(error) else ToolFailedError(_FAILED)
