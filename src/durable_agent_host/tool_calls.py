@@ -5,17 +5,14 @@ what happens to it.
 """
 
 import copy
-import json
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, get_args, overload
 
 from agent_framework import FunctionTool, tool
 
-from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import ANOTHER, ROLE
 
 InDoubt = Literal["retry", "fail", "ask"]
@@ -37,8 +34,8 @@ class ToolCall:
         name: the tool's name.
         turn_id: the turn that makes the call.
         idempotency_key: 32 hexadecimal digits; the same whenever this call runs again, also after a crash, and
-            different for every other call. Pass it to services that accept one. In an agent within the agent, see
-            `InnerKeys`.
+            different for every other call. Pass it to services that accept one. In an agent within the agent, the
+            same for equal arguments.
         attempt: how often this call has been started, including this time; above 1 after a crash. In an agent within
             the agent, how often the journaled call has been started that the agent works for.
         cancelled: set when the turn is cancelled or timed out; a tool in a thread can ``wait`` for it. Async tools
@@ -60,41 +57,6 @@ class ToolCall:
 
 RUNNING_CALL: Final[ContextVar[ToolCall | None]] = ContextVar("durable_agent_host_tool_call", default=None)
 """Set by the host around a tool; `current_tool_call` reads it."""
-
-
-class InnerKeys:
-    """Makes the calls of agents within a journaled call.
-
-    When the journaled call runs again, these agents ask their models anew, and get other call ids, in another order and
-    with other words to the agents below them. What stays the same of a call is the agent, the tool, and the arguments;
-    equal calls are counted. So the key is derived from those and from the key of the journaled call: a call that is
-    repeated has its key again, and one with other arguments is another call.
-
-    Args:
-        call: the journaled one: of a tool, or the whole run of an agent that is a workflow.
-    """
-
-    def __init__(self, call: ToolCall) -> None:
-        self._call = call
-        self._equal_calls = Counter[tuple[str, str, str]]()
-
-    def next_call(self, agent: str, name: str, arguments: Mapping[str, Any], call_id: str) -> ToolCall:
-        """Begin a call.
-
-        Args:
-            agent: name of the agent that makes it.
-            name: of the tool.
-            arguments: as JSON.
-            call_id: from the agent's model.
-        """
-        equal = (agent, name, json.dumps(arguments, sort_keys=True))
-        key = derived_id("inner-tool-call", self._call.idempotency_key, *equal, str(self._equal_calls[equal]))
-        self._equal_calls[equal] += 1
-        return replace(self._call, call_id=call_id, name=name, idempotency_key=key)
-
-
-INNER_KEYS: Final[ContextVar[InnerKeys | None]] = ContextVar("durable_agent_host_inner_keys", default=None)
-"""Set by the host around what it journals as one call."""
 
 
 def current_tool_call() -> ToolCall | None:

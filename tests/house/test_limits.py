@@ -45,7 +45,7 @@ FIXED = {
     "requests kept for one try of a model call": "agent.exchange_recorder.MOST_EXCHANGES",
     "body of a kept model call, before it is compressed": "agent.exchange_recorder.MAX_FULL_BODY_BYTES",
     "body of a kept model call in a JSON answer": "http.model_call_routes.INLINE_CHARACTERS",
-    "pauses of a model in one answer": "agent.model_call_middleware._MOST_PAUSES",
+    "pauses of a model in one answer": "agent.call_middleware._MOST_PAUSES",
 }
 """A limit without a setting → the constant that holds it; of `durable_agent_host` where it names no package."""
 OF_THE_HOST = {"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "functions_host.web.body_limit.DEFAULT_BODY_BYTES"}

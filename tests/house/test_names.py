@@ -87,7 +87,6 @@ SHARED_NAMES = {
     "provider": "the port to model providers, and who implements it",
     "reading": "a request of one dialect as the model reads it",
     "stream_events": "the events of a provider's stream",
-    "tool_calls": "calls of tools: what their authors see, and how they are journaled",
     "durable_functions": "the engine's port to the app's functions, and who implements it",
 }
 """File names that stand more than once in a package, with the role that those files share."""

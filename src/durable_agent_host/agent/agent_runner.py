@@ -100,9 +100,7 @@ async def cancel_at_service(runs: AgentRuns) -> None:
     """Cancel what the service still does for a turn that was cancelled or has failed; the turn ends all the same."""
     if runs.run is None:
         return
-    continuations = [
-        continuation for _, continuation in sorted(runs.run.journal.recorded.continuations.items()) if continuation
-    ]
+    continuations = [continuation for continuation in runs.run.journal.recorded.continuations.values() if continuation]
     if not continuations:
         return
     try:

@@ -17,24 +17,42 @@ from typing import Any, cast
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
 
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
-from durable_agent_host.agent.agent_run import AgentRun
-from durable_agent_host.agent.budget_accounting import BudgetAccount
+from durable_agent_host.agent.budget_accounting import Ask, BudgetAccount
+from durable_agent_host.agent.call_middleware import RunCalls, Send
+from durable_agent_host.agent.call_order import (
+    ModelLayers,
+    ToolLayers,
+    chain_compaction_call,
+    chain_model_call,
+    chain_tool_call,
+)
+from durable_agent_host.agent.compaction import CompactionModelCalls
 from durable_agent_host.agent.context_window import ContextWindow
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.hosted_approvals import answer_requests
 from durable_agent_host.agent.http_exchange import EXCHANGES
+from durable_agent_host.agent.layers.approval import RequireApproval
+from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
+from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
+from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
+from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
+from durable_agent_host.agent.layers.response import ReadResponse
+from durable_agent_host.agent.layers.retry import RetryModelCalls
+from durable_agent_host.agent.layers.run_tool import RunTool
+from durable_agent_host.agent.layers.running_call import CALL_SCOPE, CallScope, EnterToolCall
+from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_model_calls import NestedCallMeter
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
 from durable_agent_host.agent.provider import ModelProvider
-from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes
+from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes, check_model_call, received_bytes
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_gate import ApprovalRequests, RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import Cancelled, RunStoppedError
 from durable_agent_host.agent.session_state_tracker import SessionState
-from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream
+from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream, StreamProgress
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.content import decode_content, encode_content
@@ -43,7 +61,7 @@ from durable_agent_host.concurrency.cooperative_yield import TaskSlice
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.model.budget import Budgets, BudgetUsage
-from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.model.call_path import AGENT_RUN, CallPath
 from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import ResponseLimits, TurnRequest
@@ -51,7 +69,7 @@ from durable_agent_host.segments.conversation_reader import ConversationReader, 
 from durable_agent_host.session.context_selection import context_messages
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.transcript import replay_messages
-from durable_agent_host.tool_calls import INNER_KEYS, InnerKeys, ToolCall
+from durable_agent_host.tool_calls import ToolCall
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
 
@@ -162,8 +180,23 @@ def _name_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": json_schema}
 
 
-_AGENT_CALL_KEY = ToolKey(-1, "agent", 0)
-"""The journal key for the run of an agent without a journal, treated like one tool call."""
+@dataclass(frozen=True)
+class CurrentRun:
+    """The parts of one run of the agent that decide how it continues and ends.
+
+    Attributes:
+        journal: finished calls, and where to append.
+        approvals: people's decisions, and the calls that wait for one.
+        gate: whether the run may do new work.
+        budget_account: counts the turn's usage, and enforces its budgets; None without budgets.
+        progress: how far the stream is.
+    """
+
+    journal: Journal
+    approvals: ApprovalRequests
+    gate: RunGate
+    budget_account: BudgetAccount | None
+    progress: StreamProgress
 
 
 @dataclass
@@ -187,7 +220,7 @@ class AgentRuns:
         agent_session: the framework's session of the current run.
         hosted_agent: the agent of the current run.
         run: the current one; None before the first.
-        inner_calls: model calls of inner agents.
+        nested_calls: model calls of nested agents.
         losses: what the model's service has lost.
         output: what the current run has streamed.
         histories: the agent's history providers in the current run.
@@ -214,8 +247,8 @@ class AgentRuns:
     history_session_id: str = ""
     agent_session: DurableSession = field(default_factory=DurableSession)
     hosted_agent: HostedAgent = field(init=False)
-    run: AgentRun | None = None
-    inner_calls: NestedCallMeter | None = None
+    run: CurrentRun | None = None
+    nested_calls: NestedCallMeter | None = None
     losses: LostProviderState = field(init=False)
     output: RunOutput = field(init=False)
     histories: RunHistoryProviders | None = None
@@ -224,6 +257,7 @@ class AgentRuns:
     redactor: Redactor | None = None
     elapsed_before: float = 0.0
     started_at: float = field(default_factory=time.perf_counter)
+    _calls: RunCalls = field(init=False)
     _sent: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
@@ -248,13 +282,16 @@ class AgentRuns:
     async def _run_until_complete(self, received_bytes: ReceivedBytes) -> None:
         EXCHANGES.set(self.exchange_recorder)
         self.request = await self.with_files(self.request)
-        breaks: dict[int, int] = {}
+        breaks: dict[CallPath, int] = {}
         while True:
             self.hosted_agent = self.host()
             self.provider = self.hosted_agent.provider
             journal = await self.attempt.begin_run(self.provider, has_journal=self.hosted_agent.has_journal)
-            run = self.run = self._new_run(journal, dict(breaks))
-            self.inner_calls = await NestedCallMeter.of_run(run, received_bytes)
+            run = self._begin_run(journal, dict(breaks))
+            self.nested_calls = NestedCallMeter(
+                journal, self.attempt.observers, run.gate, run.approvals, run.budget_account
+            )
+            await self.nested_calls.begin(received_bytes)
             try:
                 await self._run_once(run)
             except Exception as error:
@@ -263,7 +300,7 @@ class AgentRuns:
             else:
                 return
             if (broken := run.progress.broken) is not None:
-                breaks[broken.position] = breaks.get(broken.position, 0) + 1
+                breaks[broken.path] = breaks.get(broken.path, 0) + 1
             await self.attempt.observers.notify(repeats)
             await asyncio.sleep(repeats.wait_seconds)
             await self.attempt.read_again()
@@ -303,34 +340,68 @@ class AgentRuns:
         """Return the usage of the turn; None when nothing counts it."""
         return self.run.budget_account.total if self.run is not None and self.run.budget_account is not None else None
 
-    def _new_run(self, journal: Journal, breaks: Mapping[int, int]) -> AgentRun:
+    def _begin_run(self, journal: Journal, breaks: Mapping[CallPath, int]) -> CurrentRun:
         self.output = RunOutput(self.provider)
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
-        self.context = self._new_context()
+        approvals = ApprovalRequests(self.request.turn_id, self.approvals, journal, self.attempt.observers)
+        account = _new_budget_account(self, journal, approvals.ask_for_budget)
+        gate = RunGate(approvals, account, replay_only=self.was_cancelled)
+        run = self.run = CurrentRun(journal, approvals, gate, account, StreamProgress())
+        session_state = SessionState(self.agent_session, journal.recorded)
+        model_layers = self._new_model_layers(run, session_state, breaks)
+        tool_layers = self._new_tool_layers(run, session_state)
+        self.context = self._new_context(model_layers)
+        self._calls = RunCalls(
+            partial(self._begin_model_call, run, model_layers),
+            journal.next_tool_call,
+            partial(chain_tool_call, tool_layers),
+        )
+        return run
+
+    def _new_model_layers(
+        self, run: CurrentRun, session_state: SessionState, breaks: Mapping[CallPath, int]
+    ) -> ModelLayers:
         observers = self.attempt.observers
-        approvals = ApprovalRequests(self.request.turn_id, self.approvals, journal, observers)
-        account = _new_budget_account(self, journal)
-        return AgentRun(
-            turn_id=self.request.turn_id,
-            label=self.attempt.label,
-            journal=journal,
-            observers=observers,
-            provider=self.provider,
-            approvals=approvals,
-            gate=RunGate(approvals, account, replay_only=self.was_cancelled),
-            retry_policy=self.retry_policy,
-            bounds=self.bounds,
-            breaks=breaks,
-            session_state=SessionState(self.agent_session, journal.recorded),
-            output=self.output,
-            drop_continuations=bool(self.losses),
-            choose_messages=self._choose_messages,
-            exchange_recorder=self.exchange_recorder,
-            prepare_messages=self._without_losses,
-            budget_account=account,
+        return ModelLayers(
+            journal=JournalModelCalls(
+                run.journal,
+                observers,
+                session_state,
+                self.output,
+                run.progress,
+                bounds=self.bounds,
+                drop_continuations=bool(self.losses),
+            ),
+            compaction_journal=JournalCompactionCalls(run.journal),
+            retry=RetryModelCalls(
+                self.retry_policy, breaks, run.gate.check, observers, run.progress, label=self.attempt.label
+            ),
+            background=FetchBackgroundAnswers(run.journal, observers),
+            budget=run.budget_account,
+            exchange_recorder=self.exchange_recorder if self.exchange_recorder.is_enabled else None,
+            response=ReadResponse(self.output),
         )
 
-    def _new_context(self) -> ContextWindow | None:
+    def _new_tool_layers(self, run: CurrentRun, session_state: SessionState) -> ToolLayers:
+        turn_id = self.request.turn_id
+        label = self.attempt.label
+        return ToolLayers(
+            journal=JournalToolCalls(run.journal, self.attempt.observers, session_state, run.gate),
+            progress=run.progress,
+            approval=RequireApproval(run.approvals),
+            lost_server=RecoverLostCalls(label=label),
+            in_doubt=ResolveDoubt(run.approvals, label=label),
+            budget=run.budget_account,
+            running_call=EnterToolCall(turn_id, run.journal, run.gate.gave_up),
+            run_tool=RunTool(
+                turn_id,
+                run.gate.gave_up,
+                max_result_bytes=self.bounds.max_tool_result_bytes,
+                includes_error_texts=self.hosted_agent.includes_error_texts,
+            ),
+        )
+
+    def _new_context(self, model_layers: ModelLayers) -> ContextWindow | None:
         compaction = self.hosted_agent.compaction
         if compaction is None:
             return None
@@ -339,19 +410,47 @@ class AgentRuns:
         if overlay is not None and not overlay.applies_to(compaction.compaction_id, entries):
             overlay = None  # made by other strategies; the current ones make their own
         return ContextWindow(
-            compaction, self.request, overlay, entries, has_our_history=not self.hosted_agent.has_own_history
+            compaction,
+            self.request,
+            overlay,
+            entries,
+            new_calls=partial(CompactionModelCalls, partial(chain_compaction_call, model_layers), self.provider),
+            label=self.attempt.label,
+            has_our_history=not self.hosted_agent.has_own_history,
         )
 
-    async def _choose_messages(
-        self, run: AgentRun, context: ChatContext, position: int, is_replayed: bool
-    ) -> Sequence[Message]:
+    async def _begin_model_call(
+        self, run: CurrentRun, layers: ModelLayers, context: ChatContext, send: Send
+    ) -> ModelStream:
+        """Choose the messages of the next model call, check that it may be made, and return its stream.
+
+        Raises:
+            RunStoppedError: the run is no longer wanted.
+        """
+        run.gate.raise_if_waiting()
+        path, recorded_response = run.journal.next_model_call()
+        is_finished = recorded_response is not None
+        received_bytes().calls = path.position + 1
+        run.progress.record_available_tools(context.options)
+        messages = await self._choose_messages(context, path, is_replayed=is_finished)
+        if not is_finished:
+            run.gate.check()
+            check_model_call(self.bounds, started_count=1)
+            messages = [*self._without_losses(messages)]
+        options = dict(context.options or {})
+        if run.budget_account is not None and not is_finished:
+            await run.budget_account.admit_model_call(path, messages, options)
+            run.gate.raise_if_waiting()
+        return chain_model_call(layers, ModelCall(path, context.client, self.provider, messages, options, send))
+
+    async def _choose_messages(self, context: ChatContext, path: CallPath, *, is_replayed: bool) -> Sequence[Message]:
         if self.context is None:
             return context.messages
         if self.agent_session.input_messages:
             self.context.question = self.agent_session.input_messages[-1]
-        return await self.context.project(run, context, position, replayed=is_replayed)
+        return await self.context.project(context, path, replayed=is_replayed)
 
-    async def _run_once(self, run: AgentRun) -> None:
+    async def _run_once(self, run: CurrentRun) -> None:
         messages = await self._prepare()
         try:
             await self._stream(run, messages)
@@ -360,9 +459,16 @@ class AgentRuns:
             if run.budget_account is not None:
                 run.budget_account.end()
 
-    async def _stream(self, run: AgentRun, messages: list[Message]) -> None:
+    async def _stream(self, run: CurrentRun, messages: list[Message]) -> None:
         self.histories = self._new_histories()
-        agent = self.histories.put_into(self.hosted_agent.for_run(run, with_tools=self.request.enable_tool_calls))
+        agent = self.histories.put_into(
+            self.hosted_agent.for_run(
+                self.request.turn_id,
+                self._calls,
+                self.output.fold_call,
+                with_tools=self.request.enable_tool_calls,
+            )
+        )
         if not self.hosted_agent.has_journal:
             await self._record_agent_start(run)
         while True:
@@ -383,12 +489,12 @@ class AgentRuns:
             messages = next_messages
         run.gate.raise_if_waiting()
 
-    async def _answer_provider_requests(self, run: AgentRun, sent: list[Message], start: int) -> list[Message] | None:
+    async def _answer_provider_requests(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message] | None:
         """Return the messages with which the run continues after the provider's requests for approval, or None."""
         if not self.hosted_agent.has_journal:
             return None
         response_messages = self.output.response(start).messages
-        answer = await answer_requests(run, response_messages)
+        answer = await answer_requests(run.approvals, run.journal, response_messages)
         if answer is None:
             return None
         self.output.add(AgentResponseUpdate(role="user", contents=answer.contents), None)
@@ -399,7 +505,7 @@ class AgentRuns:
             session.transcript = self.provider.as_history([*session.transcript, *sent, *response_messages])
         return [answer]
 
-    async def _collect(self, run: AgentRun, update: AgentResponseUpdate) -> None:
+    async def _collect(self, run: CurrentRun, update: AgentResponseUpdate) -> None:
         source = run.progress.source
         is_replayed = source is REPLAYED
         self.output.served_model = getattr(update.raw_representation, "model", None) or self.output.served_model
@@ -408,10 +514,10 @@ class AgentRuns:
         self.output.add(update, source.position if isinstance(source, LiveStream) else None)
         await self.attempt.observers.notify(UpdateReceived(update, is_replayed))
 
-    async def _record_agent_start(self, run: AgentRun) -> None:
+    async def _record_agent_start(self, run: CurrentRun) -> None:
         """Record that an agent without a journal begins; it does not begin a second time unless it allows that."""
         journal = run.journal
-        recorded_call = journal.recorded.tools.get(_AGENT_CALL_KEY)
+        recorded_call = journal.recorded.tools.get(AGENT_RUN)
         if self.was_cancelled:
             raise RunStoppedError(Cancelled())
         if (
@@ -425,18 +531,19 @@ class AgentRuns:
                 "known: look before you ask again. The agent has no journal to go on from: "
                 f"{self.hosted_agent.why_no_journal}"
             )
-        await journal.tool_started(_AGENT_CALL_KEY, self.request.agent, {})
+        await journal.tool_started(AGENT_RUN, self.request.agent, {})
         agent_call = ToolCall(
-            call_id=_AGENT_CALL_KEY.call_id,
+            call_id=AGENT_RUN.call_id,
             name=self.request.agent,
             turn_id=self.request.turn_id,
-            idempotency_key=journal.idempotency_key(_AGENT_CALL_KEY),
+            idempotency_key=journal.idempotency_key(AGENT_RUN),
             attempt=recorded_call.starts + 1 if recorded_call is not None else 1,
             cancelled=run.gate.gave_up,
         )
-        INNER_KEYS.set(InnerKeys(agent_call))  # in the context of the attempt's task, like `RECEIVED`
+        scope = CallScope(AGENT_RUN, agent_call, journal.idempotency_key)
+        CALL_SCOPE.set(scope)  # in the context of the attempt's task, like `RECEIVED`
 
-    def _repeats(self, run: AgentRun, error: Exception) -> RunRestarted | None:
+    def _repeats(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
         """Return whether and when the agent is run again after an error.
 
         With a journal, every finished call is replayed. Without one, a turn is run again only when its first request
@@ -522,7 +629,7 @@ class AgentRuns:
         return self.losses.mark(messages, self.agent_session, self.provider, is_request=True)
 
 
-def _new_budget_account(runs: AgentRuns, journal: Journal) -> BudgetAccount | None:
+def _new_budget_account(runs: AgentRuns, journal: Journal, ask: Ask) -> BudgetAccount | None:
     if not runs.budgets.counts:
         return None
     return BudgetAccount(
@@ -530,6 +637,7 @@ def _new_budget_account(runs: AgentRuns, journal: Journal) -> BudgetAccount | No
         journal,
         before=runs.record.session.budget_usage,
         approvals=runs.approvals,
+        ask=ask,
         elapsed_before=runs.elapsed_before,
         started_at=runs.started_at,
     )

@@ -9,7 +9,7 @@ and the last second of a stream.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
@@ -19,6 +19,7 @@ from agent_framework import ChatResponseUpdate, Message
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.response_limits import OutputCounter, count_output_characters
 from durable_agent_host.agent.run_result import Failed, RunStoppedError, stop_of
+from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, WaitingToolCall
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.errors import BudgetExceededError, LogError
 from durable_agent_host.model.budget import (
@@ -32,7 +33,7 @@ from durable_agent_host.model.budget import (
     is_measured,
     known_counts,
 )
-from durable_agent_host.model.journal_entry import INNER
+from durable_agent_host.model.call_path import AGENT_RUN, CallPath
 from durable_agent_host.turn.budget_checks import (
     LimitExceeded,
     Scope,
@@ -62,16 +63,16 @@ def usage_from_journal(records: JournalState, budgets: Budgets) -> BudgetUsage |
 
 def responses_from_journal(records: JournalState) -> Iterator[tuple[Mapping[str, Any] | None, str | None]]:
     """Yield usage and model of all model calls with a response."""
-    for call in records.inner_calls:
+    for call in records.nested_calls:
         yield call.usage, call.model
-    for response in (*records.responses.values(), *records.side_calls.values()):
+    for response in (*records.responses.values(), *records.compaction_responses.values()):
         usage = response.get("usage")
         yield (decode_usage(usage) if usage else None), response.get("model")
 
 
 def usage_of_open_calls(records: JournalState) -> BudgetUsage:
     """Count the calls without an end or without token counts, and the starts of tools."""
-    usage = BudgetUsage(tool_calls=sum(tool.starts for key, tool in records.tools.items() if key.position >= 0))
+    usage = BudgetUsage(tool_calls=sum(tool.starts for path, tool in records.tools.items() if path != AGENT_RUN))
     for reservations in records.reserved.values():
         for reservation in reservations:
             usage = usage.plus(usage_of_reservation(reservation))
@@ -134,7 +135,7 @@ _HINTS: Final[Mapping[str, str]] = {
 }
 _JOURNAL_EVERY_CHARACTERS: Final = 4096
 """Characters of a streamed response between two entries in the journal."""
-Ask = Callable[[str, Mapping[str, Any], str], Any]
+Ask = Callable[[str, Mapping[str, Any], str], Awaitable[None]]
 """Asks a person a question: its id, its figures, and a sentence."""
 
 
@@ -163,6 +164,7 @@ class BudgetAccount:
         journal: of the run.
         before: usage of the session when the turn started.
         approvals: people's decisions, by question.
+        ask: asks a person.
         elapsed_before: seconds of earlier attempts.
 
     Attributes:
@@ -176,6 +178,7 @@ class BudgetAccount:
         *,
         before: BudgetUsage | None,
         approvals: Mapping[str, Mapping[str, Any]],
+        ask: Ask,
         elapsed_before: float,
         started_at: float,
     ) -> None:
@@ -184,11 +187,12 @@ class BudgetAccount:
         self._journal = journal
         self._before = before or NO_USAGE
         self._approvals = approvals
+        self._ask = ask
         self._elapsed_before = elapsed_before
         self._started_at = started_at
         self._notes = ElapsedTimeJournal(journal, lambda: self._elapsed_seconds)
-        self._admitted: dict[tuple[int, int | None], Reservation] = {}
-        self._open: dict[tuple[int, int | None], _OpenCall] = {}
+        self._admitted: dict[CallPath, Reservation] = {}
+        self._open: dict[CallPath, _OpenCall] = {}
         self._last_tokens = 0
         self._last_model: str | None = None
         self._committed = BudgetUsage(cost=0.0 if budgets.prices else None)
@@ -219,27 +223,20 @@ class BudgetAccount:
         crossing = next((candidate for candidate in self._crossings(NO_USAGE) if candidate.kind == "seconds"), None)
         return _failure(crossing) if crossing is not None else None
 
-    async def admit_model_call(
-        self,
-        position: int,
-        call_index: int | None,
-        ask: Ask,
-        messages: Sequence[Message],
-        options: Mapping[str, Any],
-    ) -> bool:
+    async def admit_model_call(self, path: CallPath, messages: Sequence[Message], options: Mapping[str, Any]) -> bool:
         """Allow a model call, or not; one that is allowed can be reserved.
 
         Returns:
-            Whether it is allowed; otherwise a person must decide, and ``ask`` was called.
+            Whether it is allowed; otherwise a person must decide, and was asked.
 
         Raises:
             RunStoppedError: a budget ends the turn.
         """
-        reservation = self._estimate(messages, options, is_nested=position == INNER)
-        is_admitted = await self._admit(ask, usage_of_reservation(reservation))
+        reservation = self._estimate(messages, options, is_nested=path.is_nested)
+        is_admitted = await self._admit(usage_of_reservation(reservation))
         if self.failure is not None:
             raise RunStoppedError(Failed(self.failure))
-        self._admitted[position, call_index] = reservation
+        self._admitted[path] = reservation
         return is_admitted
 
     def _estimate(self, messages: Sequence[Message], options: Mapping[str, Any], *, is_nested: bool) -> Reservation:
@@ -253,85 +250,90 @@ class BudgetAccount:
             self._budgets.prices,
         )
 
-    async def admit_tool_call(self, ask: Ask) -> bool:
-        """Allow a tool to run, and count it; otherwise the run stops after the other calls of the batch."""
-        is_admitted = await self._admit(ask, BudgetUsage(tool_calls=1))
-        if is_admitted:
-            self._committed = self._committed.plus(BudgetUsage(tool_calls=1))
-        return is_admitted
+    async def count_tool_call(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
+        """Count a tool call, or stop the run after the other calls of the batch; a layer of its chain."""
+        if not await self._admit(BudgetUsage(tool_calls=1)):
+            return WaitingToolCall("waits for its budget")
+        self._committed = self._committed.plus(BudgetUsage(tool_calls=1))
+        return await call_next(call)
 
-    async def reserve(self, position: int, call_index: int | None) -> None:
+    async def reserve(self, path: CallPath) -> None:
         """Reserve a model call that was admitted; durable when this returns."""
-        reservation = self._admitted[position, call_index]
+        reservation = self._admitted[path]
         self._notes.begin()
-        self._open[position, call_index] = _OpenCall(reservation, model=self._last_model)
+        self._open[path] = _OpenCall(reservation, model=self._last_model)
         try:
-            await self._journal.call_reserved(position, call_index, reservation, round(self._elapsed_seconds, 3))
+            await self._journal.call_reserved(path, reservation, round(self._elapsed_seconds, 3))
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
-    async def release(self, position: int, call_index: int | None) -> None:
+    async def release(self, path: CallPath) -> None:
         """Record that a reserved call was rejected without a response."""
-        if self._open.pop((position, call_index), None) is None:
+        if self._open.pop(path, None) is None:
             return
         try:
-            await self._journal.call_released(position, call_index)
+            await self._journal.call_released(path)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
-    def add_output(
-        self, position: int, call_index: int | None, characters: int, model: str | None, *, is_open: bool = False
-    ) -> None:
+    def add_output(self, path: CallPath, characters: int, model: str | None, *, is_open: bool = False) -> None:
         """Count the output of a reserved call so far.
 
         Raises:
             RunStoppedError: a budget ends the turn, or the journal cannot be written.
         """
-        if (call := self._open.get((position, call_index))) is None:
+        if (call := self._open.get(path)) is None:
             return
         call.characters = characters
         call.model = model or call.model
         if characters - call.journaled_characters >= _JOURNAL_EVERY_CHARACTERS:
-            self.journal_output(position, call_index)
+            self.journal_output(path)
             if is_open:
                 self._check_output()
 
-    def journal_output(self, position: int, call_index: int | None) -> None:
+    def journal_output(self, path: CallPath) -> None:
         """Journal the output of a reserved call that has no end, or no token counts.
 
         Raises:
             RunStoppedError: the journal cannot be written.
         """
-        call = self._open.get((position, call_index))
+        call = self._open.get(path)
         if call is None or call.characters == call.journaled_characters:
             return
         call.journaled_characters = call.characters
         try:
-            self._journal.call_raised(position, call_index, self._grow_reservation(call))
+            self._journal.call_raised(path, self._grow_reservation(call))
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
-    def broke_off(self, position: int, call_index: int | None) -> None:
+    def broke_off(self, path: CallPath) -> None:
         """Journal the output of an interrupted call; a journal that cannot be written reports it later."""
         with suppress(RunStoppedError):
-            self.journal_output(position, call_index)
+            self.journal_output(path)
 
-    def commit(self, position: int, number: int | None, usage: Mapping[str, Any] | None, model: str | None) -> None:
+    def commit(self, path: CallPath, usage: Mapping[str, Any] | None, model: str | None) -> None:
         """Count a model call with its response: by its token counts, or without them by its reservation and output."""
-        call = self._open.pop((position, number), None)
+        call = self._open.pop(path, None)
         if call is not None and not is_measured(usage):
             self._committed = self._committed.plus(tokens_of(self._grow_reservation(call)))
-        if position == INNER:
+        if path.is_nested:
             self._committed = self._committed.plus(usage_of_response(usage, model, self._budgets.prices))
         else:
             self._count(usage, model)
 
+    async def admit_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
+        """Check a call against the budgets, and ask a person when it is not allowed; a layer of its chain."""
+        await self.admit_model_call(call.path, call.messages, call.options)
+        async with aclosing(call_next(call)) as items:
+            async for item in items:
+                yield item
+
     async def count_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Reserve a call, and count it, or release it when it was rejected without content; a layer of its chain."""
-        key = call.position, call.index
+        path = call.path
         counter = OutputCounter(call.provider)
         has_content = is_streamed = False
-        await self.reserve(*key)
+        await self.reserve(path)
         try:
             async with aclosing(call_next(call)) as items:
                 async for item in items:
@@ -339,19 +341,19 @@ class BudgetAccount:
                         is_streamed = True
                         has_content = has_content or bool(item.contents)
                         counter.add(item)
-                        self.add_output(*key, counter.characters, item.model, is_open=True)
+                        self.add_output(path, counter.characters, item.model, is_open=True)
                     else:
                         usage = known_counts(cast("Mapping[str, Any] | None", item.response.usage_details)) or None
                         if not is_streamed:
-                            self.add_output(*key, count_output_characters(item.response), item.response.model)
+                            self.add_output(path, count_output_characters(item.response), item.response.model)
                         if not is_measured(usage):
-                            self.journal_output(*key)
-                        self.commit(*key, usage, item.response.model)
+                            self.journal_output(path)
+                        self.commit(path, usage, item.response.model)
                     yield item
         except BaseException as error:
-            self.broke_off(*key)
+            self.broke_off(path)
             if isinstance(error, Exception) and not has_content:
-                await self.release(*key)
+                await self.release(path)
             raise
 
     def end(self) -> None:
@@ -382,7 +384,7 @@ class BudgetAccount:
     def _elapsed_seconds(self) -> float:
         return self._elapsed_before + time.perf_counter() - self._started_at
 
-    async def _admit(self, ask: Ask, extra_usage: BudgetUsage) -> bool:
+    async def _admit(self, extra_usage: BudgetUsage) -> bool:
         """Check all limits; return whether none is exceeded."""
         if self.failure is not None:
             return False
@@ -397,7 +399,9 @@ class BudgetAccount:
             elif question not in self._open_questions:
                 self._open_questions.add(question)
                 figures = {"budget": crossing.scope, "of": crossing.kind, "limit": crossing.limit}
-                await ask(question, figures | {"used": crossing.used, "needed": crossing.needed}, crossing.sentence)
+                await self._ask(
+                    question, figures | {"used": crossing.used, "needed": crossing.needed}, crossing.sentence
+                )
             return False
         return True
 

@@ -1,52 +1,83 @@
-"""The order of the layers of model calls, and where each gets what it needs.
+"""The order of the layers of model calls and tool calls, and where each gets what it needs.
 
 The lists are built for each call, outermost layer first; a feature that a call does not use is not in its list.
 """
 
-from durable_agent_host.agent.agent_run import AgentRun
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from durable_agent_host.agent.budget_accounting import BudgetAccount
+from durable_agent_host.agent.declarations import needs_approval
+from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
+from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
-from durable_agent_host.agent.layers.journal import JournalModelCalls
+from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
+from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
+from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
 from durable_agent_host.agent.layers.response import ReadResponse, read_unmetered
 from durable_agent_host.agent.layers.retry import RetryModelCalls
-from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall, chain_layers
+from durable_agent_host.agent.layers.run_tool import RunTool
+from durable_agent_host.agent.layers.running_call import EnterToolCall
+from durable_agent_host.agent.mcp_servers import is_mcp_tool
+from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall
 from durable_agent_host.agent.nested_model_calls import NestedCallMeter, end_turn_on_limit
 from durable_agent_host.agent.response_limits import received_bytes, stream_with_timeout
+from durable_agent_host.agent.stream_progress import StreamProgress
+from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer
 
 
-def chain_model_call(run: AgentRun, call: ModelCall) -> ModelStream:
+@dataclass(frozen=True)
+class ModelLayers:
+    """The layers of the model calls of one run; a feature that the run does not use is None."""
+
+    journal: JournalModelCalls
+    compaction_journal: JournalCompactionCalls
+    retry: RetryModelCalls
+    background: FetchBackgroundAnswers
+    budget: BudgetAccount | None
+    exchange_recorder: ExchangeRecorder | None
+    response: ReadResponse
+
+
+@dataclass(frozen=True)
+class ToolLayers:
+    """The layers of the tool calls of one run; a feature that the run does not use is None."""
+
+    journal: JournalToolCalls
+    progress: StreamProgress
+    approval: RequireApproval
+    lost_server: RecoverLostCalls
+    in_doubt: ResolveDoubt
+    budget: BudgetAccount | None
+    running_call: EnterToolCall
+    run_tool: RunTool
+
+
+def chain_model_call(of_run: ModelLayers, call: ModelCall) -> ModelStream:
     """Make a model call of a run's agent through its layers."""
-    layers: list[ModelLayer] = [
-        JournalModelCalls(
-            run.journal,
-            run.observers,
-            run.session_state,
-            run.output,
-            run.progress,
-            bounds=run.bounds,
-            drop_continuations=run.drop_continuations,
-        ),
-        RetryModelCalls(run.retry_policy, run.breaks, run.gate.check, run.observers, run.progress, label=run.label),
-    ]
+    layers: list[ModelLayer] = [of_run.journal, of_run.retry]
     if call.options.get("background"):
-        layers.append(FetchBackgroundAnswers(run.journal, run.observers))
-    if run.budget_account is not None:
-        layers.append(run.budget_account.count_call)
-    if run.exchange_recorder.is_enabled:
-        layers.append(run.exchange_recorder.record_call)
+        layers.append(of_run.background)
+    if of_run.budget is not None:
+        layers.append(of_run.budget.count_call)
+    if of_run.exchange_recorder is not None:
+        layers.append(of_run.exchange_recorder.record_call)
     layers.append(_limit_time)
-    return chain_layers(layers, ReadResponse(run.output))(call)
+    return _chain(layers, of_run.response)(call)
 
 
-def chain_compaction_call(run: AgentRun, call: ModelCall) -> ModelStream:
-    """Make a model call of a compaction strategy through its layers; the caller has the journal."""
-    layers: list[ModelLayer] = [
-        RetryModelCalls(run.retry_policy, {}, run.gate.check, run.observers, run.progress, label=run.label)
-    ]
-    if run.budget_account is not None:
-        layers.append(run.budget_account.count_call)
-    if run.exchange_recorder.is_enabled:
-        layers.append(run.exchange_recorder.record_call)
-    return chain_layers(layers, read_unmetered)(call)
+def chain_compaction_call(of_run: ModelLayers, call: ModelCall) -> ModelStream:
+    """Make a model call of a compaction strategy through its layers."""
+    layers: list[ModelLayer] = [of_run.compaction_journal]
+    if of_run.budget is not None:
+        layers.append(of_run.budget.admit_call)
+    layers.append(of_run.retry)
+    if of_run.budget is not None:
+        layers.append(of_run.budget.count_call)
+    if of_run.exchange_recorder is not None:
+        layers.append(of_run.exchange_recorder.record_call)
+    return _chain(layers, read_unmetered)(call)
 
 
 def chain_nested_call(meter: NestedCallMeter | None, call: ModelCall, innermost: NextModelCall) -> ModelStream:
@@ -57,8 +88,39 @@ def chain_nested_call(meter: NestedCallMeter | None, call: ModelCall, innermost:
         if meter.budget_account is not None:
             layers.append(meter.budget_account.count_call)
     layers.append(_limit_time)
-    return chain_layers(layers, innermost)(call)
+    return _chain(layers, innermost)(call)
+
+
+def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolCallEnd]:
+    """Make a tool call of a run's agent through its layers."""
+    may_lose_server = is_mcp_tool(call.tool)
+    layers: list[ToolLayer] = [of_run.journal]
+    if of_run.progress.is_invalid_call(call):
+        layers.append(of_run.progress.reject_invalid_call)
+    if needs_approval(call.tool):
+        layers.append(of_run.approval)
+    if may_lose_server:
+        layers.append(of_run.lost_server)
+    if call.starts or may_lose_server:
+        layers.append(of_run.in_doubt)
+    if of_run.budget is not None:
+        layers.append(of_run.budget.count_tool_call)
+    layers.append(of_run.journal.record_start)
+    layers.append(of_run.running_call)
+    return _chain(layers, of_run.run_tool)(call)
 
 
 def _limit_time(call: ModelCall, call_next: NextModelCall) -> ModelStream:
     return stream_with_timeout(call_next(call), received_bytes().bounds)
+
+
+def _chain[C, R](layers: Sequence[Callable[[C, Callable[[C], R]], R]], innermost: Callable[[C], R]) -> Callable[[C], R]:
+    """Return a chain; the first layer is the outermost."""
+    call_next = innermost
+    for layer in reversed(layers):
+        call_next = partial(_call_layer, layer, call_next)
+    return call_next
+
+
+def _call_layer[C, R](layer: Callable[[C, Callable[[C], R]], R], call_next: Callable[[C], R], call: C) -> R:
+    return layer(call, call_next)

@@ -19,14 +19,11 @@ from agent_framework import (
     normalize_messages,
 )
 
-from durable_agent_host.agent.agent_run import AgentRun
-from durable_agent_host.agent.call_order import chain_compaction_call
-from durable_agent_host.agent.model_call import CompletedResponse, ModelCall
+from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, NextModelCall
 from durable_agent_host.agent.provider import ModelProvider
-from durable_agent_host.agent.run_result import RunStoppedError, stop_of
-from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer
 from durable_agent_host.concurrency.weak_context_var import WeakContextVar
-from durable_agent_host.errors import LogError, ProviderError, RegistrationError
+from durable_agent_host.errors import RegistrationError
+from durable_agent_host.model.call_path import CallPath
 
 # Model calls of a compaction strategy: answered from the journal, or made and journaled.
 #
@@ -42,67 +39,38 @@ class CompactionModelCalls:
     """The calls that strategies make before one model call of a run.
 
     Args:
-        run: whose journal holds them.
-        position: of the model call.
-        replayed: whether the journal answers that model call: then a call that failed before it is not tried again.
+        make_call: makes a call through its layers.
+        provider: of the agent's chat client.
+        path: of the model call.
 
     Attributes:
         usage: tokens of the answered calls.
     """
 
-    def __init__(self, run: AgentRun, position: int, *, replayed: bool) -> None:
+    def __init__(self, make_call: NextModelCall, provider: ModelProvider, path: CallPath) -> None:
         self.usage: UsageDetails | None = None
-        self._run = run
-        self._position = position
-        self._replayed = replayed
+        self._make_call = make_call
+        self._provider = provider
+        self._path = path
         self._count = 0
 
-    async def replay_or_call(
-        self, call: Call, messages: Sequence[Message], options: Mapping[str, Any]
-    ) -> ChatResponse[Any]:
-        """Answer the next call.
-
-        Returns:
-            The response, which is durable.
+    async def respond(self, call: Call, messages: Sequence[Message], options: Mapping[str, Any]) -> ChatResponse[Any]:
+        """Return the response of the next call, which is durable.
 
         Raises:
             RunStoppedError: the run is no longer wanted.
             ProviderError: the call failed earlier, before a model call that is finished.
             Exception: raised by the client, when a retry would not help.
         """
-        call_index = self._count
-        self._count = self._count + 1
-        entry = self._run.journal.side_call(self._position, call_index)
-        if entry is not None:
-            response = decode_model_response(entry)
-        elif self._replayed:
-            raise ProviderError("the model call of a compaction had failed", retryable=False)
-        else:
-            response = await self._make(call, call_index, messages, options)
-            await self._journal(call_index, response)
-        self.usage = add_usage_details(self.usage, response.usage_details)
-        return response
-
-    async def _make(
-        self, call: Call, call_index: int, messages: Sequence[Message], options: Mapping[str, Any]
-    ) -> ChatResponse[Any]:
-        run = self._run
-        key = self._position, call_index
-        if run.budget_account is not None:
-            await run.budget_account.admit_model_call(*key, run.approvals.ask_for_budget, messages, options)
-        run.gate.check()
-        model_call = ModelCall(*key, None, run.provider, messages, options, lambda _, __: call())
+        path = self._path.compaction_call(self._count)
+        self._count += 1
+        model_call = ModelCall(path, None, self._provider, messages, options, lambda _, __: call())
         response: ChatResponse[Any] = ChatResponse()
-        async with aclosing(chain_compaction_call(run, model_call)) as items:
+        async with aclosing(self._make_call(model_call)) as items:
             async for item in items:
                 response = cast("CompletedResponse", item).response
+        self.usage = add_usage_details(self.usage, response.usage_details)
         return response
-
-    async def _journal(self, call_index: int, response: ChatResponse[Any]) -> None:
-        try:
-            await self._run.journal.side_call_finished(self._position, call_index, encode_answer(response))
-        except LogError as error:
-            raise RunStoppedError(stop_of(error)) from error
 
 
 _CURRENT: Final = WeakContextVar[CompactionModelCalls]("durable_agent_host_side_calls")
@@ -145,7 +113,7 @@ class JournaledClient:
             messages, str | Message | list | tuple
         )  # what else a client takes may be read only once
         request_messages = normalize_messages(cast("Any", messages)) if is_sequence else []
-        return calls.replay_or_call(cast("Call", call), request_messages, arguments.get("options") or {})
+        return calls.respond(cast("Call", call), request_messages, arguments.get("options") or {})
 
 
 Bound = Callable[[Any], Any]

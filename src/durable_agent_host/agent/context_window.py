@@ -12,7 +12,7 @@ the others are the turn's own: what context providers add, the request, and the 
 
 import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -28,9 +28,9 @@ from agent_framework import (
     apply_compaction,
 )
 
-from durable_agent_host.agent.agent_run import AgentRun
 from durable_agent_host.agent.compaction import Compaction, CompactionModelCalls, answering
 from durable_agent_host.errors import log_reason
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.overlay import Overlay, SummaryMessage
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.context_selection import (
@@ -60,12 +60,16 @@ class ContextWindow:
         has_our_history: whether the stored conversation is the agent's history; otherwise no context is kept.
         usage: tokens of the strategies' model calls.
         question: the request, as given to the agent.
+        new_calls: returns what makes the strategies' calls before a model call.
+        label: of the run, for log lines.
     """
 
     compaction: Compaction
     request: TurnRequest
     before: Overlay | None
     entries: int
+    new_calls: Callable[[CallPath], CompactionModelCalls]
+    label: str
     has_our_history: bool = True
     usage: UsageDetails | None = None
     question: Message | None = None
@@ -74,7 +78,7 @@ class ContextWindow:
     _inserted_count: int = 0
     _unnamed_count: int = 0
 
-    async def project(self, run: AgentRun, context: ChatContext, position: int, *, replayed: bool) -> list[Message]:
+    async def project(self, context: ChatContext, path: CallPath, *, replayed: bool) -> list[Message]:
         """Choose the messages of a model call.
 
         Returns:
@@ -87,7 +91,7 @@ class ContextWindow:
         if (context.options or {}).get("conversation_id"):
             return messages
         self._update_slots(messages)
-        calls = CompactionModelCalls(run, position, replayed=replayed)
+        calls = self.new_calls(path)
         before = [(slot, slot.is_in, slot.is_replaced) for slot in self._slots]
         try:
             self._leave_out_compacted()
@@ -96,7 +100,7 @@ class ContextWindow:
                     await self._apply(strategy)
         except Exception as error:  # noqa: BLE001 - a strategy's; the turn continues without it
             if not replayed:
-                _LOGGER.warning(_STRATEGY_FAILED, run.label, log_reason(error))
+                _LOGGER.warning(_STRATEGY_FAILED, self.label, log_reason(error))
             self._slots = [slot for slot, _, _ in before]
             for slot, is_in, is_replaced in before:
                 slot.is_in = is_in

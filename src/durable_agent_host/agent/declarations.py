@@ -1,7 +1,8 @@
-"""What `durable_tool` declares and the host could not keep: such an agent is refused.
+"""What tools declare: who approves their calls, and what becomes of calls in doubt.
 
-The host keeps the declarations of tools whose calls it journals. An agent within an agent, wherever it is (a tool, an
-executor, a step, a function), calls its tools itself: nobody would be asked, and nothing would run again.
+The framework sees views of the tools that never ask for its own approval. The host keeps the declarations of tools
+whose calls it journals. An agent within an agent, wherever it is (a tool, an executor, a step, a function), calls its
+tools itself: nobody would be asked, and nothing would run again. Such an agent is refused.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,9 +12,11 @@ from typing import Any, Final, cast
 
 from agent_framework import Executor, FunctionTool, RawAgent
 
+from durable_agent_host.agent.dynamic_subclass import overridden_class
+from durable_agent_host.agent.mcp_servers import IS_HARMLESS
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.errors import RegistrationError, TurnError
-from durable_agent_host.tool_calls import APPROVED_BY, IN_DOUBT
+from durable_agent_host.tool_calls import APPROVED_BY, IN_DOUBT, InDoubt
 
 _SUB_AGENT: Final = "the calls of agents within an agent are not journaled"
 
@@ -116,3 +119,64 @@ def _content(cell: Any) -> object:
         return cell.cell_contents
     except ValueError:  # an empty cell
         return None
+
+
+_POLICIES: Final = frozenset({"retry", "fail", "ask"})
+
+
+class _NeedsApproval:
+    """The override; stands before the tool's own class in the method resolution order."""
+
+    @property
+    def approval_mode(self) -> str:
+        return "never_require"
+
+    @approval_mode.setter
+    def approval_mode(self, mode: str) -> None:
+        self.__dict__["approval_mode"] = mode
+
+
+def needs_approval(tool: FunctionTool) -> bool:
+    """Return whether a person must approve the calls of a hosted tool.
+
+    Returns:
+        True when the app's own tool has ``always_require``.
+    """
+    return isinstance(tool, _NeedsApproval)
+
+
+def without_approvals(tools: Iterable[Any]) -> list[Any]:
+    """Return tools that the framework runs without asking; `needs_approval` identifies those that need approval.
+
+    Returns:
+        A new list, with views replacing the tools that need approval.
+
+    Raises:
+        TurnError: a tool was made from another tool, whose declaration would be ignored.
+    """
+    return [_view(tool) for tool in tools]
+
+
+def _view(tool: Any) -> Any:
+    if isinstance(inner := getattr(tool, "func", None), FunctionTool):
+        raise TurnError(
+            f"the tool {inner.name!r} was made a tool twice, and the declarations of the inner one (approval, "
+            "in_doubt) would be lost: remove @tool, @durable_tool(...) makes the tool"
+        )
+    if not isinstance(tool, FunctionTool) or tool.approval_mode != "always_require":
+        return tool
+    view = object.__new__(overridden_class(type(tool), _NeedsApproval))
+    view.__dict__ = tool.__dict__
+    return view
+
+
+def in_doubt_policy(tool: FunctionTool) -> InDoubt:
+    """Return the policy for a call that was running when its process or connection ended.
+
+    Returns:
+        The policy; ``fail`` when nothing is declared.
+    """
+    properties = tool.additional_properties or {}
+    if (policy := properties.get(IN_DOUBT)) in _POLICIES:
+        return cast("InDoubt", policy)
+    return "retry" if IS_HARMLESS in properties else "fail"

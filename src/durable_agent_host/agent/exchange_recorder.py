@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
 from durable_agent_host.errors import LogError, log_reason
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.log_entry import MODEL_RECEIVED, MODEL_SENT, LogEntry
 from durable_agent_host.model.turn import RecordingLimits
 from durable_agent_host.redaction import mask_credentials, mask_secrets
@@ -83,7 +84,7 @@ class ExchangeRecorder:
         self._count = 0
         self._call: Mapping[str, Any] | None = None
         self._open: list[_Exchange] = []
-        self._tries: dict[tuple[int, int | None], int] = {}
+        self._tries: dict[CallPath, int] = {}
 
     @property
     def is_enabled(self) -> bool:
@@ -92,17 +93,18 @@ class ExchangeRecorder:
 
     async def record_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Keep what is sent and received in one try of a call; a layer of its chain."""
-        with self._record_try(call.position, call.index):
+        with self._record_try(call.path):
             async with aclosing(call_next(call)) as items:
                 async for item in items:
                     yield item
 
     @contextmanager
-    def _record_try(self, position: int, number: int | None) -> Generator[None]:
+    def _record_try(self, path: CallPath) -> Generator[None]:
         before = self._call
         open_exchanges = self._open
-        try_number = self._tries[position, number] = self._tries.get((position, number), 0) + 1
-        self._call = {"position": position, "try": try_number} | ({} if number is None else {"number": number})
+        try_number = self._tries[path] = self._tries.get(path, 0) + 1
+        number = path.compaction_number
+        self._call = {"position": path.position, "try": try_number} | ({} if number is None else {"number": number})
         self._open = []
         error: BaseException | None = None
         try:

@@ -22,7 +22,7 @@ from agent_framework import (
     normalize_tools,
 )
 
-from durable_agent_host.agent.agent_run import AgentRun
+from durable_agent_host.agent.call_middleware import ModelCallMiddleware, RunCalls, ToolCallMiddleware
 from durable_agent_host.agent.compaction import (
     NO_COMPACTION_CHOICE,
     Compaction,
@@ -31,14 +31,12 @@ from durable_agent_host.agent.compaction import (
     select_compaction,
 )
 from durable_agent_host.agent.context_stores import keep_in_session
+from durable_agent_host.agent.declarations import without_approvals
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.history_providers import is_replaced, primary_provider
 from durable_agent_host.agent.mcp_servers import with_reconnection
-from durable_agent_host.agent.model_call_middleware import ModelCallMiddleware
 from durable_agent_host.agent.nested_agents import NestedAgents
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
-from durable_agent_host.agent.tool_calls import ToolCallMiddleware
-from durable_agent_host.agent.tool_wrappers import without_approvals
 from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
 from durable_agent_host.errors import RegistrationError, TurnError
@@ -99,8 +97,22 @@ class HostedAgent:
         """Return whether the agent continues from its state in the session and needs no transcript."""
         return isinstance(self.agent, WorkflowAgent) and HostedWorkflow(self.agent).restores(session)
 
-    def for_run(self, run: AgentRun, *, with_tools: bool) -> SupportsAgentRun:
+    @property
+    def includes_error_texts(self) -> bool:
+        """Whether its model receives the texts of tools' exceptions."""
+        configuration: Any = getattr(self.client, "function_invocation_configuration", None)
+        return bool(configuration and configuration.get("include_detailed_errors"))
+
+    def for_run(
+        self, turn_id: str, calls: RunCalls, fold_call: Callable[[Sequence[Any]], Any], *, with_tools: bool
+    ) -> SupportsAgentRun:
         """Return the agent for one run.
+
+        Args:
+            turn_id: of the run's turn.
+            calls: how the calls of the run are made.
+            fold_call: folds the updates of one model call.
+            with_tools: whether it has its tools.
 
         Returns:
             A copy, or the agent itself when it has no journal and is not a workflow.
@@ -116,11 +128,25 @@ class HostedAgent:
         if not self.has_journal:
             return agent
         agent_copy: Any = copy_with_mixin(agent, _TracedAsAttempt)
-        agent_copy.client = _client_for_run(agent_copy, run, self._inner)
-        agent_copy.client.__dict__.update(self._sdk_clients)
+        agent_copy.client = self._client_for_run(agent_copy, turn_id, calls, fold_call)
         if self.compaction is not None:
             remove_compaction(agent_copy, has_our_history=not self.has_own_history)
         return agent_copy
+
+    def _client_for_run(
+        self, agent: Any, turn_id: str, calls: RunCalls, fold_call: Callable[[Sequence[Any]], Any]
+    ) -> Any:
+        client = agent.client
+        client_copy = copy_with_mixin(client, _JournaledClient)
+        client_copy.innermost_chat_middleware = ModelCallMiddleware(calls, self.provider.continuation_messages)
+        client_copy.agent_middleware = _to_list(agent.middleware)
+        client_copy.inner_agents = self._inner
+        client_copy.turn_id = turn_id
+        client_copy.fold_call = fold_call
+        tool_calls = ToolCallMiddleware(calls, lambda tools: without_approvals(self._inner.tools(tools)))
+        client_copy.function_middleware = [tool_calls, *client.function_middleware]
+        client_copy.__dict__.update(self._sdk_clients)
+        return client_copy
 
 
 def _with_history(agent: Any, provider: ModelProvider) -> Any:
@@ -259,18 +285,3 @@ def _to_list(middleware: Any) -> list[Any]:
     if middleware is None:
         return []
     return list(cast("Sequence[Any]", middleware)) if isinstance(middleware, Sequence) else [middleware]
-
-
-def _client_for_run(agent: Any, run: AgentRun, inner: NestedAgents) -> Any:
-    client = agent.client
-    client_copy = copy_with_mixin(client, _JournaledClient)
-    client_copy.innermost_chat_middleware = ModelCallMiddleware(run)
-    client_copy.agent_middleware = _to_list(agent.middleware)
-    client_copy.inner_agents = inner
-    client_copy.turn_id = run.turn_id
-    client_copy.fold_call = run.output.fold_call
-    configuration: Any = client.function_invocation_configuration
-    includes_error_texts = bool(configuration and configuration.get("include_detailed_errors"))
-    calls = ToolCallMiddleware(run, inner, includes_error_texts=includes_error_texts)
-    client_copy.function_middleware = [calls, *client.function_middleware]
-    return client_copy

@@ -11,26 +11,27 @@ from typing import Any, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.agent.agent_run import AgentRun
+from durable_agent_host.agent.run_gate import ApprovalRequests
 from durable_agent_host.codec.strict_json import has_python_class
-from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.turn_log.journal import Journal
 
 REASON = "the tool runs at the model's provider and needs approval"
 _UNCHANGEABLE = "the arguments of a tool that the model's provider runs cannot be changed"
 
 
-async def answer_requests(run: AgentRun, messages: Iterable[Message]) -> Message | None:
+async def answer_requests(approvals: ApprovalRequests, journal: Journal, messages: Iterable[Message]) -> Message | None:
     """Answer the provider's requests for approval at the end of a model's answer.
 
     Returns:
         The message with the answers, or None when there was no request, or one has no answer yet.
     """
     requests = [content for message in messages for content in message.contents if _is_provider_request(content)]
-    keyed_requests = [(content, _key(run, content)) for content in requests]
-    responses = [await _answer(run, content, key) for content, key in keyed_requests]
+    numbered_requests = [(content, _next_path(journal, content)) for content in requests]
+    responses = [await _answer(approvals, content, path) for content, path in numbered_requests]
     if not responses or None in responses:
         return None
-    denials = [reason for content, key in keyed_requests if (reason := _denial(run, content, key))]
+    denials = [reason for content, path in numbered_requests if (reason := _denial(approvals, content, path))]
     return Message("user", [*cast("list[Content]", responses), *map(Content.from_text, denials)])
 
 
@@ -43,18 +44,18 @@ def _is_provider_request(content: Content) -> bool:
     )
 
 
-def _key(run: AgentRun, request: Content) -> ToolKey:
+def _next_path(journal: Journal, request: Content) -> CallPath:
     """Count a request among the turn's calls: the service chooses its id, as for the app's own calls."""
-    key, _ = run.journal.next_tool_call(cast("str", request.id))
-    return key
+    path, _ = journal.next_tool_call(cast("str", request.id))
+    return path
 
 
-async def _answer(run: AgentRun, request: Content, key: ToolKey) -> Content | None:
-    question = run.approvals.question_id(key)
+async def _answer(approvals: ApprovalRequests, request: Content, path: CallPath) -> Content | None:
+    question = approvals.question_id(path)
     call = cast("Content", request.function_call)
-    answer = run.approvals.decision(question)
+    answer = approvals.decision(question)
     if answer is None:
-        await run.approvals.ask(question, key, call.name or "", _arguments(call.arguments), REASON)
+        await approvals.ask(question, path.call_id, call.name or "", _arguments(call.arguments), REASON)
         return None
     response = request.to_function_approval_response(approved=_is_approved(answer, call))
     response.additional_properties = {}  # the stamp there belongs to the request's item
@@ -69,10 +70,10 @@ def _is_changed(answer: Mapping[str, Any], call: Content) -> bool:
     return answer.get("arguments") not in (None, _arguments(call.arguments))
 
 
-def _denial(run: AgentRun, request: Content, key: ToolKey) -> str | None:
+def _denial(approvals: ApprovalRequests, request: Content, path: CallPath) -> str | None:
     """Return why a call was denied; the provider's answer format has no field for it."""
     call = cast("Content", request.function_call)
-    answer = run.approvals.decision(run.approvals.question_id(key)) or {}
+    answer = approvals.decision(approvals.question_id(path)) or {}
     if _is_approved(answer, call):
         return None
     reason = _UNCHANGEABLE if answer.get("approved") is True else answer.get("reason")

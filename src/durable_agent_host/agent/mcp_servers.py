@@ -4,7 +4,7 @@ Theory of operation. The framework connects to a server once, for all runs, and 
 connection can end: after most of them each call fails until the process ends. A hosted agent gets views of its servers.
 Before a run and before a call, a view connects again if the connection has ended, and so loads the server's tools as
 they are now. A call that ends with its connection may have taken effect, so it is not made again here:
-`ConnectionLostError` leaves that to the tool's policy for calls in doubt.
+`ConnectionLostError` leaves that to `durable_agent_host.agent.layers.lost_server`.
 """
 
 import asyncio
@@ -29,6 +29,9 @@ _CUT: Final = ("Connection closed", "Session terminated ", "SSE stream ")
 IS_HARMLESS: Final = "durable_agent_host.is_harmless"
 """The additional property of a tool that its server calls idempotent or read-only."""
 
+_IS_MCP_TOOL: Final = "durable_agent_host.is_mcp_tool"
+"""The additional property of a tool or prompt that a view of a server has loaded."""
+
 _HARMLESS: Final = ("read_only_hint", "idempotent_hint", "readOnlyHint", "idempotentHint")
 """Annotations of tools that may be run again, by their names in the MCP SDK 2 and 1."""
 
@@ -45,6 +48,11 @@ class ConnectionLostError(TurnError):
 
 class UnreachableError(TurnError):
     """A server cannot be reached; the call was not made."""
+
+
+def is_mcp_tool(tool: FunctionTool) -> bool:
+    """Return whether the calls of a tool go to an MCP server, whose connection may be lost."""
+    return _IS_MCP_TOOL in (tool.additional_properties or {})
 
 
 def with_reconnection(servers: Sequence[Any], *, is_inner: bool = False) -> list[Any]:
@@ -102,8 +110,9 @@ class _Reconnecting:
         self.__dict__["_function_load_callback"] = callback
 
     def _mark(self, tool: FunctionTool, annotations: Any) -> None:
-        """Mark a listed tool that may be run again; the framework does not keep the annotations of its server."""
+        """Mark a tool of the server, and whether it may be run again; the framework keeps no annotations."""
         properties = cast("dict[str, Any]", tool.additional_properties)
+        properties[_IS_MCP_TOOL] = True
         if any(getattr(annotations, hint, None) is True for hint in _HARMLESS):
             properties[IS_HARMLESS] = True
         else:

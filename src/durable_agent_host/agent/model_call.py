@@ -6,13 +6,13 @@ the complete response. `durable_agent_host.agent.call_order` has the order of th
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Message
 
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.call_path import CallPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,7 @@ class ModelCall:
     """One request to a model's service, equal in every attempt of the turn.
 
     Attributes:
-        position: of the agent's model call in the turn, from 0.
-        index: of a call that a compaction strategy makes before that one; None for the agent's own.
+        path: of the call.
         client: the chat client.
         provider: of the client.
         messages: of the request.
@@ -29,13 +28,17 @@ class ModelCall:
         send: sends messages and options through the client; returns its `ResponseStream` or its response.
     """
 
-    position: int
-    index: int | None
+    path: CallPath
     client: Any
     provider: ModelProvider
     messages: Sequence[Message]
     options: Mapping[str, Any]
     send: Callable[[Sequence[Message], Mapping[str, Any]], Awaitable[Any]]
+
+    @property
+    def position(self) -> int:
+        """The position of the agent's model call in the turn, from 0."""
+        return self.path.position
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,6 @@ NextModelCall = Callable[[ModelCall], ModelStream]
 class ModelLayer(Protocol):
     """One feature of model calls."""
 
-    def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
+    def __call__(self, call: ModelCall, call_next: NextModelCall, /) -> ModelStream:
         """Make a call through the rest of the chain."""
         ...
-
-
-def chain_layers(layers: Sequence[ModelLayer], innermost: NextModelCall) -> NextModelCall:
-    """Return a chain; the first layer is the outermost."""
-    call_next = innermost
-    for layer in reversed(layers):
-        call_next = partial(layer, call_next=call_next)
-    return call_next

@@ -41,6 +41,8 @@ from durable_agent_host.agent.compaction import with_clients
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.declarations import reject_declared_tools
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin, overridden_class
+from durable_agent_host.agent.layers.run_tool import log_tool_failure
+from durable_agent_host.agent.layers.running_call import CALL_SCOPE
 from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream
 from durable_agent_host.agent.nested_model_calls import INNER_CALLS
@@ -55,12 +57,12 @@ from durable_agent_host.agent.response_limits import (
 )
 from durable_agent_host.agent.run_output import EVERY
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
-from durable_agent_host.agent.tool_wrappers import plain_arguments
+from durable_agent_host.agent.tool_invocation import plain_arguments
 from durable_agent_host.codec.journal_entry import encode_tool_result
-from durable_agent_host.errors import CorruptStateError, ProviderError, strip_error_text
-from durable_agent_host.model.journal_entry import INNER
+from durable_agent_host.errors import CorruptStateError, ProviderError
+from durable_agent_host.model.call_path import AGENT_RUN
 from durable_agent_host.model.response_normalization import correct_contents
-from durable_agent_host.tool_calls import INNER_KEYS, RUNNING_CALL
+from durable_agent_host.tool_calls import RUNNING_CALL
 
 _LOGGER = logging.getLogger(__name__)
 _WRAPPED: Final = "self"
@@ -68,8 +70,6 @@ _WRAPPED: Final = "self"
 
 _UPDATE_BYTES: Final = 512
 """Counted for an update: the framework's layers keep some kilobytes of each until the answer ends."""
-
-_LOGGED_CHARACTERS: Final = 4000
 
 _FUNCTIONS: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
 """Functions of tools that are agents → functions of their bounded copies."""
@@ -248,7 +248,7 @@ class _LimitedForeignClient(_LimitedClient):
 def _nested_call(
     client: _LimitedClient, messages: Sequence[Message], options: Any, ask: Callable[[], Any]
 ) -> ModelCall:
-    return ModelCall(INNER, None, client, client.provider_inside, messages, options or {}, lambda _, __: ask())
+    return ModelCall(AGENT_RUN, client, client.provider_inside, messages, options or {}, lambda _, __: ask())
 
 
 def _make_call(call: ModelCall, *, stream: bool, lets_go: bool) -> Any:
@@ -333,14 +333,6 @@ def _check_response(response: ChatResponse[Any]) -> ChatResponse[Any]:
     return response
 
 
-def log_tool_failure(subject: str, error: BaseException) -> None:
-    """Log what a tool raised, with its traceback; some errors quote whole answers of services."""
-    text = f"{type(error).__name__}: {error}"
-    more = len(text) - _LOGGED_CHARACTERS
-    text = text if more <= 0 else f"{text[:_LOGGED_CHARACTERS]}... ({more:,} characters more)"
-    _LOGGER.warning("%s: %s", subject, text, exc_info=strip_error_text(error))
-
-
 class _InnerToolCalls(FunctionMiddleware):
     """Gives each tool call of an inner agent its own key; logs a failure, and reports a result that is too large."""
 
@@ -349,11 +341,11 @@ class _InnerToolCalls(FunctionMiddleware):
 
     async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
         call = None
-        keys = INNER_KEYS.get()
-        if keys is not None:  # within a turn
+        scope = CALL_SCOPE.get()
+        if scope is not None:  # within a turn
             arguments = plain_arguments(context.arguments)
             call_id = str(context.metadata["call_id"])
-            call = keys.next_call(self._agent_name, context.function.name, arguments, call_id)
+            call = scope.next_call(self._agent_name, context.function.name, arguments, call_id)
         token = RUNNING_CALL.set(call)
         try:
             await call_next()

@@ -4,55 +4,69 @@ Such an agent's work is one tool call in the journal, or a workflow's run, so it
 given is recorded: with budgets, a call is reserved before it is made and settled once it was answered.
 """
 
+from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 
 from agent_framework import ChatResponse, UsageDetails, add_usage_details
 
-from durable_agent_host.agent.agent_run import AgentRun
 from durable_agent_host.agent.budget_accounting import BudgetAccount
+from durable_agent_host.agent.layers.running_call import CALL_SCOPE
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
-from durable_agent_host.agent.observer import NestedModelCallCompleted
+from durable_agent_host.agent.observer import NestedModelCallCompleted, ObserverGroup
 from durable_agent_host.agent.response_limits import ReceivedBytes, check_model_call, received_bytes
+from durable_agent_host.agent.run_gate import ApprovalRequests, RunGate
 from durable_agent_host.agent.run_result import AwaitingApproval, Failed, RunStoppedError, stop_of
 from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import known_counts
-from durable_agent_host.model.journal_entry import INNER, NestedCallCompletedEntry
+from durable_agent_host.model.call_path import AGENT_RUN, CallPath
+from durable_agent_host.model.journal_entry import NestedCallCompletedEntry
+from durable_agent_host.turn_log.journal import Journal
 
 
 class NestedCallMeter:
     """Counts the model calls of agents within one run's agent.
 
     Args:
-        run: has the journal and budgets.
+        journal: of the run.
+        observers: notified of each call.
+        gate: whether the run may do new work.
+        approvals: the questions of the run.
+        budget_account: of the run; None without budgets.
 
     Attributes:
         usage: tokens of answered calls, including those in earlier runs of the turn.
+        budget_account: of the run; None without budgets.
     """
 
-    def __init__(self, run: AgentRun) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        observers: ObserverGroup,
+        gate: RunGate,
+        approvals: ApprovalRequests,
+        budget_account: BudgetAccount | None,
+    ) -> None:
         self.usage: UsageDetails | None = None
-        self._run = run
-        self._count = 0
+        self.budget_account = budget_account
+        self._journal = journal
+        self._observers = observers
+        self._gate = gate
+        self._approvals = approvals
+        self._counts = Counter[CallPath]()
 
-    @classmethod
-    async def of_run(cls, run: AgentRun, received: ReceivedBytes) -> Self:
-        """Count the calls of a run in the context of the caller, who keeps what is returned."""
-        calls = cls(run)
-        for call in run.journal.recorded.inner_calls:
-            await calls._notify(call, replayed=True)
-        records = run.journal.recorded
-        received.inner_calls = max(received.inner_calls, len(records.inner_calls) + len(records.side_calls))
-        INNER_CALLS.set(calls)
-        return calls
-
-    @property
-    def budget_account(self) -> BudgetAccount | None:
-        """The account of the run; None without budgets."""
-        return self._run.budget_account
+    async def begin(self, received: ReceivedBytes) -> None:
+        """Count the calls of earlier runs, and from now on those in the context of the caller, who keeps this."""
+        recorded = self._journal.recorded
+        for call in recorded.nested_calls:
+            await self._notify(call, replayed=True)
+        received.inner_calls = max(
+            received.inner_calls, len(recorded.nested_calls) + len(recorded.compaction_responses)
+        )
+        INNER_CALLS.set(self)
 
     async def record_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Check a call against the budgets, and record that it has a response; a layer of its chain.
@@ -60,33 +74,33 @@ class NestedCallMeter:
         Raises:
             RunStoppedError: a budget does not allow the call, or the run is no longer wanted.
         """
-        run = self._run
-        run.gate.raise_if_stopped()
-        call_index = self._count
-        self._count = self._count + 1
-        ask = run.approvals.ask_for_budget
-        if run.budget_account is not None and not await run.budget_account.admit_model_call(
-            INNER, call_index, ask, call.messages, call.options
+        self._gate.raise_if_stopped()
+        scope = CALL_SCOPE.get()
+        within = scope.path if scope is not None else AGENT_RUN
+        path = within.model_call(self._counts[within])
+        self._counts[within] += 1
+        if self.budget_account is not None and not await self.budget_account.admit_model_call(
+            path, call.messages, call.options
         ):
-            raise RunStoppedError(AwaitingApproval(tuple(run.approvals.pending)))
-        async with aclosing(call_next(replace(call, index=call_index))) as items:
+            raise RunStoppedError(AwaitingApproval(tuple(self._approvals.pending)))
+        async with aclosing(call_next(replace(call, path=path))) as items:
             async for item in items:
                 if isinstance(item, CompletedResponse):
-                    await self._record_response(call_index, item.response)
+                    await self._record_response(path, item.response)
                 yield item
 
-    async def _record_response(self, call_index: int, response: ChatResponse[Any]) -> None:
+    async def _record_response(self, path: CallPath, response: ChatResponse[Any]) -> None:
         usage = known_counts(cast("Mapping[str, Any] | None", response.usage_details)) or None
-        call = NestedCallCompletedEntry(call_index, usage, response.model)
+        call = NestedCallCompletedEntry(path, usage, response.model)
         try:
-            await self._run.journal.inner_call_finished(call)
+            await self._journal.nested_call_finished(call)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
         await self._notify(call, replayed=False)
 
     async def _notify(self, call: NestedCallCompletedEntry, *, replayed: bool) -> None:
         self.usage = add_usage_details(self.usage, cast("UsageDetails | None", call.usage))
-        await self._run.observers.notify(NestedModelCallCompleted(call.model, call.usage, replayed))
+        await self._observers.notify(NestedModelCallCompleted(call.model, call.usage, replayed))
 
 
 INNER_CALLS: Final = WeakContextVar[NestedCallMeter]("durable_agent_inner_calls")

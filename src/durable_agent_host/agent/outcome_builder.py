@@ -26,7 +26,7 @@ from durable_agent_host.errors import (
     TurnCancelledError,
     TurnError,
 )
-from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
@@ -93,16 +93,16 @@ async def build_cancelled(runs: AgentRuns, records: JournalState) -> TurnOutcome
     Returns:
         An outcome with the entries to append, the response marked.
     """
-    response, cut_off = runs.output.responses(records.responses)
+    response, cut_off = runs.output.responses({path.position for path in records.responses})
     finished_messages = finished_part(cut_off.messages)
     if (redactor := runs.redactor) is not None:
         finished_messages = await run_in_thread_if_long(
             finished_messages, lambda: remove_buffered(finished_messages, redactor)
         )
     response.messages += finished_messages
-    position = runs.run.journal.position if runs.run is not None else -1
+    model_call = CallPath().model_call(runs.run.journal.position if runs.run is not None else -1)
     response.messages = close_calls(
-        response.messages, lambda call_id, n: _build_missing_result(records, ToolKey(position, call_id, n))
+        response.messages, lambda call_id, n: _build_missing_result(records, model_call.tool_call(call_id, n))
     )
     response.additional_properties = {**(response.additional_properties or {}), CANCELLED: True}
     runs.agent_session.service_session_id = None
@@ -114,17 +114,17 @@ async def build_cancelled(runs: AgentRuns, records: JournalState) -> TurnOutcome
     return replace(outcome, entries=repaired_entries, error=error_details(error))
 
 
-def _build_missing_result(records: JournalState, key: ToolKey) -> Content:
+def _build_missing_result(records: JournalState, path: CallPath) -> Content:
     """Build the result of a call whose result the model has not seen."""
-    recorded_call = records.tools.get(key)
+    recorded_call = records.tools.get(path)
     if recorded_call is None:
-        return Content.from_function_result(key.call_id, result=_NOT_RUN)
+        return Content.from_function_result(path.call_id, result=_NOT_RUN)
     if recorded_call.finished is None:
-        return Content.from_function_result(key.call_id, result=_CUT_OFF)
+        return Content.from_function_result(path.call_id, result=_CUT_OFF)
     result = recorded_call.finished.result
     if "items" in result:
-        return Content.from_function_result(key.call_id, result=decode_tool_result(result))
-    return Content.from_function_result(key.call_id, result=_TOOL_FAILED, exception=str(result.get("message", "")))
+        return Content.from_function_result(path.call_id, result=decode_tool_result(result))
+    return Content.from_function_result(path.call_id, result=_TOOL_FAILED, exception=str(result.get("message", "")))
 
 
 def build_failed(request: TurnRequest, error: BaseException, *, milliseconds: float = 0.0) -> TurnOutcome:
@@ -173,8 +173,8 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     served_by = _pop_served_by(runs, agent_response)
     if runs.context is not None:
         agent_response.usage_details = add_usage_details(agent_response.usage_details, runs.context.usage)
-    if runs.inner_calls is not None and runs.hosted_agent.has_journal:  # a workflow reports its agents' tokens itself
-        agent_response.usage_details = add_usage_details(agent_response.usage_details, runs.inner_calls.usage)
+    if runs.nested_calls is not None and runs.hosted_agent.has_journal:  # a workflow reports its agents' tokens itself
+        agent_response.usage_details = add_usage_details(agent_response.usage_details, runs.nested_calls.usage)
     stored_request = request
     response = agent_response
     approvals = runs.approvals

@@ -3,16 +3,35 @@
 import logging
 import threading
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from durable_agent_host.agent.budget_accounting import APPROVAL_NAME, BudgetAccount
 from durable_agent_host.agent.observer import ApprovalRequested, ObserverGroup
 from durable_agent_host.agent.run_result import AwaitingApproval, Cancelled, Failed, RunStoppedError, Stop
-from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.agent.tool_invocation import ToolInvocation
+from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.tool_calls import APPROVED_BY
 from durable_agent_host.turn.pending_approvals import approval_request_id
 from durable_agent_host.turn_log.journal import Journal
 
 _LOGGER = logging.getLogger(__name__)
+_CHANGED: Final = "an approver has changed the arguments, and somebody else must approve them"
+
+
+@dataclass(frozen=True)
+class ApprovalDecision:
+    """What people have decided about a call.
+
+    Attributes:
+        is_approved: whether it may run.
+        arguments: instead of the model's, or None.
+        reason_text: the reason of a denial, as the end of a sentence; or empty.
+    """
+
+    is_approved: bool
+    arguments: Mapping[str, Any] | None = None
+    reason_text: str = ""
 
 
 class ApprovalRequests:
@@ -41,18 +60,57 @@ class ApprovalRequests:
         """Return a person's decision; None when there is none yet."""
         return self._decisions.get(question)
 
-    def question_id(self, key: ToolKey, number: int = 0, changes: int = 0) -> str:
+    async def decide(self, call: ToolInvocation, number: int, reason: str) -> ApprovalDecision | None:
+        """Look up the answer to a question about a call, or ask it.
+
+        Where the tool says who must approve, arguments that an approver has changed are asked about again.
+
+        Args:
+            call: with the arguments that are asked about.
+            number: of the question among those about this call, from 0.
+            reason: why a person must decide.
+
+        Returns:
+            The decision; None when there is none yet.
+        """
+        approved_by = (call.tool.additional_properties or {}).get(APPROVED_BY)
+        arguments = call.arguments
+        changes = 0
+        changed_by = None
+        while True:
+            question = self.question_id(call.path, number, changes)
+            answer = self.decision(question)
+            if answer is None:
+                whom = {"approved_by": approved_by, "changed_by": changed_by}
+                await self.ask(
+                    question, call.path.call_id, call.name, arguments, _CHANGED if changes else reason, **whom
+                )
+                return None
+            if answer.get("approved") is not True:
+                return ApprovalDecision(
+                    is_approved=False, reason_text=f" Reason: {answer['reason']}" if answer.get("reason") else ""
+                )
+            changed_arguments = answer.get("arguments")
+            if changed_arguments is None or _is_same_value(changed_arguments, arguments):
+                return ApprovalDecision(is_approved=True, arguments=arguments if changes else None)
+            if approved_by is None:
+                return ApprovalDecision(is_approved=True, arguments=changed_arguments)
+            arguments = changed_arguments
+            changes = changes + 1
+            changed_by = answer.get("by")
+
+    def question_id(self, path: CallPath, number: int = 0, changes: int = 0) -> str:
         """Return the id of a question about a call; see `durable_agent_host.turn.pending_approvals`."""
-        return approval_request_id(key, number, changes, is_repeated=self._journal.is_repeated(key))
+        return approval_request_id(path, number, changes, is_repeated=self._journal.is_repeated(path))
 
     async def ask_for_budget(self, question: str, figures: Mapping[str, Any], sentence: str) -> None:
         """Ask a person whether a turn may spend more; the run stops before its next model call."""
-        await self.ask(question, ToolKey(self._journal.position, question, 0), APPROVAL_NAME, figures, sentence)
+        await self.ask(question, question, APPROVAL_NAME, figures, sentence)
 
     async def ask(
         self,
         question: str,
-        key: ToolKey,
+        call_id: str,
         name: str,
         arguments: Mapping[str, Any],
         reason: str,
@@ -73,7 +131,7 @@ class ApprovalRequests:
         await self._observers.notify(
             ApprovalRequested(pending_call, replayed=question in self._journal.recorded.requested_approval_ids)
         )
-        _LOGGER.info("turn %s: call %s of %s waits for a person", self._turn_id, key.call_id, name)
+        _LOGGER.info("turn %s: call %s of %s waits for a person", self._turn_id, call_id, name)
 
 
 class RunGate:
@@ -139,3 +197,18 @@ class RunGate:
         self.raise_if_stopped()
         self.raise_if_cancelled()
         self.raise_if_waiting()
+
+
+def _is_same_value(left: Any, right: Any) -> bool:
+    """Compare JSON by value: ``1`` and ``1.0`` are the same number, ``true`` is none."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        left_fields = cast("dict[str, Any]", left)
+        right_fields = cast("dict[str, Any]", right)
+        return left_fields.keys() == right_fields.keys() and all(
+            _is_same_value(value, right_fields[name]) for name, value in left_fields.items()
+        )
+    if isinstance(left, list) and isinstance(right, list):
+        left_items = cast("list[Any]", left)
+        right_items = cast("list[Any]", right)
+        return len(left_items) == len(right_items) and all(map(_is_same_value, left_items, right_items))
+    return left == right and isinstance(left, bool) == isinstance(right, bool)

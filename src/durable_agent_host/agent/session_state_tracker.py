@@ -15,7 +15,7 @@ from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.codec.content import plain_json
 from durable_agent_host.errors import CorruptStateError, InvalidAnswerError
-from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.turn_log.journal import JournalState
 
@@ -54,9 +54,9 @@ class SessionState:
         found = {"set": new_values, "removed": removed_names}
         return {key: value for key, value in found.items() if value} or None
 
-    def restore(self, step: int | ToolKey) -> None:
-        """Restore the state at the end of a step."""
-        ended_at = self._records.finished_at.get(step, -1)
+    def restore(self, path: CallPath) -> None:
+        """Restore the state at the end of a call."""
+        ended_at = self._records.finished_at.get(path, -1)
         changes = self._records.state_changes
         while self._applied_count < len(changes) and changes[self._applied_count][0] <= ended_at:
             self._apply(changes[self._applied_count][1])

@@ -31,6 +31,7 @@ from durable_agent_host.agent.observer import (
 )
 from durable_agent_host.agent.run_result import Ending
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
+from durable_agent_host.model.call_path import AGENT_RUN
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.turn import RecordingLimits, TurnOutcome, TurnRequest
 from durable_agent_host.stream.live_events import HostedCallReader
@@ -254,9 +255,9 @@ class TurnAttempt:
             LogError: the store does not answer.
         """
         if outcome.status == "cancelled":
-            for key, call in self.recorded.tools.items():
-                if key.position >= 0 and call.starts and call.finished is None:
-                    await self.observers.notify(ToolCallCompleted(key.call_id, "", "unknown", replayed=False))
+            for path, call in self.recorded.tools.items():
+                if path != AGENT_RUN and call.starts and call.finished is None:
+                    await self.observers.notify(ToolCallCompleted(path.call_id, "", "unknown", replayed=False))
         metrics = self._metrics.done()
         committed_outcome = replace(committed_outcome, attempt_metrics=metrics)
         notification = AttemptEnded(ending, replace(outcome, attempt_metrics=metrics))

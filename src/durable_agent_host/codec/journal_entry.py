@@ -17,6 +17,14 @@ from durable_agent_host.codec.strict_json import has_python_class, is_nested_too
 from durable_agent_host.codec.tool_result_text import value_text
 from durable_agent_host.errors import CorruptStateError, ProviderError
 from durable_agent_host.model.budget import Reservation
+from durable_agent_host.model.call_path import (
+    AGENT_RUN,
+    CallPath,
+    CompactionStep,
+    ModelStep,
+    ToolStep,
+    parse_call_path,
+)
 from durable_agent_host.model.journal_entry import (
     BudgetReservedEntry,
     CompactionCallCompletedEntry,
@@ -29,7 +37,6 @@ from durable_agent_host.model.journal_entry import (
     ReservationReleasedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
-    ToolKey,
 )
 from durable_agent_host.model.log_entry import (
     CALL_RAISED,
@@ -57,9 +64,9 @@ _STEPS: Final[Mapping[str, type[JournalStep]]] = {
     CALL_RELEASED: ReservationReleasedEntry,
     ELAPSED_TIME: ElapsedTimeEntry,
 }
-"""Kind of a log entry → its step. The JSON has the fields of the step, and those of its key and its reservation."""
+"""Kind of a log entry → its step. The JSON has the fields of the step, and those of its path and its reservation."""
 _KINDS: Final = {step_type: kind for kind, step_type in _STEPS.items()}
-_ABSENT_WHEN_EMPTY: Final = frozenset({"state", "number", "usage", "model", "cost"})
+_ABSENT_WHEN_EMPTY: Final = frozenset({"state", "usage", "model", "cost"})
 
 
 def encode_journal_entry(step: JournalStep) -> LogEntry:
@@ -67,12 +74,14 @@ def encode_journal_entry(step: JournalStep) -> LogEntry:
     wire: dict[str, Any] = {}
     for field in fields(step):
         match value := getattr(step, field.name):
-            case ToolKey():
-                wire |= value._asdict()
+            case CallPath():
+                wire |= _encode_path(value)
             case Reservation(tokens=tokens, cost=cost):
                 wire |= {"tokens": tokens, "cost": cost}
             case _:
                 wire[field.name] = encode_usage(value) if field.name == "usage" and value else value
+    if isinstance(step, NestedCallCompletedEntry):
+        del wire["position"]  # the other entries of such a call have it for earlier versions
     present = {name: value for name, value in wire.items() if name not in _ABSENT_WHEN_EMPTY or value not in (None, {})}
     return LogEntry(_KINDS[type(step)], present)
 
@@ -90,8 +99,8 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
     values: list[Any] = []
     for field in fields(step_type):
         match field.name:
-            case "key":
-                values.append(ToolKey(wire["position"], wire["call_id"], wire["occurrence"]))
+            case "path":
+                values.append(_decode_path(wire))
             case "reservation":
                 values.append(Reservation(wire["tokens"], wire.get("cost")))
             case "usage":
@@ -99,6 +108,42 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
             case name:
                 values.append(wire.get(name) if name in _ABSENT_WHEN_EMPTY else wire[name])
     return step_type(*values)
+
+
+_NO_POSITION: Final = -1
+"""Stored for calls that no model call of the turn's agent has made."""
+
+
+def _encode_path(path: CallPath) -> dict[str, Any]:
+    """Encode where a call is made: as fields for a call of the turn's agent, as text for one within a tool call."""
+    match path.steps:
+        case (ModelStep(position),):
+            return {"position": position}
+        case (ModelStep(position), CompactionStep(number)):
+            return {"position": position, "number": number}
+        case (ModelStep(position), ToolStep(call_id, occurrence)):
+            return {"position": position, "call_id": call_id, "occurrence": occurrence}
+        case (ToolStep(call_id, occurrence),):
+            return {"position": _NO_POSITION, "call_id": call_id, "occurrence": occurrence}
+        case (*outer, ModelStep(number)) if tuple(outer) == AGENT_RUN.steps:
+            return {"position": _NO_POSITION, "number": number}
+        case _:
+            return {"position": _NO_POSITION, "path": str(path)}
+
+
+def _decode_path(wire: Mapping[str, Any]) -> CallPath:
+    if "path" in wire:
+        return parse_call_path(wire["path"])
+    position = wire.get("position", _NO_POSITION)
+    if "call_id" in wire:
+        model_call = CallPath() if position == _NO_POSITION else CallPath().model_call(position)
+        return model_call.tool_call(wire["call_id"], wire["occurrence"])
+    if "number" not in wire:
+        return CallPath().model_call(position)
+    number = wire["number"]
+    if position == _NO_POSITION:
+        return AGENT_RUN.model_call(number)
+    return CallPath().model_call(position).compaction_call(number)
 
 
 MOST_ANSWER_LEVELS: Final = MAX_DEPTH - 20

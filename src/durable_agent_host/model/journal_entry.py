@@ -2,23 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from durable_agent_host.model.budget import Reservation
-
-
-class ToolKey(NamedTuple):
-    """Identifies a tool call of a turn.
-
-    Attributes:
-        position: of the model call that made it, from 0.
-        call_id: from the model.
-        occurrence: 0, or more when that model call returned the same id again.
-    """
-
-    position: int
-    call_id: str
-    occurrence: int
+from durable_agent_host.model.call_path import CallPath
 
 
 @dataclass(frozen=True)
@@ -26,11 +13,11 @@ class ModelCallStartedEntry:
     """The service generates a response in the background, or has stopped doing so.
 
     Attributes:
-        position: of the model call in the turn, from 0.
+        path: of the call.
         continuation: fetches the response later; None when there is nothing left to fetch.
     """
 
-    position: int
+    path: CallPath
     continuation: Mapping[str, Any] | None
 
 
@@ -39,12 +26,12 @@ class ModelCallCompletedEntry:
     """A model call has its complete response.
 
     Attributes:
-        position: of the model call in the turn, from 0.
+        path: of the call.
         response: as `durable_agent_host.codec.journal_entry.encode_model_response` writes it.
         state: changes of the session's state up to here, or None.
     """
 
-    position: int
+    path: CallPath
     response: Mapping[str, Any]
     state: Mapping[str, Any] | None = None
 
@@ -54,12 +41,12 @@ class ToolCallStartedEntry:
     """A tool is about to run. Without a `ToolCallCompletedEntry`, a crash leaves the call in doubt.
 
     Attributes:
-        key: of the call.
+        path: of the call.
         name: of the tool.
         arguments: for the tool.
     """
 
-    key: ToolKey
+    path: CallPath
     name: str
     arguments: Mapping[str, Any]
 
@@ -69,13 +56,13 @@ class ToolCallCompletedEntry:
     """A tool call has its result.
 
     Attributes:
-        key: of the call.
+        path: of the call.
         outcome: such as ``success``, ``error`` or ``denied``.
         result: for the model.
         state: changes of the session's state up to here, or None.
     """
 
-    key: ToolKey
+    path: CallPath
     outcome: str
     result: Mapping[str, Any]
     state: Mapping[str, Any] | None = None
@@ -86,18 +73,12 @@ class CompactionCallCompletedEntry:
     """A model call of a compaction strategy has its response.
 
     Attributes:
-        position: of the model call before which it was made, from 0.
-        number: among the calls that strategies made there, from 0.
+        path: of the call.
         response: as `durable_agent_host.codec.journal_entry.encode_model_response` writes it.
     """
 
-    position: int
-    number: int
+    path: CallPath
     response: Mapping[str, Any]
-
-
-INNER: Final = -1
-"""The position under which calls of inner agents are reserved, with their own numbers."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +86,12 @@ class NestedCallCompletedEntry:
     """A model call of an inner agent was answered. It is counted, and not replayed.
 
     Attributes:
-        number: among these calls of one run, from 0.
+        path: of the call.
         usage: token counts by the framework's names, or None when the service reported none.
         model: the model that generated the response.
     """
 
-    number: int
+    path: CallPath
     usage: Mapping[str, Any] | None
     model: str | None
 
@@ -120,14 +101,12 @@ class BudgetReservedEntry:
     """A model call begins under a budget. Without an end it counts as made.
 
     Attributes:
-        position: of the model call, or of the one before which a strategy makes this one, or `INNER`.
-        number: of the strategy's call, or of the inner agent's; or None.
+        path: of the call.
         reservation: its possible spending.
         seconds: how long the agent had worked on the turn.
     """
 
-    position: int
-    number: int | None
+    path: CallPath
     reservation: Reservation
     seconds: float
 
@@ -137,13 +116,11 @@ class ReservationRaisedEntry:
     """A reserved model call has used more than was reserved, by its output so far.
 
     Attributes:
-        position: as it was reserved.
-        number: as it was reserved.
+        path: of the call.
         reservation: its minimum usage so far; replaces the previous reservation.
     """
 
-    position: int
-    number: int | None
+    path: CallPath
     reservation: Reservation
 
 
@@ -152,12 +129,10 @@ class ReservationReleasedEntry:
     """A reserved model call has used nothing: the service rejected it.
 
     Attributes:
-        position: as it was reserved.
-        number: as it was reserved.
+        path: of the call.
     """
 
-    position: int
-    number: int | None
+    path: CallPath
 
 
 @dataclass(frozen=True)

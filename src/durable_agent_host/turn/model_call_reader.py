@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry
 from durable_agent_host.codec.log_entry import format_entry_time
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import CompactionCallCompletedEntry, ModelCallCompletedEntry
 from durable_agent_host.model.log_entry import (
     ATTEMPT,
@@ -40,7 +41,7 @@ class CallReader:
         self._calls: list[dict[str, Any]] = []
         self._sent: dict[str, dict[str, Any]] = {}
         self._bodies: dict[tuple[str, Side], Mapping[str, Any]] = {}
-        self._completed_calls: dict[tuple[int, int | None], dict[str, Any]] = {}
+        self._completed_calls: dict[CallPath, dict[str, Any]] = {}
 
     def read(self, records: Iterable[LogRecord]) -> None:
         """Add the next records of the log."""
@@ -123,12 +124,14 @@ class CallReader:
     def _add_completion(self, record: LogRecord) -> None:
         step = decode_journal_entry(record.entry)
         if isinstance(step, ModelCallCompletedEntry | CompactionCallCompletedEntry):
-            number = step.number if isinstance(step, CompactionCallCompletedEntry) else None
+            path = step.path
             matching_calls = [
-                call for call in self._calls if (call["position"], call.get("strategy_call")) == (step.position, number)
+                call
+                for call in self._calls
+                if (call["position"], call.get("strategy_call")) == (path.position, path.compaction_number)
             ]
             if matching_calls and not matching_calls[-1]["replayed"]:
-                self._completed_calls[step.position, number] = matching_calls[-1]
+                self._completed_calls[path] = matching_calls[-1]
 
     def _add_replays(self, attempt: int) -> None:
         for completed_call in self._completed_calls.values():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.strict_json import has_python_class, is_nested_too_deeply
-from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.model.call_path import CallPath
 
 # The id of a question to a person: the call's id, unless it could be confused with another question.
 #
@@ -24,17 +24,17 @@ BUDGET_PREFIX: Final = "budget-"
 _GENERATED_ID: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:[0-9]+(?:\.[0-9]+)?\Z")
 
 
-def approval_request_id(key: ToolKey, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
+def approval_request_id(path: CallPath, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
     """Return the id of a question; two questions of a turn have different ids.
 
     Returns:
         The call's id; followed by its place when it is repeated or looks like an id made here; from the second question
         on, also followed by the number, and after a change by both numbers.
     """
-    needs_position = is_repeated or _GENERATED_ID.search(key.call_id) is not None
-    position_suffix = f"@{key.position}.{key.occurrence}" if needs_position else ""
+    needs_position = is_repeated or _GENERATED_ID.search(path.call_id) is not None
+    position_suffix = f"@{path.position}.{path.occurrence}" if needs_position else ""
     suffix = f":{number}.{changes}" if changes else f":{number}" if number else ""
-    return f"{key.call_id}{position_suffix}{suffix}"
+    return f"{path.call_id}{position_suffix}{suffix}"
 
 
 _MAX_CHARACTERS: Final = 5800

@@ -16,6 +16,7 @@ from durable_agent_host.codec.entity_state import encode_budget_usage
 from durable_agent_host.codec.journal_entry import decode_journal_entry, decode_model_response, tool_result_text
 from durable_agent_host.codec.log_entry import format_entry_time
 from durable_agent_host.model.budget import Price, is_measured
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import (
     CompactionCallCompletedEntry,
     JournalStep,
@@ -24,7 +25,6 @@ from durable_agent_host.model.journal_entry import (
     NestedCallCompletedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
-    ToolKey,
 )
 from durable_agent_host.model.log_entry import (
     ATTEMPT,
@@ -68,7 +68,7 @@ class StepReader:
         self._attempt: Step | None = None
         self._model: Step | None = None
         self._wait: Step | None = None
-        self._tools: dict[ToolKey, Step] = {}
+        self._tools: dict[CallPath, Step] = {}
         self._announced_calls: dict[str, Step] = {}
         self._calls_by_id: dict[str, tuple[str, Any]] = {}
         self._questions: dict[str, Mapping[str, Any]] = {}
@@ -229,7 +229,7 @@ class StepReader:
             case ToolCallCompletedEntry():
                 self._end_tool(step, at)
             case CompactionCallCompletedEntry():
-                identity = {"position": step.position, "attempt": self._number, "at": at}
+                identity = {"position": step.path.position, "attempt": self._number, "at": at}
                 times = {"began_at": self._side_sent_at or at, "ended_at": at}
                 self._side_sent_at = None
                 self._add(
@@ -255,7 +255,7 @@ class StepReader:
         call = self._open_model_call()
         self._model = self._sent_at = None
         call |= {
-            "position": step.position,
+            "position": step.path.position,
             "outcome": "completed",
             "ended_at": at,
             **self._describe_response(response),
@@ -289,23 +289,23 @@ class StepReader:
         )
 
     def _start_tool(self, entry: ToolCallStartedEntry, at: str | None) -> None:
-        step = self._tools.get(entry.key)
+        step = self._tools.get(entry.path)
         if step is None:
-            step = self._announced_calls.pop(entry.key.call_id, None)
+            step = self._announced_calls.pop(entry.path.call_id, None)
             if step is None or step["outcome"] is not None:
-                step = self._tool(entry.key.call_id, entry.name, None, at, is_hosted=False)
-            self._tools[entry.key] = step
-        step |= {"runs_in": "host", "position": entry.key.position}
+                step = self._tool(entry.path.call_id, entry.name, None, at, is_hosted=False)
+            self._tools[entry.path] = step
+        step |= {"runs_in": "host", "position": entry.path.position}
         step["arguments"] = _short_arguments(entry.arguments)
         step["attempts"].append({"attempt": self._number, "at": at})
 
     def _end_tool(self, entry: ToolCallCompletedEntry, at: str | None) -> None:
-        step = self._tools.get(entry.key) or self._announced_calls.pop(entry.key.call_id, None)
+        step = self._tools.get(entry.path) or self._announced_calls.pop(entry.path.call_id, None)
         if step is None:
-            name, arguments = self._calls_by_id.get(entry.key.call_id, ("", None))
-            step = self._tool(entry.key.call_id, name, arguments, at, is_hosted=False)
-        self._tools[entry.key] = step
-        step |= {"runs_in": "host", "position": entry.key.position}
+            name, arguments = self._calls_by_id.get(entry.path.call_id, ("", None))
+            step = self._tool(entry.path.call_id, name, arguments, at, is_hosted=False)
+        self._tools[entry.path] = step
+        step |= {"runs_in": "host", "position": entry.path.position}
         self._finish_tool(step, entry.outcome, tool_result_text(entry.result), at)
         if (exception_json := entry.result.get("raised")) is not None:
             step["raised"] = exception_json

@@ -2,18 +2,18 @@
 
 Theory of operation. A turn's agent may run several times: after a crash, a broken stream, or a person's answer. Each
 run starts at the beginning of the turn and makes the same calls in the same order; finished calls are answered from the
-journal. A model call is identified by its position in the turn, a tool call by the position of the model call that
-asked for it, its call id, and a count, because providers repeat ids. The journal consists of entries of the turn log.
-It is read when a run begins; during a run it only counts and appends.
+journal. A call is identified by its path (`durable_agent_host.model.call_path`). The journal consists of entries of the
+turn log. It is read when a run begins; during a run it only counts and appends.
 
 The order of the entries is the guarantee: a model's response is durable before a tool that it calls starts, a tool's
 intent is durable before the tool runs, and its result before the model receives it.
 
-`durable_agent_host.agent.layers.journal` and `durable_agent_host.agent.tool_calls` call the journal;
+`durable_agent_host.agent.layers` call the journal;
 `durable_agent_host.codec.journal_entry` has the JSON of its entries.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,9 +22,9 @@ from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.budget import Reservation, is_measured
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
-    INNER,
     BudgetReservedEntry,
     CompactionCallCompletedEntry,
     ElapsedTimeEntry,
@@ -35,7 +35,6 @@ from durable_agent_host.model.journal_entry import (
     ReservationReleasedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
-    ToolKey,
 )
 from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
 from durable_agent_host.turn import turn_events
@@ -65,40 +64,38 @@ class JournalState:
     """The records of a turn's log so far.
 
     Attributes:
-        responses: of finished model calls, by position.
-        continuations: of responses generated in the background, by position; None when there is nothing to fetch.
+        responses: of finished model calls.
+        continuations: of responses generated in the background; None when there is nothing to fetch.
         tools: started and finished tool calls.
         outcome: the activity's result, once it is done.
         discard_from: offset of the first event of a model call without a response, or None.
         requested_approval_ids: calls of which clients know that a person must decide.
         has_started: whether clients know that the turn runs.
         state_changes: changes of the session's state by finished steps, each with its offset, in order.
-        side_calls: responses of the strategies' model calls, by the position of the model call after them and number.
-        inner_calls: completed model calls of nested agents.
-        reserved: the reservations of model calls without a recorded end, by position and number.
+        compaction_responses: of the strategies' finished model calls.
+        nested_calls: completed model calls of nested agents.
+        reserved: the reservations of model calls without a recorded end.
         unmeasured: the reservations of calls whose responses had no token counts.
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
-        finished_at: offsets of finished model calls by position, and of finished tool calls by key.
+        finished_at: offsets of finished model calls and tool calls.
     """
 
-    responses: dict[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
-    continuations: dict[int, Mapping[str, Any] | None] = field(default_factory=dict[int, Mapping[str, Any] | None])
-    tools: dict[ToolKey, RecordedTool] = field(default_factory=dict[ToolKey, RecordedTool])
+    responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
+    continuations: dict[CallPath, Mapping[str, Any] | None] = field(
+        default_factory=dict[CallPath, Mapping[str, Any] | None]
+    )
+    tools: dict[CallPath, RecordedTool] = field(default_factory=dict[CallPath, RecordedTool])
     outcome: Mapping[str, Any] | None = None
     discard_from: int | None = None
     requested_approval_ids: set[str] = field(default_factory=set[str])
     has_started: bool = False
     state_changes: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list[tuple[int, Mapping[str, Any]]])
-    side_calls: dict[tuple[int, int], Mapping[str, Any]] = field(
-        default_factory=dict[tuple[int, int], Mapping[str, Any]]
-    )
-    finished_at: dict[int | ToolKey, int] = field(default_factory=dict[int | ToolKey, int])
-    reserved: dict[tuple[int, int | None], list[Reservation]] = field(
-        default_factory=dict[tuple[int, int | None], list[Reservation]]
-    )
+    compaction_responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
+    finished_at: dict[CallPath, int] = field(default_factory=dict[CallPath, int])
+    reserved: dict[CallPath, list[Reservation]] = field(default_factory=dict[CallPath, list[Reservation]])
     unmeasured: list[Reservation] = field(default_factory=list[Reservation])
     active_seconds: float = 0.0
-    inner_calls: list[NestedCallCompletedEntry] = field(default_factory=list[NestedCallCompletedEntry])
+    nested_calls: list[NestedCallCompletedEntry] = field(default_factory=list[NestedCallCompletedEntry])
 
     def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""
@@ -118,24 +115,24 @@ class JournalState:
         step = decode_journal_entry(record.entry)
         match step:
             case ModelCallCompletedEntry():
-                self.responses[step.position] = step.response
-                self._release_reservation(step.position, None, is_measured=_has_usage(step.response))
-                self._add_completion(step.position, step.state, record.offset)
+                self.responses[step.path] = step.response
+                self._release_reservation(step.path, is_measured=_has_usage(step.response))
+                self._add_completion(step.path, step.state, record.offset)
             case ToolCallStartedEntry():
-                self.tools.setdefault(step.key, RecordedTool()).starts += 1
+                self.tools.setdefault(step.path, RecordedTool()).starts += 1
             case ToolCallCompletedEntry():
-                self.tools.setdefault(step.key, RecordedTool()).finished = step
-                self._add_completion(step.key, step.state, record.offset)
+                self.tools.setdefault(step.path, RecordedTool()).finished = step
+                self._add_completion(step.path, step.state, record.offset)
             case ModelCallStartedEntry():
-                self.continuations[step.position] = step.continuation
+                self.continuations[step.path] = step.continuation
                 return False
             case CompactionCallCompletedEntry():
-                self.side_calls[step.position, step.number] = step.response
-                self._release_reservation(step.position, step.number, is_measured=_has_usage(step.response))
+                self.compaction_responses[step.path] = step.response
+                self._release_reservation(step.path, is_measured=_has_usage(step.response))
                 return False
             case NestedCallCompletedEntry():
-                self.inner_calls.append(step)
-                self._release_reservation(INNER, step.number, is_measured=is_measured(step.usage))
+                self.nested_calls.append(step)
+                self._release_reservation(step.path, is_measured=is_measured(step.usage))
                 return False
             case BudgetReservedEntry() | ReservationRaisedEntry() | ReservationReleasedEntry():
                 self._add_open_call(step)
@@ -148,7 +145,7 @@ class JournalState:
         return True
 
     def _add_open_call(self, step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry) -> None:
-        open_calls = self.reserved.setdefault((step.position, step.number), [])
+        open_calls = self.reserved.setdefault(step.path, [])
         match step:
             case BudgetReservedEntry():
                 open_calls.append(step.reservation)
@@ -156,17 +153,17 @@ class JournalState:
             case ReservationRaisedEntry():
                 open_calls[-1:] = [step.reservation]
             case ReservationReleasedEntry():
-                self._release_reservation(step.position, step.number)
+                self._release_reservation(step.path)
 
-    def _release_reservation(self, position: int, number: int | None, *, is_measured: bool = True) -> None:
+    def _release_reservation(self, path: CallPath, *, is_measured: bool = True) -> None:
         """Remove the latest reservation of a call whose end is known; earlier ones remain open."""
-        if open_calls := self.reserved.get((position, number)):
+        if open_calls := self.reserved.get(path):
             last = open_calls.pop()
             if not is_measured:
                 self.unmeasured.append(last)
 
-    def _add_completion(self, step: int | ToolKey, state: Mapping[str, Any] | None, offset: int) -> None:
-        self.finished_at[step] = offset
+    def _add_completion(self, path: CallPath, state: Mapping[str, Any] | None, offset: int) -> None:
+        self.finished_at[path] = offset
         if state:
             self.state_changes.append((offset, state))
 
@@ -226,7 +223,7 @@ class Journal:
         self._writer = writer
         self._log_id = log_id
         self._calls = 0
-        self._seen: dict[tuple[int, str], int] = {}
+        self._seen = Counter[tuple[CallPath, str]]()
         self._intents: list[LogEntry] = []
         self._intents_written: asyncio.Task[None] | None = None
         self._has_ended = False
@@ -236,87 +233,87 @@ class Journal:
         """Position of the latest model call; -1 before the first."""
         return self._calls - 1
 
-    def next_model_call(self) -> tuple[int, Mapping[str, Any] | None]:
+    def next_model_call(self) -> tuple[CallPath, Mapping[str, Any] | None]:
         """Begin a model call.
 
         Returns:
-            Its position, and its response if it is finished.
+            Its path, and its response if it is finished.
         """
         self._calls += 1
-        return self.position, self.recorded.responses.get(self.position)
+        path = CallPath().model_call(self.position)
+        return path, self.recorded.responses.get(path)
 
-    async def record_background_call(self, position: int, continuation: Mapping[str, Any] | None) -> None:
+    async def record_background_call(self, path: CallPath, continuation: Mapping[str, Any] | None) -> None:
         """Append how to fetch a response that the service generates in the background; durable when this returns."""
-        self.recorded.continuations[position] = continuation
-        await self._writer.commit(encode_journal_entry(ModelCallStartedEntry(position, continuation)))
+        self.recorded.continuations[path] = continuation
+        await self._writer.commit(encode_journal_entry(ModelCallStartedEntry(path, continuation)))
 
     async def model_finished(
-        self, position: int, response: Mapping[str, Any], state: Mapping[str, Any] | None = None
+        self, path: CallPath, response: Mapping[str, Any], state: Mapping[str, Any] | None = None
     ) -> None:
         """Append a response and changes of the session's state; durable when this returns."""
         reach("journal.model.before_append")
-        await self._writer.commit(encode_journal_entry(ModelCallCompletedEntry(position, response, state)))
+        await self._writer.commit(encode_journal_entry(ModelCallCompletedEntry(path, response, state)))
         reach("journal.model.after_append")
 
-    def side_call(self, position: int, number: int) -> Mapping[str, Any] | None:
-        """Look up the response of a strategy's model call."""
-        return self.recorded.side_calls.get((position, number))
-
-    async def side_call_finished(self, position: int, number: int, response: Mapping[str, Any]) -> None:
+    async def compaction_call_finished(self, path: CallPath, response: Mapping[str, Any]) -> None:
         """Append the response of a strategy's model call; durable when this returns."""
         reach("journal.side_call.before_append")
-        await self._writer.commit(encode_journal_entry(CompactionCallCompletedEntry(position, number, response)))
+        await self._writer.commit(encode_journal_entry(CompactionCallCompletedEntry(path, response)))
         reach("journal.side_call.after_append")
 
-    async def inner_call_finished(self, call: NestedCallCompletedEntry) -> None:
+    async def nested_call_finished(self, call: NestedCallCompletedEntry) -> None:
         """Append that a model call of a nested agent has a response; durable when this returns."""
         reach("journal.inner_call.before_append")
         await self._writer.commit(encode_journal_entry(call))
         reach("journal.inner_call.after_append")
 
-    async def call_reserved(self, position: int, number: int | None, reservation: Reservation, seconds: float) -> None:
+    async def call_reserved(self, path: CallPath, reservation: Reservation, seconds: float) -> None:
         """Append that a model call begins under a budget; durable when this returns."""
         reach("journal.budget.before_reserve")
-        await self._writer.commit(encode_journal_entry(BudgetReservedEntry(position, number, reservation, seconds)))
+        await self._writer.commit(encode_journal_entry(BudgetReservedEntry(path, reservation, seconds)))
         reach("journal.budget.after_reserve")
 
-    def call_raised(self, position: int, number: int | None, reservation: Reservation) -> None:
+    def call_raised(self, path: CallPath, reservation: Reservation) -> None:
         """Append that a reserved call used more than was reserved; durable soon, and before later entries."""
-        entry = encode_journal_entry(ReservationRaisedEntry(position, number, reservation))
+        entry = encode_journal_entry(ReservationRaisedEntry(path, reservation))
         self._writer.append_soon(entry, within_seconds=_LAZY_SECONDS)
 
     def record_active_time(self, seconds: float) -> None:
         """Append how long the agent has worked on the turn; durable soon, and before later entries."""
         self._writer.append_soon(encode_journal_entry(ElapsedTimeEntry(seconds)))
 
-    async def call_released(self, position: int, number: int | None) -> None:
+    async def call_released(self, path: CallPath) -> None:
         """Append that a reserved call was rejected without a response; durable when this returns."""
         reach("journal.budget.before_release")
-        await self._writer.commit(encode_journal_entry(ReservationReleasedEntry(position, number)))
+        await self._writer.commit(encode_journal_entry(ReservationReleasedEntry(path)))
         reach("journal.budget.after_release")
 
-    def next_tool_call(self, call_id: str) -> tuple[ToolKey, RecordedTool]:
+    def next_tool_call(self, call_id: str) -> tuple[CallPath, RecordedTool]:
         """Begin a tool call; in the order in which the model made them.
 
         Returns:
-            Its key, and its recorded data.
+            Its path, and its recorded data.
         """
-        count = self._seen.get((self.position, call_id), 0)
-        self._seen[self.position, call_id] = count + 1
-        key = ToolKey(self.position, call_id, count)
-        return key, self.recorded.tools.get(key, RecordedTool())
+        model_call = CallPath().model_call(self.position)
+        occurrence = self._seen[model_call, call_id]
+        self._seen[model_call, call_id] += 1
+        path = model_call.tool_call(call_id, occurrence)
+        return path, self.recorded.tools.get(path, RecordedTool())
 
-    def is_repeated(self, key: ToolKey) -> bool:
+    def is_repeated(self, path: CallPath) -> bool:
         """Return whether an earlier call of this turn has the same call id, so that the id alone is ambiguous."""
-        return key.occurrence > 0 or any(
-            call_id == key.call_id and position < key.position for position, call_id in self._seen
+        return path.occurrence > 0 or any(
+            call_id == path.call_id and model_call.position < path.position for model_call, call_id in self._seen
         )
 
-    def idempotency_key(self, key: ToolKey) -> str:
+    def idempotency_key(self, path: CallPath) -> str:
         """Return a key for the services that a tool calls: 32 hexadecimal digits, equal on every attempt."""
-        return derived_id("tool-call", self._log_id, str(key.position), key.call_id, str(key.occurrence))
+        if path.is_nested:
+            return derived_id("tool-call", self._log_id, str(path))
+        return derived_id("tool-call", self._log_id, str(path.position), path.call_id, str(path.occurrence))
 
-    async def tool_started(self, key: ToolKey, name: str, arguments: Mapping[str, Any]) -> None:
+    async def tool_started(self, path: CallPath, name: str, arguments: Mapping[str, Any]) -> None:
         """Append an intent; durable when this returns. Calls that begin together share one write.
 
         Raises:
@@ -325,7 +322,7 @@ class Journal:
         if self._has_ended:
             raise FencedError("the turn has ended")
         reach("journal.tool.before_intent")
-        self._intents.append(encode_journal_entry(ToolCallStartedEntry(key, name, arguments)))
+        self._intents.append(encode_journal_entry(ToolCallStartedEntry(path, name, arguments)))
         if self._intents_written is None:
             self._intents_written = asyncio.create_task(self._write_intents())
         await asyncio.shield(self._intents_written)
@@ -339,11 +336,11 @@ class Journal:
         await self._writer.commit(*intents)
 
     async def tool_finished(
-        self, key: ToolKey, outcome: str, result: Mapping[str, Any], state: Mapping[str, Any] | None = None
+        self, path: CallPath, outcome: str, result: Mapping[str, Any], state: Mapping[str, Any] | None = None
     ) -> None:
         """Append a result and changes of the session's state; durable when this returns."""
         reach("journal.tool.after_run")
-        await self._writer.commit(encode_journal_entry(ToolCallCompletedEntry(key, outcome, result, state)))
+        await self._writer.commit(encode_journal_entry(ToolCallCompletedEntry(path, outcome, result, state)))
         reach("journal.tool.after_append")
 
     async def close(self, outcome: Mapping[str, Any]) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 from agent_framework import Agent, tool
 from agent_framework_openai import OpenAIChatClient
 
+from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.agent_runner import AgentRunner
+from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
@@ -25,12 +27,14 @@ CLIENTS: list[OpenAIChatClient] = []
 """To be closed at the end of a scenario."""
 
 
-def runner(model: PracticeModel, log: SqliteTurnLog, *tools: Any, **options: Any) -> AgentRunner:
+def runner(
+    model: PracticeModel, log: SqliteTurnLog, *tools: Any, budgets: Budgets = NO_BUDGETS, **options: Any
+) -> AgentRunner:
     """Host an agent with these tools."""
     client = OpenAIChatClient(model="practice", api_key="practice", base_url=model.url)
     CLIENTS.append(client)
     agent = Agent(client, "Work.", name="Agent", tools=list(tools), default_options={"store": False}, **options)
-    return AgentRunner("Agent", agent, provider_for, open_log=lambda: log)
+    return AgentRunner("Agent", agent, provider_for, open_log=lambda: log, budgets=budgets)
 
 
 def scenario(tmp_path: Path, play: Callable[[SqliteTurnLog], Any]) -> None:

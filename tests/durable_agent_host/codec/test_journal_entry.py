@@ -4,16 +4,21 @@ import pytest
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
+from durable_agent_host.model.budget import Reservation
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import (
+    BudgetReservedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
+    NestedCallCompletedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
-    ToolKey,
 )
 from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogEntry
 
-KEY = ToolKey(1, "call_a", 0)
+TOOL_CALL = CallPath().model_call(1).tool_call("call_a")
+MODEL_CALL = CallPath().model_call(2)
+NESTED_CALL = TOOL_CALL.model_call(3)
 CALL = '"position":1,"call_id":"call_a","occurrence":0'
 
 
@@ -21,29 +26,40 @@ CALL = '"position":1,"call_id":"call_a","occurrence":0'
     ("step", "line"),
     [
         (
-            ModelCallStartedEntry(0, {"token": "t"}),
+            ModelCallStartedEntry(CallPath().model_call(0), {"token": "t"}),
             '{"kind":"model_begun","data":{"position":0,"continuation":{"token":"t"}}}',
         ),
-        (ModelCallStartedEntry(0, None), '{"kind":"model_begun","data":{"position":0,"continuation":null}}'),
         (
-            ModelCallCompletedEntry(2, {"messages": []}),
+            ModelCallStartedEntry(CallPath().model_call(0), None),
+            '{"kind":"model_begun","data":{"position":0,"continuation":null}}',
+        ),
+        (
+            ModelCallCompletedEntry(MODEL_CALL, {"messages": []}),
             '{"kind":"model_finished","data":{"position":2,"response":{"messages":[]}}}',
         ),
         (
-            ModelCallCompletedEntry(2, {}, {"set": {"n": 1}}),
+            ModelCallCompletedEntry(MODEL_CALL, {}, {"set": {"n": 1}}),
             '{"kind":"model_finished","data":{"position":2,"response":{},"state":{"set":{"n":1}}}}',
         ),
         (
-            ToolCallStartedEntry(KEY, "add", {"n": 1}),
+            ToolCallStartedEntry(TOOL_CALL, "add", {"n": 1}),
             f'{{"kind":"tool_started","data":{{{CALL},"name":"add","arguments":{{"n":1}}}}}}',
         ),
         (
-            ToolCallCompletedEntry(KEY, "success", {"items": []}),
+            ToolCallCompletedEntry(TOOL_CALL, "success", {"items": []}),
             f'{{"kind":"tool_finished","data":{{{CALL},"outcome":"success","result":{{"items":[]}}}}}}',
         ),
         (
-            ToolCallCompletedEntry(KEY, "error", {}, {"removed": ["n"]}),
+            ToolCallCompletedEntry(TOOL_CALL, "error", {}, {"removed": ["n"]}),
             f'{{"kind":"tool_finished","data":{{{CALL},"outcome":"error","result":{{}},"state":{{"removed":["n"]}}}}}}',
+        ),
+        (
+            BudgetReservedEntry(NESTED_CALL, Reservation(5, None), 1.5),
+            '{"kind":"call_reserved","data":{"position":-1,"path":"m1/t:call_a/m3","tokens":5,"seconds":1.5}}',
+        ),
+        (
+            NestedCallCompletedEntry(NESTED_CALL, None, "gpt-5"),
+            '{"kind":"inner_call_finished","data":{"path":"m1/t:call_a/m3","model":"gpt-5"}}',
         ),
     ],
 )
@@ -55,7 +71,7 @@ def test_steps_are_stored_in_this_form(step, line):
 
 def test_a_state_without_a_change_is_not_stored():
     """An empty change leaves no key."""
-    assert "state" not in encode_journal_entry(ModelCallCompletedEntry(0, {}, {})).data
+    assert "state" not in encode_journal_entry(ModelCallCompletedEntry(MODEL_CALL, {}, {})).data
 
 
 @pytest.mark.parametrize("kind", [EVENT, OUTCOME, "of a newer program"])

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from durable_agent_host.agent.tool_calls import in_own_task
+from durable_agent_host.agent.layers.run_tool import in_own_task
 
 
 def test_what_has_ended_just_before_a_cancel_is_not_lost():

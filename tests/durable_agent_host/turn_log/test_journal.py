@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 
 from durable_agent_host.errors import CorruptStateError, FencedError
+from durable_agent_host.model.call_path import AGENT_RUN, CallPath
 from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.log_entry import EVENT, LogEntry, LogRecord
 from durable_agent_host.turn_log.journal import Journal, JournalState, read_journal
 from durable_agent_host.turn_log.sqlite_log import OFFSETS, SqliteTurnLog
@@ -66,8 +66,27 @@ def test_a_completed_turn_starts_no_calls(tmp_path):
         await journal.close({"status": "cancelled"})
         before = (await log.read(LOG_ID)).next_offset
         with pytest.raises(FencedError):
-            await journal.tool_started(ToolKey(0, "c", 0), "tool", {})
+            await journal.tool_started(CallPath().model_call(0).tool_call("c"), "tool", {})
         assert (await log.read(LOG_ID)).next_offset == before
+        await log.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        (CallPath().model_call(0).tool_call("call_1"), "b178d65f94ab00cd94c13d91efd693fb"),
+        (CallPath().model_call(3).tool_call("a/b#1", 2), "a93e7fb3c86727fa1d7e7fd0d982409b"),
+        (AGENT_RUN, "c8adaa372bb8c6604e1b24c3947ae8ba"),
+    ],
+)
+def test_the_idempotency_key_of_a_call_is_the_same_in_every_version(tmp_path, path, key):
+    """A service that knows the key of a call recognizes the call after an update of the host."""
+
+    async def scenario():
+        log = SqliteTurnLog(tmp_path / "log.db")
+        assert (await begin(log)).idempotency_key(path) == key
         await log.close()
 
     asyncio.run(scenario())
@@ -87,8 +106,8 @@ def test_a_journal_that_has_lost_entries_is_an_error(tmp_path):
             path = tmp_path / f"{number}.db"
             log = SqliteTurnLog(path)
             journal = await begin(log)
-            journal.next_model_call()
-            await journal.model_finished(0, {"messages": []})
+            model_call, _ = journal.next_model_call()
+            await journal.model_finished(model_call, {"messages": []})
             await journal.tool_started(journal.next_tool_call("a")[0], "tool", {})
             await log.close()
             with closing(sqlite3.connect(path)) as connection, connection:

@@ -15,6 +15,7 @@ from durable_agent_host.agent.observer import ModelCallFailed, ObserverGroup
 from durable_agent_host.agent.retry_classification import causes_of, classify_error
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.errors import LogError, ProviderError
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.turn_log.journal import Journal
 
 _CONTINUATION: Final = "continuation_token"
@@ -34,7 +35,7 @@ class FetchBackgroundAnswers:
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Fetch the answer that the service has for a call; without one, or when it is gone, make the call."""
-        token = self._journal.recorded.continuations.get(call.position)
+        token = self._journal.recorded.continuations.get(call.path)
         if token is None:
             async with aclosing(self._stream(call, call_next)) as items:
                 async for item in items:
@@ -50,7 +51,7 @@ class FetchBackgroundAnswers:
             decision = classify_error(error)
             if decision is None or not decision.is_response_missing:
                 raise
-            await self._record_token(call.position, None)
+            await self._record_token(call.path, None)
             reason = call.provider.explain(error) or error
             if has_content:
                 raise ProviderError(str(reason), retryable=True) from error
@@ -68,7 +69,7 @@ class FetchBackgroundAnswers:
                 async for item in items:
                     token: Any = item.continuation_token if isinstance(item, ChatResponseUpdate) else None
                     if isinstance(token, Mapping):
-                        await self._record_token(call.position, dict(cast("Mapping[str, Any]", token)))
+                        await self._record_token(call.path, dict(cast("Mapping[str, Any]", token)))
                     yield item
         except Exception as error:
             has_failed = any(
@@ -76,14 +77,14 @@ class FetchBackgroundAnswers:
                 for cause in causes_of(error)
             )
             if has_failed:
-                await self._record_token(call.position, None)
+                await self._record_token(call.path, None)
             raise
 
-    async def _record_token(self, position: int, token: Mapping[str, Any] | None) -> None:
-        if self._journal.recorded.continuations.get(position) == token:
+    async def _record_token(self, path: CallPath, token: Mapping[str, Any] | None) -> None:
+        if self._journal.recorded.continuations.get(path) == token:
             return
         try:
-            await self._journal.record_background_call(position, token)
+            await self._journal.record_background_call(path, token)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 

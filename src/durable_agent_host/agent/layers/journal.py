@@ -1,4 +1,7 @@
-"""Model calls in the journal: a finished call is answered from it, the response of another is made durable."""
+"""Calls in the journal: a finished call is answered from it, the response or result of another is made durable.
+
+Within these layers, no call is a replay.
+"""
 
 import copy
 from collections.abc import Mapping
@@ -8,20 +11,42 @@ from typing import Any, cast
 from agent_framework import ChatResponse, ChatResponseUpdate
 
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
-from durable_agent_host.agent.observer import ModelCallCompleted, ModelCallResponded, ModelCallStarted, ObserverGroup
+from durable_agent_host.agent.observer import (
+    ModelCallCompleted,
+    ModelCallResponded,
+    ModelCallStarted,
+    ObserverGroup,
+    ToolCallCompleted,
+    ToolCallStarted,
+)
 from durable_agent_host.agent.response_limits import check_calls
+from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
-from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer, replayed_updates
-from durable_agent_host.errors import LogError
+from durable_agent_host.agent.tool_invocation import (
+    NextToolCall,
+    ToolCallEnd,
+    ToolInvocation,
+    ToolResult,
+    decode_result,
+)
+from durable_agent_host.codec.journal_entry import (
+    decode_model_response,
+    encode_answer,
+    replayed_updates,
+    tool_result_text,
+)
+from durable_agent_host.errors import LogError, ProviderError
+from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.journal_entry import ToolCallCompletedEntry
 from durable_agent_host.model.turn import ResponseLimits
 from durable_agent_host.turn_log.journal import Journal
 
 
 class JournalModelCalls:
-    """Answers finished calls, and records the others. Within this layer, no call is a replay.
+    """Answers finished calls of the agent's model, and records the others.
 
     Args:
         journal: of the run.
@@ -54,21 +79,20 @@ class JournalModelCalls:
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Answer a call, or record its response before it is passed on."""
-        recorded_response = self._journal.recorded.responses.get(call.position)
+        recorded_response = self._journal.recorded.responses.get(call.path)
         items = (
-            self._record(call, call_next)
-            if recorded_response is None
-            else self._replay(call.position, recorded_response)
+            self._record(call, call_next) if recorded_response is None else self._replay(call.path, recorded_response)
         )
         async with aclosing(items):
             async for item in items:
                 yield item
 
-    async def _replay(self, position: int, recorded_response: Mapping[str, Any]) -> ModelStream:
+    async def _replay(self, path: CallPath, recorded_response: Mapping[str, Any]) -> ModelStream:
+        position = path.position
         response = decode_model_response(recorded_response)
         if self._drop_continuations:
             response.conversation_id = None
-        self._session_state.restore(position)
+        self._session_state.restore(path)
         await self._observers.notify(ModelCallStarted(position, replayed=True))
         self._progress.record_invalid_calls(response, position)
         with self._progress.replaying():
@@ -88,13 +112,13 @@ class JournalModelCalls:
                     yield item
                     continue
                 await self._observers.notify(ModelCallResponded(position, replayed=False))
-                await self._append(position, item)
+                await self._append(call.path, item)
                 self._output.finish_call(position)
                 self._progress.finish_call(position, item.response)
                 await self._observers.notify(_build_completed(item.response, position, replayed=False))
                 yield item
 
-    async def _append(self, position: int, completed: CompletedResponse) -> None:
+    async def _append(self, path: CallPath, completed: CompletedResponse) -> None:
         """Make a response durable; its tool calls run after that."""
         folded_response = copy.copy(completed.response)
         if completed.updates:  # the messages that the turn will store
@@ -102,11 +126,107 @@ class JournalModelCalls:
         check_calls((content for message in folded_response.messages for content in message.contents), self._bounds)
         response = encode_answer(folded_response)
         try:
-            await self._journal.model_finished(position, response, self._session_state.changes())
+            await self._journal.model_finished(path, response, self._session_state.changes())
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
+
+
+class JournalCompactionCalls:
+    """Answers finished calls of compaction strategies, and records the others.
+
+    Args:
+        journal: of the run.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
+        """Answer a call, or record its response before it is passed on.
+
+        Raises:
+            ProviderError: the call has failed earlier, before a model call that is finished.
+        """
+        recorded = self._journal.recorded
+        recorded_response = recorded.compaction_responses.get(call.path)
+        if recorded_response is not None:
+            yield CompletedResponse(decode_model_response(recorded_response), ())
+            return
+        if CallPath().model_call(call.position) in recorded.responses:
+            raise ProviderError("the model call of a compaction had failed", retryable=False)
+        async with aclosing(call_next(call)) as items:
+            async for item in items:
+                if isinstance(item, CompletedResponse):
+                    try:
+                        await self._journal.compaction_call_finished(call.path, encode_answer(item.response))
+                    except LogError as error:
+                        raise RunStoppedError(stop_of(error)) from error
+                yield item
 
 
 def _build_completed(response: ChatResponse[Any], position: int, *, replayed: bool) -> ModelCallCompleted:
     usage = cast("Mapping[str, Any] | None", response.usage_details)
     return ModelCallCompleted(position, response.model, usage, response.finish_reason, replayed)
+
+
+class JournalToolCalls:
+    """Answers finished tool calls, and records the others.
+
+    Args:
+        journal: of the run.
+        observers: notified of each call.
+        session_state: whose changes are recorded with a result, and restored with it.
+        gate: whether the run may do new work.
+    """
+
+    def __init__(self, journal: Journal, observers: ObserverGroup, session_state: SessionState, gate: RunGate) -> None:
+        self._journal = journal
+        self._observers = observers
+        self._session_state = session_state
+        self._gate = gate
+
+    async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
+        """Answer a call, or record its result before it is passed on.
+
+        Raises:
+            RunStoppedError: the run is no longer wanted, or its log cannot be written.
+        """
+        self._gate.raise_if_stopped()
+        recorded_call = self._journal.recorded.tools.get(call.path)
+        if recorded_call is not None and recorded_call.finished is not None:
+            return await self._replay(call, recorded_call.finished)
+        self._gate.raise_if_cancelled()
+        try:
+            end = await call_next(call)
+            if isinstance(end, ToolResult):
+                await self._record(call, end)
+        except LogError as error:
+            raise RunStoppedError(stop_of(error)) from error
+        return end
+
+    async def record_start(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
+        """Make durable that a tool is about to run; a layer of its chain. Calls of one batch share a write."""
+        attempt = call.starts + 1
+        await self._observers.notify(
+            ToolCallStarted(call.path.call_id, call.name, call.arguments, attempt, replayed=False)
+        )
+        await self._journal.tool_started(call.path, call.name, call.arguments)
+        return await call_next(call)
+
+    async def _replay(self, call: ToolInvocation, entry: ToolCallCompletedEntry) -> ToolResult:
+        self._session_state.restore(call.path)
+        call_id = call.path.call_id
+        if call.starts:
+            await self._observers.notify(
+                ToolCallStarted(call_id, call.name, call.arguments, call.starts, replayed=True)
+            )
+        text = tool_result_text(entry.result)
+        await self._observers.notify(ToolCallCompleted(call_id, call.name, entry.outcome, replayed=True, result=text))
+        return decode_result(entry, call.metadata)
+
+    async def _record(self, call: ToolInvocation, result: ToolResult) -> None:
+        text = tool_result_text(result.wire)
+        await self._observers.notify(
+            ToolCallCompleted(call.path.call_id, call.name, result.outcome, replayed=False, result=text)
+        )
+        await self._journal.tool_finished(call.path, result.outcome, result.wire, self._session_state.changes())

@@ -18,6 +18,7 @@ from durable_agent_host.agent.observer import ModelCallFailed, ObserverGroup
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.stream_progress import BrokenStream, StreamProgress
 from durable_agent_host.errors import log_reason
+from durable_agent_host.model.call_path import CallPath
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class RetryModelCalls:
 
     Args:
         policy: how often, and after how long.
-        breaks: how often the stream of a call broke midway in earlier runs of the turn, by position.
+        breaks: how often the stream of a call broke midway in earlier runs of the turn.
         check: raises when no new call may be made.
         observers: notified of failures of the agent's own calls.
         progress: where a broken stream is noted.
@@ -37,7 +38,7 @@ class RetryModelCalls:
     def __init__(
         self,
         policy: RetryPolicy,
-        breaks: Mapping[int, int],
+        breaks: Mapping[CallPath, int],
         check: Callable[[], None],
         observers: ObserverGroup,
         progress: StreamProgress,
@@ -53,8 +54,9 @@ class RetryModelCalls:
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Make a call until it streams content; its opening updates have none, and each attempt sends them again."""
-        retry = self._breaks.get(call.position, 0)
+        retry = self._breaks.get(call.path, 0)
         while True:
+            self._check()
             has_content = False
             opening_updates: list[ChatResponseUpdate] = []
             try:
@@ -73,13 +75,12 @@ class RetryModelCalls:
                 if seconds is None:
                     raise
                 if has_content:
-                    self._progress.broken = BrokenStream(call.position, seconds, log_reason(error))
+                    self._progress.broken = BrokenStream(call.path, seconds, log_reason(error))
                     raise
             else:
                 return
             retry += 1
             await asyncio.sleep(seconds)
-            self._check()
 
     async def _wait_seconds(self, call: ModelCall, retry: int, error: Exception) -> float | None:
         """Return after how many seconds a call is retried; None when it is not."""
@@ -88,6 +89,6 @@ class RetryModelCalls:
         reason = explain(error) or error
         if seconds is not None:
             _LOGGER.warning("%s: model call failed, again in %.1f s: %s", self._label, seconds, log_reason(reason))
-        if call.index is None:
+        if call.path.compaction_number is None:
             await self._observers.notify(ModelCallFailed(call.position, reason, seconds))
         return seconds

@@ -1,0 +1,218 @@
+"""The framework's middleware around every call of a turn: the seam between the framework and the chains of calls.
+
+That of model calls is the innermost chat middleware: the app's own runs again on a replay. That of tool calls is the
+outermost function middleware: the journal records what the model receives, and nothing of a finished call runs again,
+including the app's own middleware.
+"""
+
+import copy
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent_framework import (
+    ChatContext,
+    ChatMiddleware,
+    ChatResponse,
+    ChatResponseUpdate,
+    FunctionInvocationContext,
+    FunctionMiddleware,
+    Message,
+    MiddlewareTermination,
+    ResponseStream,
+    add_usage_details,
+)
+
+from durable_agent_host.agent.model_call import ModelStream
+from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, plain_arguments
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.turn_log.journal import RecordedTool
+
+CallNext = Callable[[], Awaitable[None]]
+
+
+Send = Callable[[Sequence[Message], Mapping[str, Any]], Awaitable[Any]]
+"""Sends messages and options through the chat client; returns its `ResponseStream` or its response."""
+
+
+@dataclass(frozen=True)
+class RunCalls:
+    """How the calls of one run are made.
+
+    Attributes:
+        begin_model_call: decides what the next model call sends and whether it may be made; returns its stream.
+        next_tool_call: numbers a tool call, by its id.
+        make_tool_call: makes a tool call through its layers.
+    """
+
+    begin_model_call: Callable[[ChatContext, Send], Awaitable[ModelStream]]
+    next_tool_call: Callable[[str], tuple[CallPath, RecordedTool]]
+    make_tool_call: Callable[[ToolInvocation], Awaitable[ToolCallEnd]]
+
+
+class ModelCallMiddleware(ChatMiddleware):
+    """Passes the model calls of one run through their chain.
+
+    Args:
+        calls: of the run.
+        continuation_messages: returns the messages after a response in which the model has paused, or None.
+
+    Attributes:
+        is_watched: whether code of the app may change what is streamed, so that it gets copies.
+    """
+
+    def __init__(
+        self, calls: RunCalls, continuation_messages: Callable[[ChatResponse[Any]], Sequence[Message] | None]
+    ) -> None:
+        self.is_watched = False
+        self._calls = calls
+        self._continuation_messages = continuation_messages
+
+    async def process(self, context: ChatContext, call_next: CallNext) -> None:
+        """Answer a call from the journal, or make it and journal its response.
+
+        Raises:
+            RunStoppedError: the run is no longer wanted.
+        """
+        answer = _ModelResponse(self._calls, self._continuation_messages, context, call_next)
+        await answer.begin()
+        if context.stream:
+            updates = answer.stream()
+            stream = _copies(updates) if self.is_watched else updates
+            context.result = ResponseStream(stream, finalizer=lambda _: answer.response())
+        else:
+            async for _ in answer.stream():
+                pass
+            context.result = answer.response()
+
+
+_TEXTS: Final = frozenset({"text", "text_reasoning"})
+"""What middleware changes in place; the framework gives ids to the very calls that its client has streamed."""
+
+
+async def _copies(updates: AsyncGenerator[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
+    async with aclosing(updates):
+        async for update in updates:
+            update_copy = copy.copy(update)
+            update_copy.contents = [
+                copy.copy(content) if content.type in _TEXTS else content for content in update.contents
+            ]
+            yield update_copy
+
+
+class _ModelResponse:
+    """The agent's view of one model call: one call, or several when the model pauses in its answer."""
+
+    def __init__(
+        self,
+        calls: RunCalls,
+        continuation_messages: Callable[[ChatResponse[Any]], Sequence[Message] | None],
+        context: ChatContext,
+        call_next: CallNext,
+    ) -> None:
+        self._calls = calls
+        self._continuation_messages = continuation_messages
+        self._context = context
+        self._call_next = call_next
+        self._request_messages = [*context.messages]
+        self._responses: list[ChatResponse[Any]] = []
+        self._items: ModelStream
+
+    async def begin(self) -> None:
+        """Begin the next call."""
+        self._context.messages = self._request_messages
+        self._items = await self._calls.begin_model_call(self._context, self._send)
+
+    async def _send(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Any:
+        self._context.messages = [*messages]
+        self._context.options = dict(options)
+        await self._call_next()
+        return self._context.result
+
+    async def stream(self) -> AsyncGenerator[ChatResponseUpdate]:
+        """Yield the updates of all calls; each response is durable before the next call is made."""
+        while True:
+            response: ChatResponse[Any] = ChatResponse()
+            async with aclosing(self._items) as items:
+                async for item in items:
+                    if isinstance(item, ChatResponseUpdate):
+                        yield item
+                    else:
+                        response = item.response
+            self._responses.append(response)
+            more = self._continuation_messages(response)
+            if more is None:
+                return
+            if len(self._responses) > _MOST_PAUSES:
+                raise ProviderError(
+                    f"the model has paused {len(self._responses)} times in one answer; ask for less at once",
+                    retryable=False,
+                )
+            self._request_messages = [*self._request_messages, *more]
+            await self.begin()
+
+    def response(self) -> ChatResponse[Any]:
+        """Return the response of all calls as one."""
+        *paused_responses, last = self._responses
+        if not paused_responses:
+            return last
+        merged_response = copy.copy(last)
+        merged_response.messages = [message for response in self._responses for message in response.messages]
+        for response in paused_responses:
+            merged_response.usage_details = add_usage_details(merged_response.usage_details, response.usage_details)
+        return merged_response
+
+
+_MOST_PAUSES: Final = 50
+"""Maximum pauses in one answer; the services pause after about ten calls of their own tools."""
+
+
+class ToolCallMiddleware(FunctionMiddleware):
+    """Passes the tool calls of one run through their chain.
+
+    Args:
+        calls: of the run.
+        host_tools: returns the tools of a call as the framework may see them.
+    """
+
+    def __init__(self, calls: RunCalls, host_tools: Callable[[Iterable[Any]], list[Any]]) -> None:
+        self._calls = calls
+        self._host_tools = host_tools
+
+    async def process(self, context: FunctionInvocationContext, call_next: CallNext) -> None:
+        """Make a call, and give the framework its result or raise its error.
+
+        Raises:
+            RunStoppedError: the run is no longer wanted, or its log cannot be written.
+        """
+
+        async def run(changed_arguments: Mapping[str, Any] | None) -> Any:
+            if changed_arguments is not None:
+                context.arguments = dict(changed_arguments)
+            try:
+                await call_next()
+            except MiddlewareTermination as error:
+                error.result = error.result if context.result is None else context.result
+                raise
+            return context.result
+
+        path, recorded_call = self._calls.next_tool_call(str(context.metadata["call_id"]))
+        call = ToolInvocation(
+            path=path,
+            tool=context.function,
+            arguments=plain_arguments(context.arguments),
+            starts=recorded_call.starts,
+            has_changed_arguments=False,
+            metadata=context.metadata,
+            run=run,
+        )
+        try:
+            end = await self._calls.make_tool_call(call)
+        finally:
+            if context.tools is not None:
+                context.tools[:] = self._host_tools(context.tools)  # a tool can add tools
+        context.result = end.value
+        if end.error is not None:
+            raise end.error

@@ -1,0 +1,38 @@
+"""Tools that need a person's approval."""
+
+from dataclasses import replace
+from typing import Final
+
+from durable_agent_host.agent.run_gate import ApprovalRequests
+from durable_agent_host.agent.tool_invocation import (
+    NextToolCall,
+    ToolCallEnd,
+    ToolInvocation,
+    WaitingToolCall,
+    text_result,
+)
+
+DENIED: Final = "Error: Tool call invocation was rejected by user."
+"""The framework's own words."""
+
+
+class RequireApproval:
+    """Runs a call after a person has approved it, with the arguments that the person gave.
+
+    Args:
+        approvals: asks the questions of the run.
+    """
+
+    def __init__(self, approvals: ApprovalRequests) -> None:
+        self._approvals = approvals
+
+    async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
+        """Ask about a call, or continue with the answer."""
+        decision = await self._approvals.decide(call, 0, "the tool needs approval")
+        if decision is None:
+            return WaitingToolCall("waits for a person")
+        if not decision.is_approved:
+            return text_result("denied", f"{DENIED}{decision.reason_text}")
+        if decision.arguments is not None:
+            call = replace(call, arguments=decision.arguments, has_changed_arguments=True)
+        return await call_next(call)

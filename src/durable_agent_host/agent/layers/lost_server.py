@@ -1,0 +1,41 @@
+"""Calls whose MCP server was lost: one that was cut is in doubt, one that did not reach the server has not run."""
+
+import logging
+from dataclasses import replace
+from typing import Final
+
+from durable_agent_host.agent.declarations import in_doubt_policy
+from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, UNKNOWN, ConnectionLostError, UnreachableError
+from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
+
+_LOGGER = logging.getLogger(__name__)
+_NO_RESULT: Final = "Error: The call was cut and has no result; it is safe to make it again: "
+_MOST_LOSSES: Final = 3
+"""How often the connection may end within one call before its outcome is given up."""
+
+
+class RecoverLostCalls:
+    """Ends calls that did not reach their server, and decides again about those whose connection was lost.
+
+    Args:
+        label: of the run, for log lines.
+    """
+
+    def __init__(self, *, label: str) -> None:
+        self._label = label
+
+    async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
+        """Make a call; after a loss it is in doubt, which the rest of the chain decides."""
+        while True:
+            try:
+                return await call_next(call)
+            except (ConnectionLostError, UnreachableError) as error:
+                _LOGGER.warning("%s: tool %s failed (call %s): %s", self._label, call.name, call.path.call_id, error)
+                attempt = call.starts + 1
+                if isinstance(error, UnreachableError) and attempt == 1:
+                    return text_result("unreachable", f"{DID_NOT_RUN}{error}")
+                if isinstance(error, UnreachableError) and in_doubt_policy(call.tool) == "retry":
+                    return text_result("unreachable", f"{_NO_RESULT}{error}")
+                if isinstance(error, UnreachableError) or attempt >= _MOST_LOSSES:
+                    return text_result("unknown", UNKNOWN)
+            call = replace(call, starts=attempt)

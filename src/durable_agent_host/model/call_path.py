@@ -1,0 +1,149 @@
+"""Where a call is made in a turn, as a path: its key in the journal, in budgets and for the services that tools call.
+
+``m0/t:call_1`` is a tool call of the turn's first model call, ``m0/t:call_1/m2`` the third model call of an agent
+within that tool. The calls of one run are made in the same order in every attempt, so their paths are the same.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+_ESCAPES: Final = (("%", "%25"), ("/", "%2F"), ("#", "%23"))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStep:
+    """A model call, by its position among the agent's."""
+
+    position: int
+
+    def __str__(self) -> str:
+        return f"m{self.position}"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionStep:
+    """A model call of a compaction strategy, by its number among those before one model call."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"c{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStep:
+    """A tool call, by its id.
+
+    Attributes:
+        call_id: from the model; within a tool call, what is the same of the call when that tool runs again.
+        occurrence: 0, or more when the same id comes again there.
+    """
+
+    call_id: str
+    occurrence: int = 0
+
+    def __str__(self) -> str:
+        occurrence = f"#{self.occurrence}" if self.occurrence else ""
+        call_id = self.call_id
+        for character, escape in _ESCAPES:
+            call_id = call_id.replace(character, escape)
+        return f"t:{call_id}{occurrence}"
+
+
+type CallStep = ModelStep | CompactionStep | ToolStep
+
+
+@dataclass(frozen=True, slots=True)
+class CallPath:
+    """The path of a call.
+
+    Attributes:
+        steps: from the turn's agent to the call.
+    """
+
+    steps: tuple[CallStep, ...] = ()
+
+    def __str__(self) -> str:
+        return "/".join(map(str, self.steps))
+
+    def model_call(self, position: int) -> "CallPath":
+        """Return the path of a model call that is made here."""
+        return CallPath((*self.steps, ModelStep(position)))
+
+    def compaction_call(self, number: int) -> "CallPath":
+        """Return the path of a strategy's call before this model call."""
+        return CallPath((*self.steps, CompactionStep(number)))
+
+    def tool_call(self, call_id: str, occurrence: int = 0) -> "CallPath":
+        """Return the path of a tool call that this model call makes."""
+        return CallPath((*self.steps, ToolStep(call_id, occurrence)))
+
+    @property
+    def position(self) -> int:
+        """The position of the turn's own model call; -1 without one."""
+        match self.steps:
+            case (ModelStep(position), *_):
+                return position
+            case _:
+                return -1
+
+    @property
+    def compaction_number(self) -> int | None:
+        """The number of a strategy's call; None for another call."""
+        match self.steps:
+            case (*_, CompactionStep(number)):
+                return number
+            case _:
+                return None
+
+    @property
+    def call_id(self) -> str:
+        """The id of a tool call; empty for another call."""
+        match self.steps:
+            case (*_, ToolStep(call_id)):
+                return call_id
+            case _:
+                return ""
+
+    @property
+    def occurrence(self) -> int:
+        """How many equal ids of tool calls precede this one."""
+        match self.steps:
+            case (*_, ToolStep(_, occurrence)):
+                return occurrence
+            case _:
+                return 0
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether the call is made within a tool call."""
+        return any(isinstance(step, ToolStep) for step in self.steps[:-1])
+
+
+AGENT_RUN: Final = CallPath((ToolStep("agent"),))
+"""The run of an agent without a journal, which counts as one tool call."""
+
+
+def parse_call_path(text: str) -> CallPath:
+    """Parse the text of a path.
+
+    Raises:
+        ValueError: it is not a path.
+    """
+    return CallPath(tuple(map(_parse_step, text.split("/"))))
+
+
+def _parse_step(text: str) -> CallStep:
+    if text.startswith("t:"):
+        call_id, _, occurrence = text.removeprefix("t:").partition("#")
+        for character, escape in reversed(_ESCAPES):
+            call_id = call_id.replace(escape, character)
+        return ToolStep(call_id, int(occurrence or 0))
+    number = int(text[1:])
+    match text[:1]:
+        case "m":
+            return ModelStep(number)
+        case "c":
+            return CompactionStep(number)
+        case _:
+            raise ValueError(f"the step {text!r} of a call's path has an unknown kind")
