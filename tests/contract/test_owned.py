@@ -2,7 +2,8 @@
 
 from typing import Any, cast
 
-from durable_agent_host.durable.blob_referrers import BlobReferrers
+from durable_agent_host.durable.session_erasure import BlobReferrers
+from durable_agent_host.model.access import MAINTENANCE
 from durable_agent_host.model.principal import THE_APP, Owner
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.segments.garbage_collection import GarbageCollector, SweepResult
@@ -46,7 +47,9 @@ async def test_no_sweep_reads_owner_blobs(pieces):
     index, store = SessionOwnerIndex(pieces.store), pieces.store()
     await index.add("A", "s", ADA)
     await index.add("A", "t", EVE)
-    sweeper = GarbageCollector(store, BlobReferrers(cast("Any", None)).read, grace_seconds=0.0, unheld_seconds=0.0)
+    sweeper = GarbageCollector(
+        store, BlobReferrers(cast("Any", None), MAINTENANCE).read, grace_seconds=0.0, unheld_seconds=0.0
+    )
     namespaces = [namespace async for namespace in store.list_namespaces()]
     assert len(namespaces) == 2
     for namespace in namespaces:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 from typing import Any
 
 import azure.durable_functions as df
@@ -10,14 +11,13 @@ import pytest
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret
-from durable_agent_host.durable.blob_referrers import BlobReferrers
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.function_registration import register_agent_tool, register_maintenance
 from durable_agent_host.durable.maintenance import Maintenance
 from durable_agent_host.durable.orchestration_agent import OrchestrationAgent
 from durable_agent_host.durable.session_documents import SessionDocuments
 from durable_agent_host.durable.session_entity import DurableAgentEntity
-from durable_agent_host.durable.session_erasure import Eraser
+from durable_agent_host.durable.session_erasure import BlobReferrers, Eraser
 from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import TaskHub
@@ -38,7 +38,7 @@ NO_VALUE: Any = None
 
 
 @pytest.fixture
-def services(tmp_path) -> TurnServices:
+def services(tmp_path: Path) -> TurnServices:
     """What the clients of an app share."""
     pieces = SqliteBlobStore(tmp_path / "segments.sqlite")
     return TurnServices(

@@ -75,7 +75,7 @@ def test_orchestrations_of_the_host_are_guarded():
     (registration,) = modules("durable_agent_host.durable.function_registration")
     registering = [
         node
-        for node in ast.walk(registration.tree)
+        for node in registration.tree.body
         if isinstance(node, ast.FunctionDef) and "orchestration_trigger" in ast.unparse(node)
     ]
     assert [node.name for node in registering] == ["_register_orchestration"]

@@ -15,7 +15,7 @@ from durable_agent_host.durable.maintenance import MAINTENANCE_FUNCTION, Mainten
 from durable_agent_host.durable.session_entity import DurableAgentEntity, entity_handle, reject_foreign_signal
 from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.task_hub import TaskHub
-from durable_agent_host.durable.turn_client import TurnClient, TurnServices
+from durable_agent_host.durable.turn_client import ClientFor, TurnClient, TurnServices
 from durable_agent_host.durable.turn_data_cleanup import (
     CLEANUP_ACTIVITY,
     CLEANUP_ORCHESTRATION,
@@ -24,14 +24,12 @@ from durable_agent_host.durable.turn_data_cleanup import (
     run_cleanup,
 )
 from durable_agent_host.errors import RegistrationError
-from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn_log.protocol import TurnLog
 
-ClientFor = Callable[[RequestContext], TurnClient]
 HttpHandler = Callable[[func.HttpRequest, ClientFor], Awaitable[Any]]
 
 
@@ -45,7 +43,6 @@ def register_turn_functions(
     report_end: ReportEnd,
 ) -> None:
     """Register the orchestration ``agent_turn`` and its activities."""
-    bind: Any = app
     hub = services.hub
     run_turn = partial(
         turn_orchestrator.run_turn_orchestration,
@@ -54,34 +51,27 @@ def register_turn_functions(
         report_end=report_end,
         secret=hub.secret,
     )
+    run_agent = partial(agent_turn_activity.run_agent_turn, runners=runners, storage=services.storage, cleanup=cleanup)
+    manage = partial(session_queue_activity.manage_queued_turn, stopper=services.stopper, cleanup=cleanup)
     _register_orchestration(app, turn_orchestrator.TURN_ORCHESTRATION, run_turn, hub)
+    _register_activity(app, turn_orchestrator.RUN_ACTIVITY, run_agent, hub)
+    _register_activity(app, turn_orchestrator.QUEUE_ACTIVITY, manage, hub)
 
-    @bind.function_name(turn_orchestrator.RUN_ACTIVITY)
-    @bind.activity_trigger(input_name="turn")
-    @bind.durable_client_input(client_name="client")
-    async def run_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> dict[str, Any]:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        run = partial(
-            agent_turn_activity.run_agent_turn,
-            client=hub.client(client),
-            runners=runners,
-            storage=services.storage,
-            cleanup=cleanup,
-        )
-        return await hub.run_activity(turn_orchestrator.RUN_ACTIVITY, turn, run)
 
-    @bind.function_name(turn_orchestrator.QUEUE_ACTIVITY)
-    @bind.activity_trigger(input_name="turn")
-    @bind.durable_client_input(client_name="client")
-    async def tend_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> Any:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        manage = partial(
-            session_queue_activity.manage_queued_turn,
-            client=hub.client(client),
-            stopper=services.stopper,
-            cleanup=cleanup,
-        )
-        return await hub.run_activity(turn_orchestrator.QUEUE_ACTIVITY, turn, manage)
+def register_erasure(app: df.DFApp, eraser: Eraser, hub: TaskHub) -> None:
+    """Register the orchestration ``erase_session`` and its activity."""
+    _register_orchestration(app, session_erasure.ERASE_ORCHESTRATION, session_erasure.run_erasure, hub)
+    _register_activity(app, session_erasure.ERASE_ACTIVITY, eraser.erase, hub)
 
-    _ = (run_agent_turn, tend_agent_turn)
+
+def register_cleanup(app: df.DFApp, open_log: Callable[[], TurnLog], storage: TurnDataStorage, hub: TaskHub) -> None:
+    """Register the orchestration ``forget_turn`` and its activity."""
+
+    def delete_data(wire: Mapping[str, Any], client: df.DurableOrchestrationClient) -> Awaitable[bool]:
+        return delete_turn_data(wire, client, open_log(), storage)
+
+    _register_orchestration(app, CLEANUP_ORCHESTRATION, run_cleanup, hub)
+    _register_activity(app, CLEANUP_ACTIVITY, delete_data, hub)
 
 
 def _register_orchestration(app: df.DFApp, name: str, run: Orchestrate, hub: TaskHub) -> None:
@@ -89,42 +79,25 @@ def _register_orchestration(app: df.DFApp, name: str, run: Orchestrate, hub: Tas
     bind: Any = app
     guarded_run = hub.secret.guard(name, run)
 
+    @bind.function_name(name)
+    @bind.orchestration_trigger(context_name="context")
     def orchestrate(context: df.DurableOrchestrationContext) -> Generator[Any, Any, Any]:
         return (yield from hub.orchestrate(context, guarded_run))
 
-    orchestrate.__name__ = name
-    bind.function_name(name)(bind.orchestration_trigger(context_name="context")(orchestrate))
+    _ = orchestrate
 
 
-def register_erasure(app: df.DFApp, eraser: Eraser, hub: TaskHub) -> None:
-    """Register the orchestration ``erase_session`` and its activity."""
-    bind: Any = app
-    _register_orchestration(app, session_erasure.ERASE_ORCHESTRATION, session_erasure.run_erasure, hub)
-
-    @bind.function_name(session_erasure.ERASE_ACTIVITY)
-    @bind.activity_trigger(input_name="session")
-    @bind.durable_client_input(client_name="client")
-    async def erase_agent_session(session: dict, client: df.DurableOrchestrationClient) -> dict[str, Any]:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        erase = partial(eraser.erase, client=hub.client(client))
-        return await hub.run_activity(session_erasure.ERASE_ACTIVITY, session, erase)
-
-    _ = erase_agent_session
-
-
-def register_cleanup(app: df.DFApp, open_log: Callable[[], TurnLog], storage: TurnDataStorage, hub: TaskHub) -> None:
-    """Register the orchestration ``forget_turn`` and its activity."""
+def _register_activity(app: df.DFApp, name: str, operation: Callable[..., Awaitable[Any]], hub: TaskHub) -> None:
+    """Register an activity of this host: an operation on the input, with ``client``, which marks what it starts."""
     bind: Any = app
 
-    _register_orchestration(app, CLEANUP_ORCHESTRATION, run_cleanup, hub)
-
-    @bind.function_name(CLEANUP_ACTIVITY)
-    @bind.activity_trigger(input_name="turn")
+    @bind.function_name(name)
+    @bind.activity_trigger(input_name="wire")
     @bind.durable_client_input(client_name="client")
-    async def forget_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> bool:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        delete_data = partial(delete_turn_data, client=hub.client(client), log=open_log(), storage=storage)
-        return await hub.run_activity(CLEANUP_ACTIVITY, turn, delete_data)
+    async def act(wire: dict, client: df.DurableOrchestrationClient) -> Any:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
+        return await hub.run_activity(name, wire, partial(operation, client=hub.client(client)))
 
-    _ = forget_agent_turn
+    _ = act
 
 
 def register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str, hub: TaskHub) -> None:

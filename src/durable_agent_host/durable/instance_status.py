@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 
-from durable_agent_host.durable.blob_referrers import END_STATUSES
 from durable_agent_host.durable.task_hub import UnreadableValue
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import CorruptStateError, RequestError
@@ -16,6 +15,16 @@ from durable_agent_host.turn.error_texts import failure_reason
 from durable_agent_host.turn.pending_approvals import decode_pending
 from durable_agent_host.turn.turn_requests import read_turn_request
 from durable_agent_host.turn.turn_wire import check_turn_outcome, decode_turn_outcome
+
+END_STATUSES: Final = frozenset(
+    {
+        OrchestrationRuntimeStatus.Completed,
+        OrchestrationRuntimeStatus.Failed,
+        OrchestrationRuntimeStatus.Terminated,
+        OrchestrationRuntimeStatus.Canceled,
+    }
+)
+"""The statuses of an orchestration that no longer runs."""
 
 
 async def status_of_turn(client: DurableOrchestrationClient, turn_id: str, *, show_input: bool = False) -> Any:

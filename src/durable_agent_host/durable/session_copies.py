@@ -113,7 +113,9 @@ class SessionCopier:
     async def _reject_untrusted(self, agent: str, session_id: str, import_result: Imported) -> None:
         """Refuse what an ordinary caller would say in the name of the app, its tools or the service."""
         access = self._documents.access
-        if import_result.on_trust and not await access.may_import_on_trust(agent, session_id):
+        if not import_result.on_trust or not access.is_restricted:
+            return
+        if not await access.can_access(agent, session_id, None, exists=False, action="session.import"):
             raise ForbiddenError(
                 f"{import_result.on_trust[0]}: remove such parts from the document, or let the app's authorize "
                 "allow 'session.import' for the caller"

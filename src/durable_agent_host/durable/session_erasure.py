@@ -21,11 +21,16 @@ from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext, OrchestrationRuntimeStatus
 
-from durable_agent_host.codec.entity_state import decode_owner, document_digest, encode_owner, encode_session
-from durable_agent_host.durable.blob_referrers import END_STATUSES, BlobReferrers
+from durable_agent_host.codec.entity_state import (
+    decode_owner,
+    decode_session,
+    document_digest,
+    encode_owner,
+    encode_session,
+)
 from durable_agent_host.durable.external_sessions import ExternalSessions
-from durable_agent_host.durable.instance_status import status_of_turn
-from durable_agent_host.durable.session_documents import SessionDocuments, readable_session
+from durable_agent_host.durable.instance_status import END_STATUSES, status_of_turn
+from durable_agent_host.durable.session_documents import SessionDocuments, read_session, readable_session
 from durable_agent_host.errors import (
     CorruptStateError,
     HistoryElsewhereError,
@@ -36,13 +41,19 @@ from durable_agent_host.errors import (
     log_reason,
 )
 from durable_agent_host.model.access import Access
-from durable_agent_host.model.ids import derived_id, turn_log_id, without_any_mark
+from durable_agent_host.model.ids import ENTITY_PREFIX, derived_id, turn_log_id, without_any_mark
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.segments.conversation_reader import ConversationReader
-from durable_agent_host.segments.garbage_collection import GarbageCollector, turns_of
+from durable_agent_host.segments.garbage_collection import GarbageCollector, RetainedNamespace, turns_of
 from durable_agent_host.segments.protocol import BlobStore
-from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, holder_of
+from durable_agent_host.segments.turn_data_storage import (
+    SessionKey,
+    TurnDataStorage,
+    holder_of,
+    is_session,
+    orchestration_of,
+)
 from durable_agent_host.segments.uploads import upload_namespaces
 from durable_agent_host.session.admission import raise_if_busy
 from durable_agent_host.session.ownership import unknown_session
@@ -173,6 +184,39 @@ class Erasures:
         with suppress(Exception):  # the SDK has no type for an instance that is already gone
             await self._client.purge_instance_history(erasure_id)
         return status
+
+
+class BlobReferrers:
+    """Reads holders, with the durable client of one function call.
+
+    Args:
+        client: the SDK's.
+        access: of the work that deletes blobs: it has to see every session.
+    """
+
+    def __init__(self, client: DurableOrchestrationClient, access: Access) -> None:
+        self._client = client
+        self._access = access
+
+    async def read(self, holder: str) -> Session | RetainedNamespace:
+        """Read a holder.
+
+        Returns:
+            The head of a session, or another kind of holder.
+        """
+        if is_session(holder):
+            name, _, key = holder.removeprefix("@").partition("@")
+            try:
+                agent = name.removeprefix(ENTITY_PREFIX)
+                state = await read_session(self._client, self._access, agent, key)
+                return RetainedNamespace.NOTHING if state is None else decode_session(state)
+            except StateError:
+                return RetainedNamespace.EVERYTHING
+        instance_id = orchestration_of(holder)
+        if instance_id is None:
+            return RetainedNamespace.EVERYTHING  # of a later version
+        status = (await self._client.get_status(instance_id)).runtime_status
+        return RetainedNamespace.NOTHING if status is None or status in END_STATUSES else RetainedNamespace.EVERYTHING
 
 
 class Eraser:

@@ -139,12 +139,10 @@ class SessionContexts:
 
     Args:
         documents: the stored sessions.
-        storage: has the parts of conversations that are outside of their sessions.
     """
 
-    def __init__(self, documents: SessionDocuments, storage: TurnDataStorage) -> None:
+    def __init__(self, documents: SessionDocuments) -> None:
         self._documents = documents
-        self._storage = storage
 
     async def read(self, agent: str, session_id: str, *, compaction_id: str | None) -> StoredContext | None:
         """Read the context of a conversation, and nothing outside of it.
@@ -159,7 +157,7 @@ class SessionContexts:
         if state is None:
             return None
         session = decode_session(state)
-        record = self._storage.record(session, SessionKey(agent, session_id))
+        record = self._documents.storage.record(session, SessionKey(agent, session_id))
         overlay = decode_overlay(await stored_overlay(record))
         if overlay is None or compaction_id is None or not overlay.applies_to(compaction_id, session.message_count):
             overlay = None
@@ -248,7 +246,7 @@ class TurnClient:
         self._stopper = services.stopper
         self.documents = SessionDocuments(client, context.access, services.storage, services.external_sessions)
         self.copies = SessionCopier(self.documents)
-        self.contexts = SessionContexts(self.documents, services.storage)
+        self.contexts = SessionContexts(self.documents)
         self.erasures = Erasures(client, self.documents)
         self.claims = OwnershipClaims(client, self.documents, self._secret)
         self._reader = TurnReader(client, self.documents)
@@ -350,7 +348,7 @@ class TurnClient:
             if turn is not None and turn.outcome is not None:
                 return turn.outcome
             with suppress(StateError):
-                session = await self.session(request.agent, request.session_id)
+                session = await self.documents.session(request.agent, request.session_id)
                 if session is not None and request.turn_id in {session.running, *session.queue}:
                     return None
             await asyncio.sleep(pause)
@@ -428,10 +426,6 @@ class TurnClient:
         """Return whether there is an orchestration of this id that has not ended."""
         return not await has_ended(self._client, instance_id)
 
-    async def session(self, agent: str, session_id: str) -> Session | None:
-        """Read a session; see `SessionDocuments.session`."""
-        return await self.documents.session(agent, session_id)
-
     async def check_log(self) -> None:
         """Check that the turn log is writable; raises `LogUnavailableError`."""
         await self._probes.check_log()
@@ -439,6 +433,10 @@ class TurnClient:
     async def find_problems(self) -> dict[str, Exception | None]:
         """Check which stores are writable; see `StoreProbes.find_problems`."""
         return await self._probes.find_problems(self._client)
+
+
+ClientFor = Callable[[RequestContext], TurnClient]
+"""Makes the turn client of a request, once its context is known."""
 
 
 def is_store_error(error: BaseException) -> bool:

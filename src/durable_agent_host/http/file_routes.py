@@ -46,7 +46,7 @@ async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnCli
 async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/files``: files that callers sent and agents made, newest first."""
     agent, session_id = named_session(host, call)
-    session = await client.session(agent, session_id)
+    session = await client.documents.session(agent, session_id)
     session_files = client.files(agent, session_id, session)
     session_files.service_files = host.agents[agent].service_files.of
     session_files.is_response_files_only = host.gate.identifies
@@ -60,7 +60,7 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
     """``GET`` or ``HEAD /agents/{agent}/sessions/{session}/files/{file}``: the bytes, with type and name."""
     agent, session_id = named_session(host, call)
     file_id = call.path_part("file")
-    session = await client.session(agent, session_id)
+    session = await client.documents.session(agent, session_id)
     files = client.files(agent, session_id, session)
     files.service_files = host.agents[agent].service_files.of
     files.is_response_files_only = host.gate.identifies

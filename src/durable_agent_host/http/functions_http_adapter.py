@@ -19,11 +19,12 @@ from azure.functions.decorators.constants import HTTP_TRIGGER
 from azurefunctions.extensions.http.fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
+from durable_agent_host.durable.turn_client import ClientFor
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.http.body_parsing import BodyLimit
 from durable_agent_host.http.gate import Authorizer, IncomingRequest
 from durable_agent_host.http.problem_details import problem
-from durable_agent_host.http.request_handling import CALLER_LEFT, ClientFor, handle_errors
+from durable_agent_host.http.request_handling import CALLER_LEFT, handle_errors
 from durable_agent_host.http.workflow_routes import WorkflowRequest, WorkflowRoute
 
 UserFunction = Callable[..., Any]

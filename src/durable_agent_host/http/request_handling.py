@@ -14,7 +14,7 @@ import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response
 from starlette.requests import ClientDisconnect
 
-from durable_agent_host.durable.turn_client import TurnClient, is_store_error
+from durable_agent_host.durable.turn_client import ClientFor, TurnClient, is_store_error
 from durable_agent_host.errors import (
     FREE_SPACE_HINT,
     BodiesTooLargeError,
@@ -88,7 +88,7 @@ async def parts_without_mark(parts: AsyncGenerator[bytes], mark: bytes) -> Async
 logger = logging.getLogger(__name__)
 CALLER_LEFT: Final = 499
 """The caller has left before its request was read. Source: nginx."""
-_WITHOUT_SESSIONS: Final = frozenset[Action]({"agents.list", "metrics.read"})
+_WITHOUT_SESSIONS: Final = frozenset[Action]({"health.read", "agents.list", "metrics.read"})
 """What shows nothing that is stored, and is answered without the key of it, too."""
 _MAY_HAVE_STARTED: Final = "check the session, or send it again with the same Idempotency-Key"
 _STORE_UNAVAILABLE: Final = (
@@ -265,8 +265,6 @@ class RouteRequest:
         return parse_run(self.body, self.headers, self.query, max_bytes=self._max_request_bytes)
 
 
-ClientFor = Callable[[RequestContext], TurnClient]
-"""Makes the turn client of a request, once its context is known."""
 Handler = Callable[[HandlerContext, RouteRequest, TurnClient], Awaitable[Response]]
 """Answers a request; the client has the request's context."""
 
@@ -384,8 +382,6 @@ class Route(NamedTuple):
 
     async def _find_session(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> None:
         """Check that what is stored can be read, and find the session on the path."""
-        if self.is_health:
-            return
         if self.action not in _WITHOUT_SESSIONS:  # not all that is stored is read in a way that would tell
             await client.check_keys()
         access = client.context.access

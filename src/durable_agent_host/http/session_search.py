@@ -152,7 +152,7 @@ async def _details(client: TurnClient, agent: str, page: Sequence[tuple[str, str
 async def _detail(client: TurnClient, agent: str, session_id: str) -> dict[str, Any]:
     """Return the details of a session."""
     try:
-        session = await client.session(agent, session_id)
+        session = await client.documents.session(agent, session_id)
         status = "empty" if session is None else await _status(client, session)
     except StateError:
         return {"status": "unreadable"}

@@ -24,12 +24,11 @@ import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.strict_json import encode_strict
-from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.durable.turn_client import ClientFor, TurnClient
 from durable_agent_host.errors import RegistrationError, RequestError
 from durable_agent_host.http.body_parsing import BodyLimit, read_body, reject_python_objects, text_of
 from durable_agent_host.http.gate import Action, Authorizer, IncomingRequest
 from durable_agent_host.http.problem_details import problem
-from durable_agent_host.http.request_handling import ClientFor
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.turn.error_texts import failure_reason

@@ -99,15 +99,6 @@ class Access(Protocol):
         """
         ...
 
-    async def may_import_on_trust(self, agent: str, session_id: str) -> bool:
-        """Return whether a document may be imported that speaks for the app, its tools or the service.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: of the new session.
-        """
-        ...
-
 
 @dataclass(frozen=True)
 class AppAccess:
@@ -119,20 +110,9 @@ class AppAccess:
 
     reason: str
 
-    @property
-    def owner(self) -> None:
-        """Nobody in particular."""
-        return
-
-    @property
-    def is_restricted(self) -> bool:
-        """Return False."""
-        return False
-
-    @property
-    def has_own_names(self) -> bool:
-        """Return False: names are shared."""
-        return False
+    owner = None
+    is_restricted = False
+    has_own_names = False
 
     async def can_access(
         self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, action: Action | None = None
@@ -140,11 +120,6 @@ class AppAccess:
         """Return whether the session exists for anybody."""
         del agent, session_id, owner, action
         return exists
-
-    async def may_import_on_trust(self, agent: str, session_id: str) -> bool:
-        """Return True."""
-        del agent, session_id
-        return True
 
 
 NO_CALLERS: Final = AppAccess("the app identifies no callers, so whoever may call it may use every session")
@@ -187,15 +162,12 @@ class CallerAccess:
     action: Action
     rules: AccessRules
 
+    is_restricted = True
+
     @property
     def owner(self) -> Owner:
         """The caller."""
         return self.principal.owner
-
-    @property
-    def is_restricted(self) -> bool:
-        """Return True."""
-        return True
 
     @property
     def has_own_names(self) -> bool:
@@ -216,11 +188,6 @@ class CallerAccess:
             return True
         target = AuthorizationTarget(agent, session_id, owner)
         return await self.rules.is_authorized(self.principal, action or self.action, target)
-
-    async def may_import_on_trust(self, agent: str, session_id: str) -> bool:
-        """Return whether the app allows the caller ``session.import`` of what speaks for it."""
-        target = AuthorizationTarget(agent, session_id, None)
-        return await self.rules.is_authorized(self.principal, "session.import", target)
 
 
 @dataclass(frozen=True)

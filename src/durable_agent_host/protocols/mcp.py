@@ -4,13 +4,13 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Final, cast
 
-from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.durable.turn_client import ClientFor, TurnClient
 from durable_agent_host.errors import (
     HOST_FAILED,
     DurableAgentHostError,
@@ -49,7 +49,7 @@ TOOL_PROPERTIES: Final = (
 async def answer_tool_call(
     agent: str,
     call: str,
-    client_for: Callable[[RequestContext], TurnClient],
+    client_for: ClientFor,
     *,
     gate: Authorizer,
     wait_seconds: float,
