@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_framework import Message
+from redis.asyncio import Redis
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
+from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.codec.offloaded_text import offload, restore
 from durable_agent_host.codec.overlay import decode_overlay, encode_overlay
 from durable_agent_host.codec.session_blobs import (
@@ -32,17 +35,25 @@ from durable_agent_host.codec.session_blobs import (
     encode_segment,
     json_bytes_of,
 )
+from durable_agent_host.durable.app_secret import AppSecret
 from durable_agent_host.encryption.cipher import Cipher
 from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE
 from durable_agent_host.encryption.key_wrapping import LocalKey
 from durable_agent_host.encryption.keyring import Keyring
+from durable_agent_host.providers.anthropic.message_accumulator import complete_message
+from durable_agent_host.providers.anthropic.provider import ANTHROPIC
+from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
+from durable_agent_host.providers.azure_ai_agents.thread_contents import restore_block
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.turn.call_body import decode_body, encode_body
 from durable_agent_host.turn_log.blob.frame_format import decode_log_frames, encode_log_frames, encode_log_seal
+from durable_agent_host.turn_log.redis_log import RedisTurnLog
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from functions_host.engine.packing import pack_history, pack_text, unpack_history, unpack_text
 from functions_host.engine.sqlite_store import SqliteStore
+from tests.durable_agent_host.anthropic_lab import AnthropicLab
 from tests.durable_agent_host.golden import WIRE, golden
+from tests.kit_services import redis
 
 JOURNAL = (WIRE / "journal-entries-v1.jsonl").read_text().splitlines()
 LOG = (WIRE / "log-entries-v1.jsonl").read_text().splitlines()
@@ -81,6 +92,54 @@ def test_frames_of_an_append_blob():
     assert seal.next_part is not None
     sealing = encode_log_seal(seal.next_part, offset=seal.offset, attempt=seal.attempt, batch=seal.batch)
     assert b"".join([*frames, sealing]) == data
+
+
+async def test_a_log_in_redis(tmp_path: Path):
+    """The stream, the state and the cancel mark of a log; only the writer's name and the time are others."""
+    document = golden("redis-log-v1")
+    log_id = document["log_id"]
+    with redis(tmp_path) as port:
+        url = f"redis://127.0.0.1:{port}/0"
+        log = RedisTurnLog(url)
+        async with Redis.from_url(url, decode_responses=True) as client:
+            attempt = await log.open(log_id)
+            lines = [fields["e"] for (entries,) in [document["streams"].values()] for _, fields in entries]
+            await log.append(log_id, [decode_log_entry(line) for line in lines[1:]], attempt=attempt)
+            await log.request_cancel(log_id)
+            assert _undated(await _keys_in(client)) == _undated({name: document[name] for name in _KINDS})
+
+            await client.flushall()
+            for key, fields in document["hashes"].items():
+                await client.hset(key, mapping=fields)
+            for key, entries in document["streams"].items():
+                for entry_id, fields in entries:
+                    await client.xadd(key, fields, entry_id)
+            for key, text in document["strings"].items():
+                await client.set(key, text)
+            page = await log.read(log_id)
+            assert [encode_log_entry(record.entry) for record in page.records] == lines
+            assert [(record.offset, record.attempt) for record in page.records] == [(0, 1), (1, 1), (2, 1)]
+            assert await log.is_cancel_requested(log_id)
+            assert await log.open(log_id) == 2
+            assert (await log.read(log_id, 3)).records[0].offset == 3
+            await log.delete(log_id)
+            assert not await client.keys("*")
+        await log.close()
+
+
+_KINDS = {"hashes": "hash", "streams": "stream", "strings": "string"}
+
+
+async def _keys_in(client: Any) -> dict[str, Any]:
+    """Everything in a database, by the kind and the name of its keys."""
+    read = {"hashes": client.hgetall, "streams": client.xrange, "strings": client.get}
+    keys = [(key, await client.type(key)) for key in sorted(await client.keys("*"))]
+    return {name: {key: await read[name](key) for key, found in keys if found == kind} for name, kind in _KINDS.items()}
+
+
+def _undated(keys: Any) -> str:
+    text = json.dumps(keys)
+    return re.sub(r'"at": "\d{10}"', '"at": ""', re.sub(r'"[0-9a-f]{12}:(\d+)"', r'"writer:\1"', text))
 
 
 def _segment_refs_again(wire: Any) -> Any:
@@ -155,6 +214,50 @@ async def test_encrypted_values(tmp_path: Path):
     assert cipher.stored_names(namespace, name) == [stored_name]
     assert cipher.decrypt_name(namespace, stored_name) == name
     await store.close()
+
+
+async def test_the_secret_of_an_app(tmp_path: Path):
+    """The secret's piece is read where it was written, and makes the same ids and marks; a new one lies there, too."""
+    document = golden("app-secret-v1")
+    namespace, name = document["namespace"], document["name"]
+    store = SqliteBlobStore(tmp_path / "segments.sqlite")
+    await store.put(namespace, {name: b64decode(document["secret"])})
+    secret = AppSecret(lambda: store)
+    assert await secret.for_ids() == document["ids"]
+    for value in document["values"]:
+        purpose = tuple(value["purpose"])
+        unmarked_value = {key: field for key, field in value["marked"].items() if key != "app_mark"}
+        assert secret.mark(purpose, unmarked_value) == value["marked"]
+        assert secret.has_mark(purpose, value["marked"])
+    await store.close()
+
+    new_store = SqliteBlobStore(tmp_path / "new.sqlite")
+    await AppSecret(lambda: new_store).ready()
+    (new_secret,) = (await new_store.get(namespace, [name])).values()
+    assert len(new_secret) == len(b64decode(document["secret"]))
+    await new_store.close()
+
+
+def test_blocks_of_anthropic():
+    """A message of the service is stored as this message, which is sent back as the same blocks."""
+    document = golden("anthropic-items-v1")
+    parts = complete_message(document["blocks"], document["container"])
+    contents = [content for part in parts for content in ANTHROPIC.complete_item([], part.item)]
+    assert json.dumps(encode_message(Message("assistant", contents))) == json.dumps(document["message"])
+    adapter = ANTHROPIC.adapt(AnthropicLab.bare_client())
+    messages = [Message("user", ["hi"]), decode_message(document["message"])]
+    assert adapter._prepare_messages_for_anthropic(messages)[1]["content"] == document["blocks"]
+
+
+@pytest.mark.parametrize("stored_item", golden("azure-ai-agents-items-v1"))
+def test_blocks_of_the_azure_ai_agents_service(stored_item: Any):
+    """A message or a call with its step is stored as this message, which has both as the service wrote them."""
+    item, message = stored_item["item"], stored_item["message"]
+    contents = AZURE_AI_AGENTS.complete_item([], item)
+    assert json.dumps(encode_message(Message("assistant", contents))) == json.dumps(message)
+    block, step = restore_block(decode_message(message).contents)
+    assert {**item, "step": step or block} == item
+    assert block in item.values()
 
 
 class _OneKey:
