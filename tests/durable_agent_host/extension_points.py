@@ -52,6 +52,7 @@ from pydantic import BaseModel
 
 from durable_agent_host import current_tool_call, durable_tool
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
+from tests import sweeps
 
 CallNext = Callable[[], Awaitable[None]]
 
@@ -680,16 +681,29 @@ POINTS: Mapping[str, Point] = {
 """Name → what its agents have."""
 
 _OF_HISTORY = {"history", "history-in-place"}
-_OF_FOUNDRY = {"nothing", "all-middleware", "guard", "context-providers", "options", "agent-in-agent"}
-PAIRS = [
+_OF_EVERY_CLIENT = {"nothing", "all-middleware", "guard", "context-providers", "options", "agent-in-agent"}
+ALL_PAIRS = [
     (client, point)
     for client in CLIENTS
     for point in POINTS
-    if not (client == "agents" and point in _OF_HISTORY) and (client != "foundry" or point in _OF_FOUNDRY)
+    if not (client == "agents" and point in _OF_HISTORY) and (client != "foundry" or point in _OF_EVERY_CLIENT)
 ]
 """Clients and points: a history of the app's does not go with a service that keeps it, and Foundry's client is that of
 the Responses API with another SDK.
 """
+
+
+def draw_pairs() -> list[tuple[str, str]]:
+    """Choose some points for every client, and one client for each other point; a long sweep has all pairs."""
+    if sweeps.IS_LONG:
+        return ALL_PAIRS
+    chance = sweeps.chooser("extension points")
+    clients = {point: chance.choice([client for client, of in ALL_PAIRS if of == point]) for point in POINTS}
+    return [pair for pair in ALL_PAIRS if pair[1] in _OF_EVERY_CLIENT or clients[pair[1]] == pair[0]]
+
+
+PAIRS = draw_pairs()
+"""The pairs of this run; the app draws the same ones."""
 
 
 def name_of(point: str, client: str) -> str:

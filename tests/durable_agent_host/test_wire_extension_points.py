@@ -203,6 +203,7 @@ def bench(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactor
         loop.run(close_clients())
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("client", "point"), PAIRS)
 def test_the_host_does_what_the_framework_does(client: str, point: str, bench: Bench):
     """Requests, effects and answers are those of the agent without a host."""
