@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -149,11 +150,6 @@ class EventStream:
         return True
 
 
-def get_error_body(error: HttpError) -> Json:
-    """Return the body of an error in OpenAI's format."""
-    return error.body
-
-
 @dataclass(frozen=True)
 class SharedState:
     """What all services of one practice model share.
@@ -179,7 +175,7 @@ class Exchange:
         body: parsed body of the request; None if it is not JSON.
         response_id: id of the response, set by the service.
         output: final items of the response, set by the service.
-        encode_error: encodes an error in the service's format.
+        encode_error: encodes an error in the service's format; by default in OpenAI's.
     """
 
     request_log: RequestLog
@@ -188,11 +184,14 @@ class Exchange:
     body: Any
     response_id: str | None = None
     output: list[Json] | None = None
-    encode_error: Callable[[HttpError], Json] = get_error_body
+    encode_error: Callable[[HttpError], Json] = attrgetter("body")
 
     @classmethod
     async def start(
-        cls, request: Request, request_log: RequestLog, encode_error: Callable[[HttpError], Json] = get_error_body
+        cls,
+        request: Request,
+        request_log: RequestLog,
+        encode_error: Callable[[HttpError], Json] = attrgetter("body"),
     ) -> "Exchange":
         """Read a request and record it."""
         start_time = time.perf_counter()
@@ -212,10 +211,10 @@ class Exchange:
         self._close_entry("refused", status=status, error=body.get("error", body))
         return JsonResponse(body, status, headers)
 
-    def respond(self, body: Any, headers: Mapping[str, str] | None = None) -> JsonResponse:
+    def respond(self, body: Any) -> JsonResponse:
         """Respond with JSON."""
         self.record_end("complete", 0, ())
-        return JsonResponse(body, headers=headers)
+        return JsonResponse(body)
 
     def record_end(self, outcome: str, event_count: int, sent_at: Sequence[float]) -> None:
         """Record the end of the response; `EventStream` calls it."""

@@ -90,23 +90,15 @@ async def _handle_failure(_request: Request, error: Exception) -> JsonResponse:
     return JsonResponse(HttpError(500, f"The practice model itself failed: {error!r}", kind="server_error").body, 500)
 
 
-def create_app(
-    recordings: Path | None = None,
-    *,
-    rules: Rules | None = None,
-    requests_file: Path | None = None,
-    seed: str | None = None,
-) -> Starlette:
+def create_app(recordings: Path | None = None, *, seed: str | None = None) -> Starlette:
     """Return the practice model as an ASGI application, for a server or a test client.
 
     Args:
         recordings: folder of recorded traffic.
-        rules: by default those observed on the live API.
-        requests_file: receives finished requests as JSON lines.
         seed: for reproducible ids; random by default.
 
     Raises:
         RecordingsError: the folder is missing or empty.
     """
     loaded_recordings = Recordings.load(recordings) if recordings else None
-    return PracticeModel(loaded_recordings, rules, requests_file, seed, recordings).app
+    return PracticeModel(loaded_recordings, seed=seed, recordings_folder=recordings).app

@@ -4,7 +4,7 @@ The rules read it, and `previous_response_id` and `conversation` continue its tr
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from practice_model.dialects.responses import sealed
@@ -36,17 +36,17 @@ CONTAINER_IDLE_SECONDS = 20 * 60
 """Containers stop after about twenty idle minutes on the live service."""
 
 
-@dataclass
 class Store:
     """Everything issued since the start of the process."""
 
-    responses: dict[str, StoredResponse] = field(default_factory=dict[str, StoredResponse])
-    issued_items: dict[str, IssuedItem] = field(default_factory=dict[str, IssuedItem])
-    known_encrypted: set[str] = field(default_factory=set[str])
-    foreign_encrypted: set[str] = field(default_factory=set[str])
-    conversations: dict[str, Transcript] = field(default_factory=dict[str, Transcript])
-    containers: dict[str, float] = field(default_factory=dict[str, float])
-    files: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    def __init__(self) -> None:
+        self.responses: dict[str, StoredResponse] = {}
+        self.issued_items: dict[str, IssuedItem] = {}
+        self.known_encrypted: set[str] = set()
+        self.foreign_encrypted: set[str] = set()
+        self.conversations: dict[str, Transcript] = {}
+        self.containers: dict[str, float] = {}
+        self.files: dict[str, tuple[str, str]] = {}
 
     def record_response(
         self, response: Json, *, is_stored: bool, transcript: Sequence[Json], events: Sequence[Json], now: float

@@ -32,8 +32,8 @@ def find_violation(client: str, body: Any) -> Any:
     match client:
         case "Responses":
             items, transcript = body["input"], Transcript()
-            pairing_error = pairing.check_calls(items, transcript, one_output_per_call=True)
-            schema_error = item_shapes.check_item_schema(items, annotations_required=False)
+            pairing_error = pairing.check_calls(items, transcript, is_strict=True)
+            schema_error = item_shapes.check_item_schema(items, is_strict=False)
             return schema_error or pairing_error or pairing.check_duplicates(items, transcript)
         case "Completions":
             return chat_requests.check_request(body)

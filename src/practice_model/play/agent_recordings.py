@@ -1,26 +1,10 @@
 """Recorded runs of the Azure AI Agents service; they are replayed only if a plan names them."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from practice_model.dialects.responses.items import Json
 from practice_model.play.recordings import Recording, Recordings, Version
-
-
-@dataclass(frozen=True)
-class AgentRecording(Recording):
-    """One recorded stream of a run."""
-
-    @property
-    def stream_version(self) -> Version:
-        """The recording; a run has the same events for every reader."""
-        return Version({"output": []}, [], self.events)
-
-    @property
-    def body_version(self) -> Version:
-        """The same recording."""
-        return self.stream_version
 
 
 def load_recordings(folder: Path | None) -> Recordings:
@@ -31,8 +15,8 @@ def load_recordings(folder: Path | None) -> Recordings:
         for path in root.rglob("*.jsonl"):
             events = [json.loads(line) for line in path.read_text().splitlines()]
             name = str(path.relative_to(root)).removesuffix(".jsonl").removesuffix(".events")
-            run_events = [event for event in events if event["event"] != "done"]
-            recordings[name] = AgentRecording(name, run_events, None, None, None)
+            version = Version({"output": []}, [], [event for event in events if event["event"] != "done"])
+            recordings[name] = Recording(name, version, version)
     return Recordings(recordings)
 
 

@@ -2,36 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from practice_model.dialects.gemini.contents import list_objects, parse_generate_request
 from practice_model.dialects.responses.items import Json
-from practice_model.play.recordings import Recording, Recordings, Version, read_recorded_files
-
-
-@dataclass(frozen=True)
-class GeminiRecording(Recording):
-    """One recorded model call; its events are chunks."""
-
-    @property
-    def stream_version(self) -> Version:
-        """The recording for a streaming request; a body is a stream of one chunk."""
-        if self.events is None:
-            return self.body_version
-        return Version({}, _list_items(self.events), self.events)
-
-    @property
-    def body_version(self) -> Version:
-        """The recording for a request without streaming; a stream becomes one body."""
-        if self.body is not None:
-            return Version(self.body, _list_items([self.body]), [self.body])
-        events = self.events or []
-        full_response = json.loads(json.dumps(events[-1]))
-        candidate = list_objects(full_response.get("candidates"))[0]
-        candidate["content"] = {"role": "model", "parts": [part for event in events for part in _list_parts(event)]}
-        return Version(full_response, _list_items([full_response]), [full_response])
+from practice_model.play.recordings import Recording, Recordings, Version, build_recording, read_recorded_files
 
 
 def load_recordings(folder: Path | None) -> Recordings | None:
@@ -46,13 +22,23 @@ def load_recordings(folder: Path | None) -> Recordings | None:
     return Recordings({recording.name: recording for recording in _load(root)})
 
 
-def _load(root: Path) -> Iterator[GeminiRecording]:
+def _load(root: Path) -> Iterator[Recording]:
     for name, events, body, request in read_recorded_files(root):
         if events is None and (body is None or "candidates" not in body):
             continue
         transcript = None if request is None else parse_generate_request("", request, stream=True).transcript
-        request_fields = {"model": (events or [body or {}])[0].get("modelVersion")}
-        yield GeminiRecording(name, events, body, request_fields, transcript)
+        stream = None if events is None else Version({}, _list_items(events), events)
+        full_response = _merge_chunks(events or []) if body is None else body
+        body_version = Version(full_response, _list_items([full_response]), [full_response])
+        model = (events or [full_response])[0].get("modelVersion")
+        yield build_recording(name, stream, body_version, model, transcript)
+
+
+def _merge_chunks(events: list[Json]) -> Json:
+    full_response = json.loads(json.dumps(events[-1]))
+    candidate = list_objects(full_response.get("candidates"))[0]
+    candidate["content"] = {"role": "model", "parts": [part for event in events for part in _list_parts(event)]}
+    return full_response
 
 
 def _list_parts(response: Json) -> list[Json]:

@@ -19,52 +19,43 @@ class RecordingsError(Exception):
 
 
 @dataclass(frozen=True)
-class Recording:
-    """One recorded model call.
-
-    Args:
-        events: the recorded stream; None if only a body was recorded.
-        body: the recorded body; None if only a stream was recorded.
-        transcript: the recorded input after earlier turns of the same folder; None if no request was recorded.
-    """
-
-    name: str
-    events: list[Json] | None
-    body: Json | None
-    request: Json | None
-    transcript: Sequence[Json] | None
-
-    @property
-    def stream_version(self) -> "Version":
-        """The recording for a streaming request."""
-        if self.events is None:
-            return self.body_version
-        final_responses: list[Json] = [event["response"] for event in self.events if "response" in event]
-        done_items = [event["item"] for event in self.events if event["type"] == "response.output_item.done"]
-        return Version(final_responses[-1] if final_responses else {"id": None, "output": []}, done_items, self.events)
-
-    @property
-    def body_version(self) -> "Version":
-        """The recording for a request without streaming; body and stream may come from different runs."""
-        if self.body is None:
-            return self.stream_version
-        return Version(self.body, cast("list[Json]", self.body.get("output") or []), None)
-
-    @property
-    def signature(self) -> tuple[str, int] | None:
-        """The values that a matching request must share: last user text and number of tool outputs since."""
-        if self.transcript is None:
-            return None
-        return compute_signature(ParsedRequest(self.request or {}, self.transcript))
-
-
-@dataclass(frozen=True)
 class Version:
     """One recorded run: the final response, its items, and the stream if that was recorded."""
 
     response: Json
     output: list[Json]
     events: list[Json] | None
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recorded model call.
+
+    Args:
+        stream_version: for a streaming request; the other one if no stream was recorded.
+        body_version: for a request without streaming; body and stream may come from different runs.
+        model: of the request.
+        transcript: the recorded input after earlier turns of the same folder; None if no request was recorded.
+    """
+
+    name: str
+    stream_version: Version
+    body_version: Version
+    model: Any = None
+    transcript: Sequence[Json] | None = None
+
+    @property
+    def signature(self) -> tuple[str, int] | None:
+        """The values that a matching request must share: last user text and number of tool outputs since."""
+        return None if self.transcript is None else compute_signature(ParsedRequest({}, self.transcript))
+
+
+def build_recording(
+    name: str, stream: Version | None, body: Version | None, model: Any, transcript: Sequence[Json] | None
+) -> Recording:
+    """Return a recording of a stream, a body or both."""
+    versions = [version for version in (stream, body) if version is not None]
+    return Recording(name, versions[0], versions[-1], model, transcript)
 
 
 def compute_signature(parsed_request: ParsedRequest) -> tuple[str, int]:
@@ -129,7 +120,7 @@ class Recordings:
             candidates,
             key=lambda recording: (
                 len(call_ids & _collect_call_ids(recording.transcript or [])),
-                (recording.request or {}).get("model") == parsed_request.model,
+                recording.model == parsed_request.model,
                 len(ParsedRequest({}, recording.transcript or []).user_texts) == user_message_count,
             ),
             default=None,
@@ -202,6 +193,14 @@ def _load(root: Path) -> Iterator[Recording]:
         if request and request.get("input"):
             is_continuation = request.get("previous_response_id") or request.get("conversation")
             transcript = [*(earlier_items if is_continuation else []), *input_items(request)]
-        recording = Recording(name, events, body, request, transcript)
+        stream = None if events is None else _read_stream(events)
+        body_version = None if body is None else Version(body, cast("list[Json]", body.get("output") or []), None)
+        recording = build_recording(name, stream, body_version, (request or {}).get("model"), transcript)
         earlier_items = [*(transcript or earlier_items), *recording.stream_version.output]
         yield recording
+
+
+def _read_stream(events: list[Json]) -> Version:
+    final_responses: list[Json] = [event["response"] for event in events if "response" in event]
+    done_items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    return Version(final_responses[-1] if final_responses else {"id": None, "output": []}, done_items, events)

@@ -6,11 +6,12 @@ accepted if the service has issued it.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from practice_model.dialects.anthropic.reading import merge_messages, to_blocks
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
+from practice_model.issued_blocks import IssuedBlocks
 
 _CACHE_FIELDS = frozenset({"cache_control"})
 _RESULT_FIELDS = frozenset({"tool_use_id", "content", "caller"}) | _CACHE_FIELDS
@@ -50,31 +51,7 @@ _PATTERNS = {
 """Type of block → the patterns of its fields."""
 
 
-class ServiceState(Protocol):
-    """The service's state from earlier requests."""
-
-    def is_genuine_signature(self, value: str) -> bool:
-        """Return whether a signature or redacted thinking is genuine."""
-        ...
-
-    def find_thought(self, signature: str) -> str | None:
-        """Return the thinking that was issued with a signature; None if it is unknown."""
-        ...
-
-    def find_thought_signatures(self, call_id: str) -> Sequence[str]:
-        """Return the thinking signatures of the message that issued a call."""
-        ...
-
-    def has_issued_type(self, kind: str) -> bool:
-        """Return whether a block of this type was issued."""
-        ...
-
-    def container_error(self, container_id: str) -> str | None:
-        """Return why a container cannot be used, or None."""
-        ...
-
-
-def check_request(body: Any, service_state: ServiceState) -> HttpError | None:
+def check_request(body: Any, service_state: IssuedBlocks) -> HttpError | None:
     """Return the live API's error for this request; None if it is accepted."""
     if not isinstance(body, dict):
         return HttpError(400, "The request body is not valid JSON.")
@@ -86,7 +63,7 @@ def check_request(body: Any, service_state: ServiceState) -> HttpError | None:
     return None
 
 
-def _find_violations(body: Json, service_state: ServiceState) -> Iterator[str]:
+def _find_violations(body: Json, service_state: IssuedBlocks) -> Iterator[str]:
     for name in ("model", "max_tokens", "messages"):
         if body.get(name) is None:
             yield f"{name}: Field required"
@@ -106,13 +83,13 @@ def _find_violations(body: Json, service_state: ServiceState) -> Iterator[str]:
     yield from _find_container_violations(body.get("container"), service_state)
 
 
-def _find_container_violations(container: Any, service_state: ServiceState) -> Iterator[str]:
+def _find_container_violations(container: Any, service_state: IssuedBlocks) -> Iterator[str]:
     container_id = cast("Json", container).get("id") if isinstance(container, dict) else container
     if isinstance(container_id, str) and (reason := service_state.container_error(container_id)):
         yield f"container: {reason}"
 
 
-def _find_schema_violations(messages: Sequence[Json], service_state: ServiceState) -> Iterator[str]:
+def _find_schema_violations(messages: Sequence[Json], service_state: IssuedBlocks) -> Iterator[str]:
     if not messages:
         yield "messages: at least one message is required"
     for index, message in enumerate(messages):
@@ -124,7 +101,7 @@ def _find_schema_violations(messages: Sequence[Json], service_state: ServiceStat
             )
 
 
-def _find_block_violations(path: str, block: Json, role: str, service_state: ServiceState) -> Iterator[str]:
+def _find_block_violations(path: str, block: Json, role: str, service_state: IssuedBlocks) -> Iterator[str]:
     block_type = str(block.get("type"))
     allowed_fields = FIELDS.get(block_type)
     if allowed_fields is None:
@@ -243,7 +220,7 @@ def _has_question(message: Json) -> bool:
     return message["role"] == "user" and any(block["type"] != "tool_result" for block in message["content"])
 
 
-def _find_thinking_violations(body: Json, messages: Sequence[Json], service_state: ServiceState) -> Iterator[str]:
+def _find_thinking_violations(body: Json, messages: Sequence[Json], service_state: IssuedBlocks) -> Iterator[str]:
     """Thinking is genuine and unchanged, and complete while a tool loop of the client continues."""
     for index, message in enumerate(messages):
         for block_index, block in enumerate(message["content"]):

@@ -106,7 +106,7 @@ def _is_base64(value: Any) -> bool:
 
 def _find_turn_violations(contents: Sequence[Json]) -> Iterator[HttpError]:
     """Calls follow a user turn or results; results follow their calls in equal number."""
-    for index, content in enumerate(contents):
+    for index, content in enumerate([*contents, Json()]):
         previous_content = contents[index - 1] if index else {}
         call_count = _count_parts(content, "functionCall")
         result_count = _count_parts(content, "functionResponse")
@@ -123,11 +123,6 @@ def _find_turn_violations(contents: Sequence[Json]) -> Iterator[HttpError]:
                 "Please ensure that the number of function response parts is equal to the number of function call "
                 "parts of the function call turn."
             )
-    if contents and _count_parts(contents[-1], "functionCall"):
-        yield _invalid(
-            "Please ensure that the number of function response parts is equal to the number of function call parts "
-            "of the function call turn."
-        )
 
 
 def _count_parts(content: Mapping[str, Any], field_name: str) -> int:

@@ -90,16 +90,16 @@ ID_PREFIXES: dict[str, str] = {
 """Item type → prefix of its ids; call ids are not restricted: they may come from another provider."""
 
 
-def check_item_schema(items: Sequence[Json], *, annotations_required: bool) -> HttpError | None:
+def check_item_schema(items: Sequence[Json], *, is_strict: bool) -> HttpError | None:
     """Return the first schema violation of these input items."""
     for index, item in enumerate(items):
         path = f"input[{index}]"
-        for violation in _find_violations(item, path, annotations_required=annotations_required):
+        for violation in _find_violations(item, path, is_strict=is_strict):
             return violation
     return None
 
 
-def _find_violations(item: Json, path: str, *, annotations_required: bool) -> Iterator[HttpError]:
+def _find_violations(item: Json, path: str, *, is_strict: bool) -> Iterator[HttpError]:
     item_type = get_item_type(item)
     if item_type not in FIELDS:
         yield invalid_value_error(item_type, sorted(FIELDS), path)
@@ -118,7 +118,7 @@ def _find_violations(item: Json, path: str, *, annotations_required: bool) -> It
     if item_type == "function_call_output" and isinstance(item.get("output"), list):
         yield from check_parts(item["output"], f"{path}.output")
     if item_type == "message":
-        yield from _find_message_violations(item, path, annotations_required=annotations_required)
+        yield from _find_message_violations(item, path, is_strict=is_strict)
 
 
 def _find_id_violations(item: Json, item_type: str, path: str) -> Iterator[HttpError]:
@@ -148,7 +148,7 @@ def _find_length_violations(value: str, path: str) -> Iterator[HttpError]:
         yield length_error(path, value, MAX_ID_CHARACTERS)
 
 
-def _find_message_violations(item: Json, path: str, *, annotations_required: bool) -> Iterator[HttpError]:
+def _find_message_violations(item: Json, path: str, *, is_strict: bool) -> Iterator[HttpError]:
     role = get_role(item)
     if role not in ROLES:
         yield invalid_value_error(role, ROLES, path)
@@ -169,5 +169,5 @@ def _find_message_violations(item: Json, path: str, *, annotations_required: boo
         if kind not in {"output_text", "refusal"}:
             reason = f"Invalid value: '{kind}'. Supported values are: 'output_text' and 'refusal'."
             yield HttpError(400, reason, "invalid_value", part_path)
-        if annotations_required and kind == "output_text" and "annotations" not in part:
+        if is_strict and kind == "output_text" and "annotations" not in part:
             yield missing_parameter_error(f"{part_path}.annotations")

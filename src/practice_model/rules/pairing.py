@@ -37,9 +37,7 @@ def check_duplicates(replayed_items: Sequence[Json], previous_items: Transcript)
     return None
 
 
-def check_calls(
-    replayed_items: Sequence[Json], previous_items: Transcript, *, one_output_per_call: bool
-) -> HttpError | None:
+def check_calls(replayed_items: Sequence[Json], previous_items: Transcript, *, is_strict: bool) -> HttpError | None:
     """Return the error for a call of the app's tools without an output, or an output without a call.
 
     An output belongs to the nearest open call of its id: ids may recur in a later turn.
@@ -55,7 +53,7 @@ def check_calls(
             if result_request_id in open_calls:
                 open_calls.remove(result_request_id)
                 completed_calls.add(result_request_id)
-            elif one_output_per_call or not (
+            elif is_strict or not (
                 result_request_id in completed_calls or previous_items.has_result(result_request_id)
             ):
                 return _input_error(

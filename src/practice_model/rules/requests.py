@@ -35,19 +35,17 @@ class Rules:
     """Rules not observed on the live API; observed rules are always enforced.
 
     Args:
-        inferred: enforce rules that are only inferred. Stored reasoning before its function call needs the call's item
+        is_strict: enforce rules that are only inferred. Stored reasoning before its function call needs the call's item
             id. With `store=false`, reasoning with an id needs a follower, and a message that follows needs an id. A
-            function call has one output.
-        annotations_required: reject assistant text parts without `annotations`, as some strict servers do.
+            function call has one output. Text parts of an assistant need `annotations`.
     """
 
-    inferred: bool = False
-    annotations_required: bool = False
+    is_strict: bool = False
 
     @classmethod
     def strict(cls) -> "Rules":
         """Return the rules, all enabled."""
-        return cls(inferred=True, annotations_required=True)
+        return cls(is_strict=True)
 
 
 def get_conversation_id(body: Mapping[str, Any]) -> str | None:
@@ -71,7 +69,7 @@ def _find_violations(body: Json, service_state: Store, rules: Rules, now: float)
     yield from _find_parameter_violations(body)
     yield from _find_tool_violations(body, service_state, now)
     items = input_items(body)
-    schema_error = item_shapes.check_item_schema(items, annotations_required=rules.annotations_required)
+    schema_error = item_shapes.check_item_schema(items, is_strict=rules.is_strict)
     if schema_error:
         yield schema_error
     yield from _find_continuation_violations(body, service_state)
@@ -82,10 +80,10 @@ def _find_violations(body: Json, service_state: Store, rules: Rules, now: float)
     for violation in (
         pairing.check_duplicates(replayed_items, previous_items),
         pairing.check_reasoning(
-            replayed_items, previous_items, service_state, is_stored=is_stored, is_strict=rules.inferred
+            replayed_items, previous_items, service_state, is_stored=is_stored, is_strict=rules.is_strict
         ),
         pairing.check_approvals(replayed_items, previous_items),
-        pairing.check_calls(replayed_items, previous_items, one_output_per_call=rules.inferred),
+        pairing.check_calls(replayed_items, previous_items, is_strict=rules.is_strict),
     ):
         if violation:
             yield violation

@@ -3,9 +3,7 @@
 The events of a run contain its full state, so the stored state is read from them.
 """
 
-import base64
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
@@ -13,33 +11,33 @@ from starlette.requests import Request
 from practice_model.dialects.agents import objects
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.ids import IdGenerator
-from practice_model.dialects.responses.items import PIXEL, Json
+from practice_model.dialects.responses.items import Json, file_bytes
 from practice_model.rules import threads as rules
 
 MAX_PAGE_ITEMS = 100
 
 
-@dataclass
 class StoredRun:
     """A run, with the events and items that are still to come."""
 
-    json_object: Json
-    steps: dict[str, Json] = field(default_factory=dict[str, Json])
-    outputs: dict[str, list[Json]] = field(default_factory=dict[str, list[Json]])
-    pending_events: list[Json] = field(default_factory=list[Json])
-    remaining_polls: int | None = None
-    approved_outputs: dict[str, Any] = field(default_factory=dict[str, Any])
-    remaining_items: list[Json] = field(default_factory=list[Json])
+    def __init__(self, json_object: Json) -> None:
+        self.json_object = json_object
+        self.steps: dict[str, Json] = {}
+        self.outputs: dict[str, list[Json]] = {}
+        self.pending_events: list[Json] = []
+        self.remaining_polls: int | None = None
+        self.approved_outputs: dict[str, Any] = {}
+        self.remaining_items: list[Json] = []
 
 
-@dataclass
 class StoredThread:
     """A thread, with the transcript that the model reads."""
 
-    json_object: Json
-    messages: list[Json] = field(default_factory=list[Json])
-    runs: dict[str, StoredRun] = field(default_factory=dict[str, StoredRun])
-    transcript: list[Json] = field(default_factory=list[Json])
+    def __init__(self, json_object: Json) -> None:
+        self.json_object = json_object
+        self.messages: list[Json] = []
+        self.runs: dict[str, StoredRun] = {}
+        self.transcript: list[Json] = []
 
     @property
     def active_run_id(self) -> str | None:
@@ -47,14 +45,14 @@ class StoredThread:
         return next((key for key, run in self.runs.items() if run.json_object["status"] in rules.ACTIVE), None)
 
 
-@dataclass
 class AgentStore:
     """Everything created since the start of the process."""
 
-    id_generator: IdGenerator
-    agents: dict[str, Json] = field(default_factory=dict[str, Json])
-    threads: dict[str, StoredThread] = field(default_factory=dict[str, StoredThread])
-    files: dict[str, tuple[Json, bytes]] = field(default_factory=dict[str, tuple[Json, bytes]])
+    def __init__(self, id_generator: IdGenerator) -> None:
+        self.id_generator = id_generator
+        self.agents: dict[str, Json] = {}
+        self.threads: dict[str, StoredThread] = {}
+        self.files: dict[str, tuple[Json, bytes]] = {}
 
     def new_id(self, prefix: str) -> str:
         """Return a new id."""
@@ -76,22 +74,19 @@ class AgentStore:
         for part in item.get("content") or () if item.get("type") == "message" else ():
             for annotation in part.get("annotations") or ():
                 if annotation.get("type") == "container_file_citation":
-                    self.add_file(
-                        annotation["file_id"],
-                        annotation["filename"],
-                        f"written by code: {annotation['filename']}\n".encode(),
-                    )
+                    self.add_file(annotation["file_id"], annotation["filename"])
         return item
 
     def _store_image(self, output: Json) -> Json:
         if output.get("type") != "image":
             return output
         file_id = self.new_id("assistant")
-        self.add_file(file_id, "plot.png", base64.b64decode(PIXEL.partition(",")[2]))
+        self.add_file(file_id, "plot.png")
         return {"type": "image", "image": {"file_id": file_id}}
 
-    def add_file(self, file_id: str, name: str, data: bytes, purpose: str = "assistants_output") -> Json:
-        """Store a file; return its description."""
+    def add_file(self, file_id: str, name: str, data: bytes | None = None, purpose: str = "assistants_output") -> Json:
+        """Store a file, by default one that code has written; return its description."""
+        data = file_bytes(name) if data is None else data
         file_fields = {"object": "file", "id": file_id, "purpose": purpose, "filename": name, "bytes": len(data)}
         file_object = {**file_fields, "created_at": now(), "status": "processed", "status_details": None}
         self.files[file_id] = file_object, data

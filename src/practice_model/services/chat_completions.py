@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from typing import Any, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.routing import Route
@@ -18,7 +18,7 @@ from practice_model.exchange import EventStream, Exchange, SharedState, encode_j
 from practice_model.play.answer import FakeResponse
 from practice_model.play.player import Player
 from practice_model.rules.chat_requests import check_request
-from practice_model.services.responses import MISSING_KEY
+from practice_model.services.responses import check_key
 
 _DONE: Final = b"data: [DONE]\n\n"
 
@@ -42,7 +42,7 @@ class ChatCompletionsService:
     async def create(self, request: Request) -> ASGIApp:
         """Answer `POST /chat/completions`, streaming or not."""
         exchange = await Exchange.start(request, self._shared_state.request_log)
-        if refusal := self._check_request(request, exchange.body):
+        if refusal := check_key(request) or check_request(exchange.body):
             return exchange.reject(refusal)
         body: Json = {**exchange.body, "tools": parse_tools(exchange.body)}
         parsed_request = ParsedRequest(body, items_from_messages(exchange.body["messages"]))
@@ -50,11 +50,6 @@ class ChatCompletionsService:
         if isinstance(fake_response, HttpError):
             return exchange.reject(fake_response)
         return await self._deliver(fake_response, parsed_request, request, exchange)
-
-    def _check_request(self, request: Request, body: Any) -> HttpError | None:
-        if not (request.headers.get("authorization") or request.headers.get("api-key")):
-            return HttpError(401, MISSING_KEY, "invalid_api_key")
-        return check_request(body)
 
     async def _deliver(
         self, fake_response: FakeResponse, parsed_request: ParsedRequest, request: Request, exchange: Exchange

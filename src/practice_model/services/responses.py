@@ -5,7 +5,6 @@ response from `play`, builds the response object and its events with `dialects`,
 """
 
 import asyncio
-import base64
 import time
 from collections.abc import Sequence
 from typing import Any, cast
@@ -17,7 +16,7 @@ from starlette.types import ASGIApp
 
 from practice_model.dialects.responses import event_grammar, response_object
 from practice_model.dialects.responses.errors import HttpError
-from practice_model.dialects.responses.items import PIXEL, Json
+from practice_model.dialects.responses.items import Json, file_bytes
 from practice_model.dialects.responses.reading import ParsedRequest, input_items
 from practice_model.dialects.responses.transcript import Transcript
 from practice_model.exchange import EventStream, Exchange, JsonResponse, SharedState
@@ -28,7 +27,7 @@ from practice_model.rules import requests
 from practice_model.rules.requests import Rules
 from practice_model.store import Store
 
-MISSING_KEY = (
+_MISSING_KEY = (
     "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer auth "
     "(i.e. Authorization: Bearer YOUR_KEY). You can obtain an API key from "
     "https://platform.openai.com/account/api-keys."
@@ -60,7 +59,6 @@ class ResponsesService:
             routes += [
                 Route(f"{prefix}/responses", self.create_response, methods=["POST"]),
                 Route(f"{prefix}/responses/{{response_id}}", self.get_response, methods=["GET"]),
-                Route(f"{prefix}/responses/{{response_id}}", self.delete_response, methods=["DELETE"]),
                 Route(f"{prefix}/containers/{{container_id}}/files/{{file_id}}/content", self.read_container_file),
                 Route(f"{prefix}/files/{{file_id}}/content", self.read_file),
                 Route(f"{prefix}/conversations", self.create_conversation, methods=["POST"]),
@@ -74,18 +72,14 @@ class ResponsesService:
         """Answer `POST /responses`, streaming or not."""
         exchange = await Exchange.start(request, self._shared_state.request_log)
         exchange.body = _with_model(exchange.body)
-        if refusal := self._check_request(request, exchange.body):
+        refusal = check_key(request) or requests.check_request(exchange.body, self.store, self.rules, now=time.time())
+        if refusal:
             return exchange.reject(refusal)
         parsed_request = ParsedRequest(exchange.body, self._build_transcript(exchange.body))
         fake_response = self._player.respond(parsed_request)
         if isinstance(fake_response, HttpError):
             return exchange.reject(fake_response)
         return await self._deliver(fake_response, parsed_request, request, exchange)
-
-    def _check_request(self, request: Request, body: Any) -> HttpError | None:
-        if not (request.headers.get("authorization") or request.headers.get("api-key")):
-            return HttpError(401, MISSING_KEY, "invalid_api_key")
-        return requests.check_request(body, self.store, self.rules, now=time.time())
 
     def _build_transcript(self, body: Json) -> Sequence[Json]:
         """Return the items that the model reads: stored items, then the input."""
@@ -140,28 +134,19 @@ class ResponsesService:
         response_id = request.path_params["response_id"]
         stored_response = self.store.responses.get(response_id)
         if stored_response is None:
-            return _build_error_response(_not_found_error(response_id))
+            return _build_error_response(HttpError(404, f"Response with id '{response_id}' not found."))
         if request.query_params.get("stream") != "true":
             return JsonResponse(stored_response.response)
         return EventStream(stored_response.events, Delivery(), request, lambda _outcome, _events, _sent_at: None)
 
-    async def delete_response(self, request: Request) -> JsonResponse:
-        """Answer `DELETE /responses/{id}`."""
-        response_id = request.path_params["response_id"]
-        if self.store.responses.pop(response_id, None) is None:
-            return _build_error_response(_not_found_error(response_id))
-        return JsonResponse({"id": response_id, "object": "response", "deleted": True})
-
     async def read_container_file(self, request: Request) -> ASGIApp:
-        """Answer `GET /containers/{id}/files/{id}/content`: an image if the name ends in `.png`, else text."""
+        """Answer `GET /containers/{id}/files/{id}/content`."""
         container_id = request.path_params["container_id"]
         file_id = request.path_params["file_id"]
         name = self.store.find_container_file(container_id, file_id, time.time())
         if name is None:
             return _build_error_response(HttpError(404, f"Container file with id '{file_id}' not found."))
-        if name.endswith(".png"):
-            return Response(base64.b64decode(PIXEL.partition(",")[2]), media_type="application/octet-stream")
-        return Response(f"written by code: {name}\n", media_type="application/octet-stream")
+        return Response(file_bytes(name), media_type="application/octet-stream")
 
     async def read_file(self, request: Request) -> ASGIApp:
         """Answer `GET /files/{id}/content`: uploads cannot be downloaded, as on the live service."""
@@ -180,15 +165,17 @@ class ResponsesService:
         return JsonResponse({"expired": self.store.expire_containers()})
 
 
+def check_key(request: Request) -> HttpError | None:
+    """Return the error for a request without a key, as OpenAI's APIs respond; None if it has one."""
+    has_key = request.headers.get("authorization") or request.headers.get("api-key")
+    return None if has_key else HttpError(401, _MISSING_KEY, "invalid_api_key")
+
+
 def _with_model(body: Any) -> Any:
     """Add the missing model of a request that names a Foundry agent instead."""
     request = cast("Json", body if isinstance(body, dict) else {})
     reference = cast("Json | None", request.get("agent_reference"))
     return {"model": reference.get("name"), **request} if reference else cast("Any", body)
-
-
-def _not_found_error(response_id: str) -> HttpError:
-    return HttpError(404, f"Response with id '{response_id}' not found.")
 
 
 def _build_error_response(error: HttpError) -> JsonResponse:

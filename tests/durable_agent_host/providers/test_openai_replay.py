@@ -34,7 +34,7 @@ async def sent(*messages, **options):
     client = RESPONSES.adapt(OpenAIChatClient(model="m", api_key="k"))
     options_json = await client._prepare_options([*messages, Message("user", ["go on"])], {"store": False} | options)
     body = {"model": "m", "input": options_json["input"], "store": False}
-    assert check_request(body, Store(), Rules(annotations_required=True), now=0.0) is None
+    assert check_request(body, Store(), Rules.strict(), now=0.0) is None
     return options_json["input"][:-1]
 
 

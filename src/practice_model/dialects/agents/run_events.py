@@ -7,13 +7,14 @@ with ``approval`` the run waits for a person first. An item of type ``step`` is 
 Source: recorded streams of the service. As in those, steps in a stream have no code outputs; listed steps have.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from practice_model.dialects.agents import objects
 from practice_model.dialects.responses.ids import IdGenerator
 from practice_model.dialects.responses.items import Json
+from practice_model.dialects.responses.reading import split_text
 
 _EXAMPLE_IDS = {"step": "step_" + "0" * 24, "msg": "msg_" + "0" * 24, "call": "call_" + "0" * 24}
 _NON_CALL_TYPES = frozenset({"message", "reasoning", "function_call", "compaction"})
@@ -111,17 +112,13 @@ class RunScript:
             self.events.append(build_event(f"thread.message.{status}", message))
         parts = [_text_part(part) for part in item["content"]]
         for index, part in enumerate(parts):
-            for chunk in self._split_text(part["text"]["value"]):
+            for chunk in split_text(part["text"]["value"], self.chunk_characters):
                 text_delta: Json = {"index": index, "type": "text", "text": {"value": chunk, "annotations": []}}
                 delta: Json = {"id": message_id, "object": "thread.message.delta", "delta": {"content": [text_delta]}}
                 self.events.append(build_event("thread.message.delta", delta))
         completed_message = objects.build_response_message(message_id, self.run, parts, self.now, "completed")
         self.events.append(build_event("thread.message.completed", completed_message))
         self._complete_step(step_id, details)
-
-    def _split_text(self, text: str) -> Iterator[str]:
-        for start in range(0, len(text), self.chunk_characters):
-            yield text[start : start + self.chunk_characters]
 
     def _write_code_run(self, item: Json) -> None:
         call_id = self._new_id("call")
@@ -130,7 +127,7 @@ class RunScript:
         self._write_delta(
             step_id, {"index": 0, "id": call_id, "type": "code_interpreter", "code_interpreter": empty_run}
         )
-        for chunk in self._split_text(item["code"]):
+        for chunk in split_text(item["code"], self.chunk_characters):
             self._write_delta(step_id, {"index": 0, "type": "code_interpreter", "code_interpreter": {"input": chunk}})
         self.outputs[call_id] = list(item.get("outputs") or [])
         code_run: Json = {"input": item["code"], "outputs": []}
@@ -139,10 +136,13 @@ class RunScript:
 
     def _build_approval_call(self, item: Json) -> Json:
         call = {name: value for name, value in item.items() if name not in {"approval", "output"}}
-        return {**call, "id": self._new_id("call") if item.get("id", "item").startswith("item") else item["id"]}
+        return {**call, "id": self._call_id(item)}
+
+    def _call_id(self, item: Json) -> str:
+        return self._new_id("call") if item.get("id", "item").startswith("item") else item["id"]
 
     def _write_hosted_call(self, item: Json) -> None:
-        call = {**item, "id": self._new_id("call") if item.get("id", "item").startswith("item") else item["id"]}
+        call = {**item, "id": self._call_id(item)}
         step_id = self._start_step({"type": "tool_calls", "tool_calls": []})
         self._write_delta(step_id, {"index": 0, **call})
         self._complete_step(step_id, {"type": "tool_calls", "tool_calls": [call]})
@@ -155,7 +155,7 @@ class RunScript:
                 continue
             function = {"name": call["function"]["name"], "arguments": "", "output": None}
             self._write_delta(step_id, {"index": index, "id": call["id"], "type": "function", "function": function})
-            for chunk in self._split_text(call["function"]["arguments"]):
+            for chunk in split_text(call["function"]["arguments"], self.chunk_characters):
                 self._write_delta(step_id, {"index": index, "type": "function", "function": {"arguments": chunk}})
         self.set_status("requires_action", required_action={"type": action, action: {"tool_calls": calls}})
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from practice_model.dialects.responses.items import Json
+from practice_model.dialects.responses.reading import split_text
 
 
 def stream_events(message: Json, chunk_characters: int, exact_inputs: Mapping[str, str]) -> list[Json]:
@@ -28,7 +29,7 @@ def _block_events(block: Json, index: int, chunk_characters: int, exact_inputs: 
     yield {"type": "content_block_start", "index": index, "content_block": start_block}
     for kind, field_name, value in deltas:
         chunks = (
-            [value] if not isinstance(value, str) or kind == "signature_delta" else _split_text(value, chunk_characters)
+            [value] if not isinstance(value, str) or kind == "signature_delta" else split_text(value, chunk_characters)
         )
         for chunk in chunks:
             yield {"type": "content_block_delta", "index": index, "delta": {"type": kind, field_name: chunk}}
@@ -55,10 +56,6 @@ def _split_block(block: Json, exact_inputs: Mapping[str, str]) -> tuple[Json, li
         text = exact_inputs.get(str(block.get("id")), json.dumps(block.get("input"), ensure_ascii=False))
         return {**block, "input": {}}, [("input_json_delta", "partial_json", text)]
     return block, []
-
-
-def _split_text(text: str, size: int) -> list[str]:
-    return [text[start : start + size] for start in range(0, len(text), size)]
 
 
 def message_from_events(events: Sequence[Json]) -> Json:

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from practice_model.dialects.chat_completions.messages import CHUNK, build_message
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import get_item_type
+from practice_model.dialects.responses.reading import get_item_type, split_text
 
 _FINISH_REASONS: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
@@ -88,7 +88,7 @@ def _message_deltas(message: Json, chunk_characters: int) -> Iterator[Json]:
     for name in (*early_fields, *late_fields):
         value: Any = message.get(name)
         if isinstance(value, str):
-            yield from ({name: chunk} for chunk in _split_text(value, chunk_characters) or [""])
+            yield from ({name: chunk} for chunk in split_text(value, chunk_characters) or [""])
         elif name == "tool_calls" and value:
             yield from _call_deltas(cast("list[Json]", value), chunk_characters)
         elif name == "reasoning_details" and value:
@@ -101,7 +101,7 @@ def _call_deltas(calls: Sequence[Json], chunk_characters: int) -> Iterator[Json]
     for index, call in enumerate(calls):
         function = cast("Json", call["function"])
         yield {"tool_calls": [{"index": index, **call, "function": {**function, "arguments": ""}}]}
-        for chunk in _split_text(str(function["arguments"]), chunk_characters):
+        for chunk in split_text(str(function["arguments"]), chunk_characters):
             yield {"tool_calls": [{"index": index, "function": {"arguments": chunk}}]}
 
 
@@ -110,12 +110,8 @@ def _detail_deltas(details: Sequence[Json], chunk_characters: int) -> Iterator[J
     for detail in details:
         text_field = next((name for name in ("text", "summary", "data") if isinstance(detail.get(name), str)), None)
         common_fields = {key: value for key, value in detail.items() if key not in {text_field, "signature"}}
-        for chunk in _split_text(str(detail.get(text_field)), chunk_characters) if text_field else ():
+        for chunk in split_text(str(detail.get(text_field)), chunk_characters) if text_field else ():
             yield {"reasoning_details": [common_fields | {text_field: chunk}]}
         if "signature" in detail or text_field is None:
             signature_fields = {"signature": detail["signature"]} if "signature" in detail else {}
             yield {"reasoning_details": [common_fields | signature_fields]}
-
-
-def _split_text(text: str, chunk_characters: int) -> list[str]:
-    return [text[start : start + chunk_characters] for start in range(0, len(text), chunk_characters)]

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from practice_model.dialects.gemini.signatures import sign
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import get_item_type
+from practice_model.dialects.responses.reading import get_item_type, split_text
 
 _FINISH_REASONS: Final = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}
 BLOCKED: Final = "blocked"
@@ -132,10 +132,6 @@ def _split_part(part: Json, chunk_format: ChunkFormat) -> Iterator[Json]:
         yield part
         return
     other_fields = {name: value for name, value in part.items() if name not in {"text", "thoughtSignature"}}
-    chunk_characters = chunk_format.chunk_characters
-    yield from (
-        {"text": text[start : start + chunk_characters], **other_fields}
-        for start in range(0, len(text), chunk_characters)
-    )
+    yield from ({"text": chunk, **other_fields} for chunk in split_text(text, chunk_format.chunk_characters))
     if "thoughtSignature" in part:
         yield {"text": "", "thoughtSignature": part["thoughtSignature"]}

@@ -7,12 +7,6 @@ from typing import Any, Final, cast
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import ParsedRequest
 
-_HOSTED_TOOLS: Final = {
-    "codeExecution": "code_interpreter",
-    "googleSearch": "web_search",
-    "fileSearch": "file_search",
-    "urlContext": "url_context",
-}
 REASONING_MODELS: Final = ("gemini-3", "practice-reasoning")
 """Name prefixes of the models that sign their thoughts and require the signatures back."""
 
@@ -54,21 +48,10 @@ def parse_generate_request(model: str, body: Mapping[str, Any], *, stream: bool)
 
 def _parse_tools(tool: Json) -> Iterator[Json]:
     for declaration in list_objects(get_field(tool, "functionDeclarations")):
-        schema = get_field(declaration, "parametersJsonSchema") or _to_json_schema(declaration.get("parameters") or {})
+        schema = get_field(declaration, "parametersJsonSchema")
         yield {"type": "function", "name": declaration.get("name"), "parameters": schema}
-    for name, tool_type in _HOSTED_TOOLS.items():
-        if get_field(tool, name) is not None:
-            yield {"type": tool_type}
-
-
-def _to_json_schema(schema: Any) -> Any:
-    """Convert a schema of the API, whose types are in capital letters, to a JSON schema."""
-    if isinstance(schema, list):
-        return [_to_json_schema(value) for value in cast("list[Any]", schema)]
-    if not isinstance(schema, dict):
-        return schema
-    fields = cast("Json", schema)
-    return {name: str(value).lower() if name == "type" else _to_json_schema(value) for name, value in fields.items()}
+    if get_field(tool, "codeExecution") is not None:
+        yield {"type": "code_interpreter"}
 
 
 def _items_from_content(content: Json) -> Iterator[Json]:

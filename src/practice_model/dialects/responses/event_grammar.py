@@ -7,11 +7,12 @@ Texts are split into chunks of `chunk_characters`.
 Source: 311 recorded Responses streams; the event order per item type is fixed on the wire.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from practice_model.dialects.responses import response_object, sealed
 from practice_model.dialects.responses.items import Json
+from practice_model.dialects.responses.reading import split_text
 
 DEFAULT_CHUNK_CHARACTERS = 6
 """About one token of text or code, so that a script of 2,500 characters takes several hundred events."""
@@ -72,7 +73,7 @@ def _write_message(item: Json, chunk_characters: int) -> Iterator[Json]:
         empty_part = part | ({"refusal": ""} if part["type"] == "refusal" else {"text": "", "annotations": []})
         yield {"type": "response.content_part.added", **indices, "part": empty_part}
         if part["type"] == "refusal":
-            for delta in split_text(part["refusal"], chunk_characters):
+            for delta in split_text(part["refusal"], chunk_characters) or [""]:
                 yield {"type": "response.refusal.delta", **indices, "delta": delta}
             yield {"type": "response.refusal.done", **indices, "refusal": part["refusal"]}
         else:
@@ -81,7 +82,7 @@ def _write_message(item: Json, chunk_characters: int) -> Iterator[Json]:
 
 
 def _write_text(part: Json, indices: Json, chunk_characters: int) -> Iterator[Json]:
-    for delta in split_text(part["text"], chunk_characters):
+    for delta in split_text(part["text"], chunk_characters) or [""]:
         yield {"type": "response.output_text.delta", **indices, "delta": delta, "logprobs": []}
     for index, annotation in enumerate(part["annotations"]):
         annotation_fields = {"annotation_index": index, "annotation": annotation}
@@ -93,14 +94,14 @@ def _write_reasoning(item: Json, chunk_characters: int) -> Iterator[Json]:
     for summary_index, part in enumerate(item["summary"]):
         indices = {"summary_index": summary_index}
         yield {"type": "response.reasoning_summary_part.added", **indices, "part": part | {"text": ""}}
-        for delta in split_text(part["text"], chunk_characters):
+        for delta in split_text(part["text"], chunk_characters) or [""]:
             yield {"type": "response.reasoning_summary_text.delta", **indices, "delta": delta}
         yield {"type": "response.reasoning_summary_text.done", **indices, "text": part["text"]}
         yield {"type": "response.reasoning_summary_part.done", **indices, "part": part}
 
 
 def _write_function_call(item: Json, chunk_characters: int) -> Iterator[Json]:
-    for delta in split_text(item["arguments"], chunk_characters):
+    for delta in split_text(item["arguments"], chunk_characters) or [""]:
         yield {"type": "response.function_call_arguments.delta", "delta": delta}
     done_fields = {"arguments": item["arguments"], "name": item["name"]}
     yield {"type": "response.function_call_arguments.done", **done_fields}
@@ -109,7 +110,7 @@ def _write_function_call(item: Json, chunk_characters: int) -> Iterator[Json]:
 def _write_code(item: Json, chunk_characters: int) -> Iterator[Json]:
     yield {"type": "response.code_interpreter_call.in_progress"}
     code = item["code"] or ""
-    for delta in split_text(code, chunk_characters):
+    for delta in split_text(code, chunk_characters) or [""]:
         yield {"type": "response.code_interpreter_call_code.delta", "delta": delta}
     yield {"type": "response.code_interpreter_call_code.done", "code": code}
     yield {"type": "response.code_interpreter_call.interpreting"}
@@ -117,7 +118,7 @@ def _write_code(item: Json, chunk_characters: int) -> Iterator[Json]:
 
 
 def _write_custom_call(item: Json, chunk_characters: int) -> Iterator[Json]:
-    for delta in split_text(item["input"], chunk_characters):
+    for delta in split_text(item["input"], chunk_characters) or [""]:
         yield {"type": "response.custom_tool_call_input.delta", "delta": delta}
     yield {"type": "response.custom_tool_call_input.done", "input": item["input"]}
 
@@ -130,8 +131,3 @@ WRITERS: dict[str, Writer] = {
     "custom_tool_call": _write_custom_call,
 }
 """Item type → the events between `added` and `done`; a type without a row has none."""
-
-
-def split_text(text: str, length: int) -> Sequence[str]:
-    """Split a text into chunks of this length; an empty text is one empty chunk."""
-    return [text[start : start + length] for start in range(0, len(text), length)] or [""]

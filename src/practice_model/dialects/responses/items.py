@@ -3,6 +3,7 @@
 Source: recorded OpenAI and Azure Responses streams.
 """
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,11 @@ PIXEL = f"data:image/png;base64,{_PIXEL_BYTES}"
 SANDBOX = "sandbox:/mnt/data/"
 
 
+def file_bytes(name: str) -> bytes:
+    """Return the content of a file that code has written: an image if the name ends in `.png`, else text."""
+    return base64.b64decode(_PIXEL_BYTES) if name.endswith(".png") else f"written by code: {name}\n".encode()
+
+
 def build_message(
     id_generator: IdGenerator, text: str, annotations: Sequence[Json] = (), phase: str | None = None
 ) -> Json:
@@ -29,10 +35,10 @@ def build_message(
     return item | {"role": "assistant"}
 
 
-def build_reasoning(id_generator: IdGenerator, text: str, *, is_encrypted: bool, has_summary: bool = True) -> Json:
+def build_reasoning(id_generator: IdGenerator, text: str, *, is_encrypted: bool) -> Json:
     """Return a reasoning item; with `is_encrypted`, it has a value that this server recognises on replay."""
     item_id = id_generator.new("rs_")
-    parts = [{"type": "summary_text", "text": text}] if has_summary and text else []
+    parts = [{"type": "summary_text", "text": text}] if text else []
     item: Json = {"id": item_id, "type": "reasoning", "summary": parts}
     return item | ({"encrypted_content": sealed.sign_reasoning(item_id, text)} if is_encrypted else {})
 

@@ -44,6 +44,11 @@ def extract_text(content: Any) -> str:
     return "".join(str(part.get("text") or part.get("refusal") or "") for part in parts)
 
 
+def split_text(text: str, length: int) -> list[str]:
+    """Split a text into chunks of this length; an empty text has none."""
+    return [text[start : start + length] for start in range(0, len(text), length)]
+
+
 @dataclass(frozen=True)
 class ToolResult:
     """One function call of the transcript with its output."""

@@ -6,7 +6,6 @@ added. Of two continuations of the same transcript, the second one gets its own 
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, overload
 
 from practice_model.dialects.responses.items import Json
@@ -38,13 +37,6 @@ def request_id_of_result(item: Json) -> RequestId | None:
     return (APPROVAL_REQUEST, str(item.get("approval_request_id"))) if kind == "mcp_approval_response" else None
 
 
-@dataclass
-class _SharedItems:
-    items: list[Json] = field(default_factory=list[Json])
-    index_by_id: dict[str, int] = field(default_factory=dict[str, int])
-    result_index_by_request: dict[RequestId, int] = field(default_factory=dict[RequestId, int])
-
-
 class Transcript(Sequence[Json]):
     """Items of a conversation, oldest first; immutable.
 
@@ -54,7 +46,7 @@ class Transcript(Sequence[Json]):
     """
 
     def __init__(self, items: Iterable[Json] = ()) -> None:
-        self._shared_items = _SharedItems()
+        self._shared_items: list[Json] = []
         self._count = 0
         self.open: tuple[RequestId, ...] = ()
         self.characters = 0
@@ -63,45 +55,34 @@ class Transcript(Sequence[Json]):
     def with_items(self, items: Iterable[Json]) -> "Transcript":
         """Return this transcript with further items."""
         transcript = Transcript()
-        transcript._shared_items = self._shared_items
-        transcript._count = self._count
-        if len(self._shared_items.items) > self._count:  # it has another continuation
-            transcript._shared_items = _SharedItems(
-                self[:],
-                _limit_to(self._shared_items.index_by_id, self),
-                _limit_to(self._shared_items.result_index_by_request, self),
-            )
+        has_other_continuation = len(self._shared_items) > self._count
+        transcript._shared_items = self[:] if has_other_continuation else self._shared_items
         transcript.open = self.open
         transcript.characters = self.characters
         transcript._add(items)
         return transcript
 
     def _add(self, items: Iterable[Json]) -> None:
-        shared_items = self._shared_items
         open_requests = list(self.open)
         for item in items:
-            index = len(shared_items.items)
-            shared_items.items.append(item)
+            self._shared_items.append(item)
             self.characters += len(json.dumps(item)) + 2
-            if item.get("id"):
-                shared_items.index_by_id.setdefault(str(item["id"]), index)
             request_id = get_request_id(item)
             result_request_id = request_id_of_result(item)
             if request_id:
                 open_requests.append(request_id)
             if result_request_id in open_requests:
                 open_requests.remove(result_request_id)
-                shared_items.result_index_by_request.setdefault(result_request_id, index)
         self.open = tuple(open_requests)
-        self._count = len(shared_items.items)
+        self._count = len(self._shared_items)
 
     def has_id(self, item_id: object) -> bool:
         """Return whether one of the items has this id."""
-        return self._shared_items.index_by_id.get(str(item_id), self._count) < self._count
+        return any(item.get("id") == item_id for item in self)
 
     def has_result(self, request_id: RequestId) -> bool:
         """Return whether a call or request has a result."""
-        return self._shared_items.result_index_by_request.get(request_id, self._count) < self._count
+        return any(request_id_of_result(item) == request_id for item in self)
 
     def __len__(self) -> int:
         return self._count
@@ -114,9 +95,5 @@ class Transcript(Sequence[Json]):
 
     def __getitem__(self, index: int | slice) -> Json | list[Json]:
         if isinstance(index, slice):
-            return [self._shared_items.items[n] for n in range(*index.indices(self._count))]
-        return self._shared_items.items[range(self._count)[index]]
-
-
-def _limit_to[Key](index_by_key: dict[Key, int], transcript: Transcript) -> dict[Key, int]:
-    return {key: index for key, index in index_by_key.items() if index < len(transcript)}
+            return [self._shared_items[n] for n in range(*index.indices(self._count))]
+        return self._shared_items[range(self._count)[index]]
