@@ -349,12 +349,11 @@ class AgentRuns:
         run = self.run = CurrentRun(journal, approvals, gate, account, StreamProgress())
         session_state = SessionState(self.agent_session, journal.recorded)
         model_layers = self._new_model_layers(run, session_state, breaks)
-        tool_layers = self._new_tool_layers(run, session_state)
-        self.context = self._new_context(model_layers)
+        self.context = self._new_context(journal, model_layers)
         self._calls = RunCalls(
             partial(self._begin_model_call, run, model_layers),
             journal.next_tool_call,
-            partial(chain_tool_call, tool_layers),
+            lambda call: chain_tool_call(self._new_tool_layers(run, session_state), call),
         )
         return run
 
@@ -372,7 +371,6 @@ class AgentRuns:
                 bounds=self.bounds,
                 drop_continuations=bool(self.losses),
             ),
-            compaction_journal=JournalCompactionCalls(run.journal),
             retry=RetryModelCalls(
                 self.retry_policy, breaks, run.gate.check, observers, run.progress, label=self.attempt.label
             ),
@@ -401,7 +399,7 @@ class AgentRuns:
             ),
         )
 
-    def _new_context(self, model_layers: ModelLayers) -> ContextWindow | None:
+    def _new_context(self, journal: Journal, model_layers: ModelLayers) -> ContextWindow | None:
         compaction = self.hosted_agent.compaction
         if compaction is None:
             return None
@@ -409,12 +407,13 @@ class AgentRuns:
         entries = self.record.session.message_count
         if overlay is not None and not overlay.applies_to(compaction.compaction_id, entries):
             overlay = None  # made by other strategies; the current ones make their own
+        make_call = partial(chain_compaction_call, model_layers, JournalCompactionCalls(journal))
         return ContextWindow(
             compaction,
             self.request,
             overlay,
             entries,
-            new_calls=partial(CompactionModelCalls, partial(chain_compaction_call, model_layers), self.provider),
+            new_calls=partial(CompactionModelCalls, make_call, self.provider),
             label=self.attempt.label,
             has_our_history=not self.hosted_agent.has_own_history,
         )

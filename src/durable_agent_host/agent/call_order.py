@@ -32,7 +32,6 @@ class ModelLayers:
     """The layers of the model calls of one run; a feature that the run does not use is None."""
 
     journal: JournalModelCalls
-    compaction_journal: JournalCompactionCalls
     retry: RetryModelCalls
     background: FetchBackgroundAnswers
     budget: BudgetAccount | None
@@ -67,9 +66,9 @@ def chain_model_call(of_run: ModelLayers, call: ModelCall) -> ModelStream:
     return _chain(layers, of_run.response)(call)
 
 
-def chain_compaction_call(of_run: ModelLayers, call: ModelCall) -> ModelStream:
+def chain_compaction_call(of_run: ModelLayers, journal: JournalCompactionCalls, call: ModelCall) -> ModelStream:
     """Make a model call of a compaction strategy through its layers."""
-    layers: list[ModelLayer] = [of_run.compaction_journal]
+    layers: list[ModelLayer] = [journal]
     if of_run.budget is not None:
         layers.append(of_run.budget.admit_call)
     layers.append(of_run.retry)

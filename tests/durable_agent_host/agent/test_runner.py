@@ -11,7 +11,7 @@ from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.model.budget import Budgets
+from durable_agent_host.model.budget import Budget, Budgets
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
@@ -134,5 +134,33 @@ def test_changed_arguments_of_an_approval_are_checked_and_reported(tmp_path: Pat
         assert "changed arguments" in outputs[0]
         assert "Argument parsing failed" in outputs[1]
         assert outputs[2] == '"paid"'
+
+    scenario(tmp_path, play)
+
+
+def test_model_calls_within_a_tool_call_are_recorded_by_their_paths(tmp_path: Path, model: PracticeModel):
+    """The log says which tool call an agent worked for; the calls of the turn's own agent keep their positions."""
+
+    async def play(log: SqliteTurnLog) -> None:
+        client = OpenAIChatClient(model="practice", api_key="practice", base_url=model.url)
+        CLIENTS.append(client)
+        helper = Agent(client, "Help.", name="Helper").as_tool(name="ask")
+        usage = {"input_tokens": 5, "output_tokens": 1}
+        answers = [{"text": "An answer.", "usage": usage}] * 2
+        model.plan({"calls": [{"name": "ask", "arguments": {"task": task}} for task in ("one", "two")]}, *answers)
+        agent_runner = runner(model, log, helper, budgets=Budgets(turn=Budget(model_calls=10)))
+        assert (await agent_runner.run(Session(), REQUEST)).status == "completed"
+        entries = [record.entry for record in (await log.read(LOG_ID)).records]
+        calls = [entry.data["call_id"] for entry in entries if entry.kind == "tool_finished"]
+        paths = sorted(f"m0/t:{call_id}/m0" for call_id in calls)
+        assert len(paths) == 2
+        for kind in ("call_reserved", "inner_call_finished"):
+            assert (
+                sorted(entry.data["path"] for entry in entries if entry.kind == kind and "path" in entry.data) == paths
+            )
+        own_positions = [
+            entry.data["position"] for entry in entries if entry.kind == "call_reserved" and "path" not in entry.data
+        ]
+        assert own_positions == [0, 1]
 
     scenario(tmp_path, play)
