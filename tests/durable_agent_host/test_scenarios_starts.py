@@ -12,6 +12,8 @@ from uuid import uuid4
 import pytest
 import requests
 
+from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from tests.durable_agent_host.test_scenarios_encryption import KEYS, key
 from tests.durable_agent_host.test_scenarios_orchestrations import wait_for_end
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site
@@ -177,6 +179,27 @@ def test_a_mark_is_for_one_start(site: Site):
     for instance_id in instance_ids:
         assert end_of(site, instance_id)["runtimeStatus"] == "Failed"
     assert site.host.state("Echo", "desk") == before
+
+
+async def test_the_management_api_shows_no_secret(site: Site):
+    """With its key, all instances, histories and entities can be read, and not what marks are made with."""
+    store = SqliteBlobStore(site.data / "segments.sqlite")
+    try:
+        (secret,) = (await store.get(SECRET_NAMESPACE, ["secret"])).values()
+    finally:
+        await store.close()
+    forms = (secret.hex(), base64.b64encode(secret).decode(), base64.urlsafe_b64encode(secret).decode())
+    instances = requests.get(f"{site.host.management}/instances", params={"showInput": "true"}, timeout=60)
+    shown = [instances.text]
+    for instance in instances.json():
+        details = {"showHistory": "true", "showHistoryOutput": "true", "showInput": "true"}
+        url = f"{site.host.management}/instances/{instance['instanceId']}"
+        shown.append(requests.get(url, params=details, timeout=60).text)
+    entities = requests.get(f"{site.host.management}/entities", params={"fetchState": "true"}, timeout=60)
+    shown.append(entities.text)
+    assert site.turn_id in instances.text
+    assert "dafx-echo" in entities.text
+    assert not [form for form in forms for text in shown if form in text]
 
 
 def test_an_orchestration_of_the_app_runs_a_turn(site: Site):
