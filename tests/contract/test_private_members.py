@@ -1,9 +1,11 @@
 """Other packages still have the private names that the project uses."""
 
 import platform
-from importlib import metadata
+from importlib import import_module, metadata
 
 import pytest
+from agent_framework import Agent
+from agent_framework_openai import OpenAIChatClient
 
 from tests.contract.private_members import PrivateMember, describe, private_members, source_digest
 
@@ -29,3 +31,19 @@ def _explain(member: PrivateMember, signature: str | None, digest: str) -> str:
         f"{member.path} {change}: checked against {member.package} {member.version}, installed {installed_version}. "
         f"{member.user} uses it ({member.reason}): adapt it, then correct the row in tests/contract/private_members.md"
     )
+
+
+def test_the_tool_of_an_agent_refers_to_the_agent():
+    """`agent.nested_agents` finds the agent in the closure of the function that ``as_tool`` makes, by the name self."""
+    agent = Agent(OpenAIChatClient(model="m", api_key="k"), name="inner")
+    function = agent.as_tool().func
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__, strict=True))
+    assert cells["self"].cell_contents is agent, (
+        "as_tool() of agent-framework-core has changed: adapt agent/nested_agents.py"
+    )
+
+
+def test_the_result_of_an_mcp_tool_has_the_same_key():
+    """`agent.tool_calls` reads and sets what an MCP tool returns to the app by this key of a call's metadata."""
+    key = import_module("agent_framework._tools")._FUNCTION_RESULT_CARRIER_CONTEXT_KEY
+    assert key == "_function_result_carrier", f"agent-framework-core names it {key!r}: adapt agent/tool_calls.py"
