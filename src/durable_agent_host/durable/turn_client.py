@@ -207,7 +207,7 @@ class TurnClient:
         hub: plain or encrypting access to the task hub.
 
     Attributes:
-        documents, copies, contexts, erasures: stored sessions, copies of them, what of them the model gets, their end.
+        documents, contexts: stored sessions, and what of them the model gets.
         claims: whose sessions turns run in.
         check_keys: checks whether the stored data can be read; see `TaskHub.check`.
     """
@@ -232,11 +232,19 @@ class TurnClient:
         self._wakeups = wakeups
         self._stopper = stopper
         self.documents = SessionDocuments(client, storage, external_sessions)
-        self.copies = SessionCopier(self.documents)
         self.contexts = SessionContexts(self.documents, storage)
-        self.erasures = Erasures(client)
         self.claims = OwnershipClaims(client, self.documents, self._secret)
         self._reader = TurnReader(client, self.documents)
+
+    @property
+    def copies(self) -> SessionCopier:
+        """Copies of stored sessions."""
+        return SessionCopier(self.documents)
+
+    @property
+    def erasures(self) -> Erasures:
+        """The end of stored sessions."""
+        return Erasures(self._client)
 
     def files(
         self, agent: str, session_id: str, session: Session | None = None, *, owner: Owner | None = None

@@ -69,7 +69,8 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     request = location.claim(
         _turn_request(host, agent, parameters, call.caller, await client.claims.id_secret() if key else "")
     )
-    await keep_sent_files(client, request, parameters.files)
+    if parameters.files:
+        await keep_sent_files(client, request, parameters.files)
     headers = turn_headers(request)
     redacted_request = await client.storage.redact_request(request)
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
@@ -277,8 +278,8 @@ def _first_offset(last_event_id: int | None) -> int:
 def _turn_request(
     host: HandlerContext, agent: str, parameters: RunParameters, caller: Caller, secret: str
 ) -> TurnRequest:
-    options = check_options(parameters.options, host.allowed_options.get(agent, {}))
-    message = with_sent_files(parameters.message, parameters.files)
+    options = parameters.options and check_options(parameters.options, host.allowed_options.get(agent, {}))
+    message = with_sent_files(parameters.message, parameters.files) if parameters.files else parameters.message
     return request_of_client(
         agent,
         message,
