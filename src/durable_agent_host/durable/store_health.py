@@ -47,21 +47,17 @@ class StoreProbes:
         open_log: returns the turn log of the process.
         open_pieces: returns the piece store of the process.
         agents: the app's, by name; a live view.
+
+    Attributes:
+        check_log: checks that the turn log is writable; see `LogProbe.check`.
     """
 
     def __init__(self, open_log: Callable[[], TurnLog], open_pieces: OpenSegments, agents: Mapping[str, Any]) -> None:
         self._log = LogProbe(open_log)
+        self.check_log = self._log.check
         self._pieces = Probe("the piece store")
         self._open_pieces = open_pieces
         self._store = StoreProbe(agents)
-
-    async def check_log(self) -> None:
-        """Check that the turn log is writable.
-
-        Raises:
-            LogUnavailableError: it is not; the message says why.
-        """
-        await self._log.check()
 
     async def find_problems(self, client: DurableOrchestrationClient) -> dict[str, Exception | None]:
         """Return what is wrong; cheap enough for frequent calls.

@@ -224,7 +224,7 @@ class TurnClient:
 
     Attributes:
         context: the same.
-        documents, copies, contexts, erasures: stored sessions, copies of them, what of them the model gets, their end.
+        documents, contexts: stored sessions, and what of them the model gets.
         claims: whose sessions turns run in.
         check_keys: checks whether the stored data can be read; see `TaskHub.check`.
     """
@@ -245,11 +245,19 @@ class TurnClient:
         self._wakeups = services.wakeups
         self._stopper = services.stopper
         self.documents = SessionDocuments(client, context.access, services.storage, services.external_sessions)
-        self.copies = SessionCopier(self.documents)
         self.contexts = SessionContexts(self.documents)
-        self.erasures = Erasures(client, self.documents)
         self.claims = OwnershipClaims(client, self.documents, self._secret)
         self._reader = TurnReader(client, self.documents)
+
+    @property
+    def copies(self) -> SessionCopier:
+        """Copies of stored sessions."""
+        return SessionCopier(self.documents)
+
+    @property
+    def erasures(self) -> Erasures:
+        """The end of stored sessions."""
+        return Erasures(self._client, self.documents)
 
     def files(
         self, agent: str, session_id: str, session: Session | None = None, *, owner: Owner | None = None

@@ -100,9 +100,8 @@ def with_sent_files(message: MessageInput, files: Sequence[UploadedFile]) -> Mes
 
 async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Sequence[UploadedFile]) -> None:
     """Store the files of a form as uploads of the request's session. Guarantee: idempotent."""
-    if files:
-        uploads = client.files(request.agent, request.session_id, owner=request.session_owner).uploads
-        await uploads.add(*map(_bytes_of, files))
+    uploads = client.files(request.agent, request.session_id, owner=request.session_owner).uploads
+    await uploads.add(*map(_bytes_of, files))
 
 
 def _bytes_of(file: UploadedFile) -> FileBytes:

@@ -71,7 +71,8 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     request = location.claim(
         _turn_request(host, agent, parameters, client.context, await client.claims.id_secret() if key else "")
     )
-    await keep_sent_files(client, request, parameters.files)
+    if parameters.files:
+        await keep_sent_files(client, request, parameters.files)
     headers = turn_headers(request)
     redacted_request = await client.storage.redact_request(request)
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
@@ -278,14 +279,15 @@ def _first_offset(last_event_id: int | None) -> int:
 def _turn_request(
     host: HandlerContext, agent: str, parameters: RunParameters, context: RequestContext, secret: str
 ) -> TurnRequest:
+    message = with_sent_files(parameters.message, parameters.files) if parameters.files else parameters.message
     request = ClientRequest(
-        with_sent_files(parameters.message, parameters.files),
+        message,
         parameters.request_hash,
         parameters.session_id,
         parameters.idempotency_key,
         parameters.response_format,
         parameters.enable_tool_calls,
-        check_options(parameters.options, host.allowed_options.get(agent, {})),
+        parameters.options and check_options(parameters.options, host.allowed_options.get(agent, {})),
         parameters.policy,
     )
     return request_of_client(

@@ -145,10 +145,11 @@ class TurnLogWriter:
         """Start or schedule a write of what waits: now if it is urgent or large, else when the interval is over."""
         if self._is_writing or not self._pending_entries:
             return
-        if self._is_urgent or self._bytes >= self._batch_bytes:
+        due_at = self._written_at + self._interval_seconds
+        if self._is_urgent or self._bytes >= self._batch_bytes or due_at <= self._loop.time():
             self._begin()
         elif self._timer is None:
-            self._timer = self._loop.call_at(self._written_at + self._interval_seconds, self._on_time)
+            self._timer = self._loop.call_at(due_at, self._on_time)
 
     def _on_time(self) -> None:
         self._timer = None

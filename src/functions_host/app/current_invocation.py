@@ -6,7 +6,6 @@ The worker library propagates the id: in a context variable, which tasks inherit
 
 import asyncio
 import importlib
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,9 +50,7 @@ def call_when_ended(listener: Callable[[Running], None]) -> None:
 
 def find_current() -> Running | None:
     """Return the invocation of the calling code."""
-    executor: Any = sys.modules.get("azure_functions_runtime.utils.executor")
-    if executor is None:  # no function was ever called
-        return None
+    executor: Any = importlib.import_module("azure_functions_runtime.utils.executor")
     found: str | None = executor.invocation_id_cv.get()
     # On the threads of event loops, the library leaves the last id where it is.
     if found is None and not _is_in_event_loop():

@@ -48,8 +48,7 @@ def describe_app(functions_metadata: Iterable[worker_messages.RpcFunctionMetadat
     Raises:
         StartupError: the Functions host does not accept a function's name.
     """
-    _parse_own_times_directly()
-    _make_tuple_classes_once()
+    _shorten_replays()
     functions = tuple(_describe(metadata) for metadata in functions_metadata)
     for function in functions:
         if not _NAME.fullmatch(function.name) or function.name.lower() == "host":
@@ -67,24 +66,25 @@ def _import_app(app_dir: Path, module_name: str) -> None:
         raise StartupError(explain_import(error, app_dir), trace_of_app(error, app_dir)) from error
 
 
-def _parse_own_times_directly() -> None:
-    """Have the SDK read the host's own times without its parser, which takes any form of a date and 50 microseconds.
+def _shorten_replays() -> None:
+    """Have the SDK do for every replay only what it needs to; the results are the same.
 
-    Every replay parses the time of every event. Other forms are left to the parser, and the results are the same.
+    Every replay parses the time of every event, with a parser that takes any form of a date and 50 microseconds: the
+    host's own times are read without it. And it makes the class of a table of its executor, in 200 microseconds.
     """
-    for name in ("history.HistoryEvent", "DurableOrchestrationStatus"):
+    for name, attribute, shorten in (
+        ("history.HistoryEvent", "dt_parse", _parse_own_times_directly),
+        ("DurableOrchestrationStatus", "dt_parse", _parse_own_times_directly),
+        ("TaskOrchestrationExecutor", "namedtuple", cache),
+    ):
         module: Any = sys.modules.get(f"azure.durable_functions.models.{name}")
-        parse = getattr(module, "dt_parse", None)
-        if parse is not None and not isinstance(parse, partial):
-            module.dt_parse = partial(_parse_time, parse, parse(_SOME_TIME).tzinfo)
+        function = getattr(module, attribute, None)
+        if function is not None and not isinstance(function, partial):
+            setattr(module, attribute, partial(shorten(function)))
 
 
-def _make_tuple_classes_once() -> None:
-    """Have the SDK make the class of its executor's table once: it makes it for every replay, in 0.2 milliseconds."""
-    module: Any = sys.modules.get("azure.durable_functions.models.TaskOrchestrationExecutor")
-    make_class = getattr(module, "namedtuple", None)
-    if make_class is not None and not hasattr(make_class, "cache_info"):
-        module.namedtuple = cache(make_class)
+def _parse_own_times_directly(parse: Callable[[str], datetime]) -> Callable[[str], datetime]:
+    return partial(_parse_time, parse, parse(_SOME_TIME).tzinfo)
 
 
 def _parse_time(parse: Callable[[str], datetime], utc: tzinfo | None, text: str) -> datetime:

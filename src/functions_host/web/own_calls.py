@@ -41,7 +41,6 @@ class OwnCalls:
         parts = urlsplit(origin)
         self._scheme = parts.scheme
         self._authority = parts.netloc.encode()
-        self._server = (parts.hostname, parts.port)
         _intercept()
         self._open[origin] = self
 
@@ -74,34 +73,26 @@ class OwnCalls:
             if has_sent_body:
                 await asyncio.get_running_loop().create_future()  # the caller stays
             has_sent_body = True
-            return {"type": "http.request", "body": body or b"", "more_body": False}
+            return {"type": "http.request", "body": body or b""}
 
         async def send(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             parts.append(message.get("body", b""))
 
-        await self._app(self._scope(method, url, body), receive, send)
+        await self._app(self._scope(method, url), receive, send)
         return status, b"".join(parts)
 
-    def _scope(self, method: str, url: str, body: bytes | None) -> dict[str, Any]:
+    def _scope(self, method: str, url: str) -> dict[str, Any]:
         raw_path, _, query = URL(url).raw_path_qs.partition("?")  # escaped as the SDK's HTTP client does
-        headers = [(b"host", self._authority), (b"content-length", b"%d" % len(body or b""))]
-        if body is not None:
-            headers.append((b"content-type", b"application/json"))
         return {
             "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
             "method": method,
             "scheme": self._scheme,
             "path": unquote(raw_path),
             "raw_path": raw_path.encode(),
             "query_string": query.encode(),
-            "root_path": "",
-            "headers": headers,
-            "client": self._server,
-            "server": self._server,
+            "headers": [(b"host", self._authority), (b"content-type", b"application/json")],
         }
 
 
