@@ -25,7 +25,7 @@ os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
 # What is imported and collected stays: walking it again and again takes seconds of each worker.
 gc.disable()
 
-examples = sweeps.count("EXAMPLES", short=40, long=1000)
+examples = sweeps.count("EXAMPLES", short=25, long=1000)
 settings.register_profile("project", settings.default, deadline=None, max_examples=examples)
 settings.load_profile("project")
 
