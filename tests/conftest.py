@@ -1,5 +1,6 @@
 """Settings of the whole suite: no test fails because the machine was busy, and what was drawn can be drawn again."""
 
+import gc
 import os
 import signal
 import sys
@@ -21,7 +22,10 @@ sys.dont_write_bytecode = False
 # Each client of a model reads the certificates that it trusts, 20 milliseconds for the usual ones. No test needs TLS.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
 
-examples = sweeps.count("EXAMPLES", short=40, long=1000)
+# What is imported and collected stays: walking it again and again takes seconds of each worker.
+gc.disable()
+
+examples = sweeps.count("EXAMPLES", short=25, long=1000)
 settings.register_profile("project", settings.default, deadline=None, max_examples=examples)
 settings.load_profile("project")
 
@@ -31,6 +35,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let property tests draw from the run's seed too."""
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(sweeps.SEED)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is there now out of all later collections."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_report_header() -> str:

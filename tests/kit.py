@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,11 @@ def running_host(data: Path, model: Server | None, *, app: Path = ROOT, **env: s
         yield host
     finally:
         host.stop()
+
+
+def copy_data(source: Path, target: Path) -> None:
+    """Copy a data folder without the reserve, which the host makes again."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("host.reserve"))
 
 
 class Lives:

@@ -1,7 +1,7 @@
 """A session of one provider continues with another, and returns."""
 
 import json
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import pytest
 
@@ -81,7 +81,7 @@ async def test_every_block_of_a_provider_is_accepted_by_the_others(first):
         assert MARK in sent_text
 
 
-@pytest.mark.parametrize(("first", "second"), [*permutations(KINDS, 2)])
+@pytest.mark.parametrize(("first", "second"), [*pairwise([*KINDS, next(iter(KINDS))])])
 async def test_a_failed_move_changes_nothing(first, second):
     """A turn with the other provider that fails leaves the session as it was, for both."""
     lab = start_session(first)

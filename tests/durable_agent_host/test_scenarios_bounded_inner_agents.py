@@ -94,7 +94,7 @@ def model(_model: HostileModel, effects: Path) -> HostileModel:
 
 @pytest.mark.parametrize(
     ("agent", "client", "before", "misbehaviour"),
-    [(*row, kind) for row in AGENTS for kind in (MISBEHAVIOURS if row[1] == "Completions" else EACH)],
+    [(*row, kind) for row in AGENTS for kind in (MISBEHAVIOURS if row[0] == "OverCompletions" else EACH)],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_limit_exceeded_within_an_agent_fails_the_turn(  # noqa: PLR0917 - fixtures and a table

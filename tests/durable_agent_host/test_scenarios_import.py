@@ -17,7 +17,7 @@ from tests.sweeps import SEED, count
 
 GOLDEN = ("session-v1", "session-v1-openai", "session-v1-unknown-parts", "session-dotnet-1.1")
 GOLDEN += ("session-upstream-1.0", "session-upstream-1.1", "session-upstream-1.2")
-EACH = count("MUTATIONS", short=12, long=500)
+EACH = count("MUTATIONS", short=6, long=500)
 """Of each document."""
 AT_ONCE = 8
 PATH_PATTERN = re.compile(r"(data|extensionData|schemaVersion|schema version)\b|the document")

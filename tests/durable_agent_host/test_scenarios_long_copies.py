@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_sessions import command
-from tests.kit import ROOT, AgentHost
+from tests.kit import ROOT, AgentHost, Lives, PracticeModel, copy_data, running_host
 
 HEAD_BYTES = 32 * 1024
 AGENT = "BugRepro"
@@ -20,15 +20,26 @@ def sessions(host: AgentHost, path: str) -> str:
     return f"{host.url}/api/agents/{AGENT}/sessions/{path}"
 
 
-def long_session(host: AgentHost, model, session: str) -> list[str]:
-    """A session of sixty turns of which the older ones are out of the head, one of them large; gives the turns."""
-    model.plan(*({"text": f"answer {n} " + "word " * 150} for n in range(TURNS)))
-    responses = [
-        host.run(AGENT, {"message": f"question {n} " + "large " * (8000 if n == 3 else 1), "thread_id": session})
-        for n in range(TURNS)
-    ]
+@pytest.fixture(scope="module")
+def long_session(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A host's data with a session of sixty turns, the older ones out of the head, one of them large; its turns."""
+    data = tmp_path_factory.mktemp("long") / "data"
+    practice_model.reset()
+    practice_model.plan(*({"text": f"answer {n} " + "word " * 150} for n in range(TURNS)))
+    with running_host(data, practice_model, OPENAI_STORE="false") as host:
+        responses = [
+            host.run(AGENT, {"message": f"question {n} " + "large " * (8000 if n == 3 else 1), "thread_id": "long"})
+            for n in range(TURNS)
+        ]
     assert {response.status_code for response in responses} == {200}
-    return [response.headers["x-ms-turn-id"] for response in responses]
+    return data, [response.headers["x-ms-turn-id"] for response in responses]
+
+
+@pytest.fixture
+def life(lives, long_session, tmp_path) -> Lives:
+    """A host with a copy of the long session."""
+    copy_data(long_session[0], tmp_path / "0")
+    return lives(ROOT, OPENAI_STORE="false")
 
 
 def texts(host: AgentHost, session: str, *, has_receipts: bool = True) -> list[str]:
@@ -47,10 +58,9 @@ def texts(host: AgentHost, session: str, *, has_receipts: bool = True) -> list[s
     return texts_of_pages
 
 
-def test_a_long_session_is_read_forked_and_run_again(lives, model, capsys, tmp_path):
+def test_a_long_session_is_read_forked_and_run_again(life, long_session, model, capsys, tmp_path):
     """All its turns are on pages, exports and forks; a turn is edited and run again; the fork outlives the original."""
-    host = lives(ROOT, OPENAI_STORE="false").host
-    turns = long_session(host, model, "long")
+    host, turns = life.host, long_session[1]
     texts_before = texts(host, "long")
     assert [text.split()[1] for text in texts_before] == [str(n) for n in range(TURNS)]
 
@@ -84,11 +94,9 @@ def test_a_long_session_is_read_forked_and_run_again(lives, model, capsys, tmp_p
     assert texts(host, "edited", has_receipts=False)[:10] == texts_before[:10]
 
 
-def test_a_lost_content_is_reported_and_repaired(lives, model, capsys):
+def test_a_lost_content_is_reported_and_repaired(life, capsys):
     """GET shows the rest, verify names turn and piece, repair mends it, and the original stays under another name."""
-    life = lives(ROOT, OPENAI_STORE="false")
-    long_session(life.host, model, "damaged")
-    namespace = life.host.state(AGENT, "damaged")["data"]["extensionData"]["durableAgentHost"]["sealed"]["home"]
+    namespace = life.host.state(AGENT, "long")["data"]["extensionData"]["durableAgentHost"]["sealed"]["home"]
     life.host.kill()
     (file,) = Path(life.data).rglob("segments.sqlite")
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
@@ -97,18 +105,18 @@ def test_a_lost_content_is_reported_and_repaired(lives, model, capsys):
         database.execute("DELETE FROM pieces WHERE home = ? AND name = ?", (namespace, large))
     host = life.crash()
 
-    page = requests.get(sessions(host, "damaged"), timeout=60).json()
+    page = requests.get(sessions(host, "long"), timeout=60).json()
     assert len(page["messages"]) == 2 * TURNS
     assert [large in problem["problem"] for problem in page["problems"]] == [True]
-    status, out, _ = command(host, capsys, "verify", "damaged", agent=AGENT)
+    status, out, _ = command(host, capsys, "verify", "long", agent=AGENT)
     assert (status, large in out, "1 problem" in out) == (1, True, True)
-    status, out, _ = command(host, capsys, "repair", "damaged", agent=AGENT)
+    status, out, _ = command(host, capsys, "repair", "long", agent=AGENT)
     assert status == 0, out
     original_id = out.partition("the original is session ")[2].split()[0]
-    assert command(host, capsys, "verify", "damaged", agent=AGENT)[0] == 0
+    assert command(host, capsys, "verify", "long", agent=AGENT)[0] == 0
     assert command(host, capsys, "verify", original_id, agent=AGENT)[0] == 1
-    assert "lost from storage" in texts(host, "damaged")[3]
-    assert host.run(AGENT, {"message": "go on", "thread_id": "damaged"}).status_code == 200
+    assert "lost from storage" in texts(host, "long")[3]
+    assert host.run(AGENT, {"message": "go on", "thread_id": "long"}).status_code == 200
 
 
 def test_an_interrupted_import_leaves_no_session(lives, model):

@@ -27,13 +27,13 @@ def histories(host: AgentHost) -> list[str]:
 
 
 def test_a_conversation_grows_and_its_head_does_not(lives, model):
-    """Eighty turns of two kilobytes each: the head stays small, and a cold process sends all of them, in order."""
+    """Forty turns of two kilobytes each: the head stays small, and a cold process sends all of them, in order."""
     life = lives(ROOT, OPENAI_STORE="false")
-    message_texts = [f"turn {n}: " + "word" * 500 for n in range(80)]
-    model.plan(*({"text": f"answer {n} " + "reply" * 100} for n in range(81)), times=1)
+    message_texts = [f"turn {n}: " + "word" * 500 for n in range(40)]
+    model.plan(*({"text": f"answer {n} " + "reply" * 100} for n in range(41)), times=1)
     for n, text in enumerate(message_texts):
         assert life.host.run("BugRepro", text, thread_id="long").status_code == 200
-        if n in {20, 50}:
+        if n in {15, 30}:
             life.crash()
         assert len(entity(life.host, "bugrepro", "long")) <= HEAD_BYTES
     warm = model.requests()[-1]["body"]["input"]
@@ -120,10 +120,10 @@ def test_a_long_imported_session_moves_to_segments(lives, model):
 def test_a_completed_turn_is_found_after_its_receipt_moves_to_a_segment(lives, model):
     """A retry of a turn whose receipt and orchestration are gone from their first places gets the same answer."""
     life = lives(ROOT)
-    model.plan(*({"text": f"answer {n}"} for n in range(121)))
+    model.plan(*({"text": f"answer {n}"} for n in range(61)))
     first = life.host.run("BugRepro", {"message": "0", "thread_id": "s"}, headers={"Idempotency-Key": "k0"}).json()
-    for _ in range(1, 120):
-        assert life.host.run("BugRepro", {"message": "m" * 900, "thread_id": "s"}).status_code == 200
+    for _ in range(1, 60):
+        assert life.host.run("BugRepro", {"message": "m" * 2500, "thread_id": "s"}).status_code == 200
     host_data = json.loads(entity(life.host, "bugrepro", "s"))["data"]["extensionData"]["durableAgentHost"]
     assert first["turn_id"] not in {receipt["turnId"] for receipt in host_data["receipts"]}
     deletion = requests.delete(f"{life.host.management}/instances/{first['turn_id']}", timeout=30)
@@ -142,4 +142,4 @@ def test_a_completed_turn_is_found_after_its_receipt_moves_to_a_segment(lives, m
     assert requests.post(start_url, json=direct, timeout=30).status_code == 202
     status = life.host.end_of_turn(f"{life.host.url}/api/agents/BugRepro/sessions/s/turns/{first['turn_id']}")
     assert (status["status"], status["response"]) == ("rejected", None), status  # asked for with another hash
-    assert len(model.requests()) == 120
+    assert len(model.requests()) == 60

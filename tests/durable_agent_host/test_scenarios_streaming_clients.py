@@ -24,7 +24,7 @@ from tests.processes import wait_until
 from tests.sweeps import chooser, count
 
 CURL = shutil.which("curl")
-RUNS = count("RUNS", short=8, long=300)
+RUNS = count("RUNS", short=4, long=300)
 AT_ONCE = 20
 PATIENCE_SECONDS = 300
 TEXT = "It rains, größer 😀 than ever. " * 12

@@ -330,7 +330,7 @@ compactions = strategies.one_of(
 
 
 @pytest.mark.timeout(1800)
-@settings(max_examples=count("EXAMPLES", short=12, long=300))
+@settings(max_examples=count("EXAMPLES", short=6, long=300))
 @given(
     conversation=conversations,
     compaction=compactions,

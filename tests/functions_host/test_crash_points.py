@@ -29,7 +29,7 @@ PLANS = [
     for nth in ((PASSES if IS_LONG else [PASSES_OF.choice(PASSES)]) if point.startswith(OFTEN) else (1,))
 ]
 """Each point at one drawn pass; in long runs at all of them."""
-KILLS = count("KILLS", short=12, long=200)
+KILLS = count("KILLS", short=8, long=200)
 LARGE = "x" * 3_000_000
 """An input whose purge leaves space to give back."""
 END = {

@@ -102,10 +102,11 @@ def _modules_by_distribution() -> dict[str, str]:
     """Map each installed module to the distribution that installed it; namespaces, such as azure, belong to none."""
     owners: dict[str, str] = {}
     for distribution in distributions():
-        for file in distribution.files or ():
-            if file.suffix == ".py":
-                path = file.parent if file.name == "__init__.py" else file.with_suffix("")
-                owners[".".join(path.parts)] = canonicalize_name(distribution.name)
+        name = canonicalize_name(distribution.name)
+        for line in (distribution.read_text("RECORD") or "").splitlines():
+            file, _, _ = line.partition(",")
+            if file.endswith(".py"):
+                owners[file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")] = name
     return owners
 
 

@@ -205,12 +205,13 @@ class Patience:
     started_at: float = field(default_factory=time.time)
 
     def wait(self, seconds: float = 0.02, seen: object = None) -> None:
-        """Wait a moment before the next look.
+        """Wait a moment before the next look, at least so many seconds, and longer the longer it takes.
 
         Raises:
             AssertionError: nothing has disturbed the host for long, and it has not come.
         """
         self.site.check()
         undisturbed_since = max([self.started_at, *self.site.kills[-1:]])
-        assert time.time() < undisturbed_since + PATIENCE_SECONDS, f"stuck: {self.subject}; last seen: {seen!r}"
-        time.sleep(seconds)
+        waited_seconds = time.time() - undisturbed_since
+        assert waited_seconds < PATIENCE_SECONDS, f"stuck: {self.subject}; last seen: {seen!r}"
+        time.sleep(max(seconds, min(waited_seconds / 20, 0.1)))

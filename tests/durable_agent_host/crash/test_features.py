@@ -88,7 +88,7 @@ def test_kills_with_all_features(practice_model: PracticeModel, feature_baseline
     """With everything on, and with one thing alone, killed at drawn points: as undisturbed, and nothing is leaked."""
     practice_model.reset()
     chance = chooser("crash points with features")
-    points = [chance.choice(RESERVED), chance.choice(CLEANUP_POINTS), *chance.sample([*JOURNAL_POINTS, *ENGINE], 2)]
+    points = [chance.choice([*RESERVED, *CLEANUP_POINTS]), chance.choice([*JOURNAL_POINTS, *ENGINE])]
     plans = draw(chance, ALL, points)
     assert play(plans, ALL, tmp_path / "all", practice_model, feature_baselines) == set(plans)
     alone = frozenset({chance.choice(SINGLE)})

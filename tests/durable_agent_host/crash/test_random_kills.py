@@ -21,7 +21,7 @@ from tests.kit import PracticeModel
 from tests.kit_services import turn_log_of
 from tests.sweeps import chooser, count
 
-KILLS = {kind: count("KILLS", short=short, long=300) for kind, short in (("sqlite", 8), ("redis", 3), ("blob", 3))}
+KILLS = {kind: count("KILLS", short=short, long=300) for kind, short in (("sqlite", 5), ("redis", 2), ("blob", 2))}
 """By the store of the turn log; engine and sessions are in SQLite always, so the others need fewer."""
 SESSIONS = 8
 MAX_LIFE_SECONDS = 1.2

@@ -159,7 +159,7 @@ PLAYED = st.lists(ACTIONS, max_size=15)
 
 
 @given(TALK, PLAYED)
-@settings(max_examples=sweeps.count("EXAMPLES", short=30, long=1000))
+@settings(max_examples=sweeps.count("EXAMPLES", short=20, long=1000))
 def test_no_interleaving_sweeps_what_is_referred_to_and_none_leaves_anything_else(talk, actions):
     """Turns, forks, imports, repairs, resets, erasures, crashes and sweeps, in any order of their accesses."""
 

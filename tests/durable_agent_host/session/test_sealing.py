@@ -111,11 +111,11 @@ def test_the_record_is_the_conversation(turns):
 
 
 def test_a_long_conversation_is_written_once(store):
-    """Four thousand turns: the head stays small at every turn, and little more is written than what was said."""
+    """Nine hundred turns: the head stays small at every turn, and little more is written than what was said."""
     conversation = Conversation(store)
     added_bytes = 0
-    for n in range(4_000):
-        turn_entries = entries(f"turn-{n}", 300, 700)
+    for n in range(900):
+        turn_entries = entries(f"turn-{n}", 1_500, 3_500)
         added_bytes += sum(len(json_bytes_of(entry)) for entry in turn_entries)
         conversation.turn(
             f"turn-{n}",
