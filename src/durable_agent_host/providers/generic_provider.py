@@ -15,6 +15,7 @@ from durable_agent_host.providers import http_client_guards, stream_completion
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, create_adapter, unwrap_update
 from durable_agent_host.providers.client_errors import Hints, explain_client_error
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
+from durable_agent_host.providers.item_metadata import ItemMetadata
 from durable_agent_host.providers.lost_state import LossRules, apply_losses
 
 _UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
@@ -30,12 +31,14 @@ class GenericProvider:
             attaches item metadata sets its name here.
         overrides: of an adapted client; it also sends carriers of items. None if the client is used unchanged.
         loss_rules: what is not sent again when the service has lost it.
+        compaction_type: of items that replace everything before them, which then need not be sent; empty if none do.
     """
 
     hints: ClassVar[Hints] = ()
     target: ClassVar[ReplayTarget] = ReplayTarget()
     overrides: ClassVar[type[FoldedStreamMixin] | None] = None
     loss_rules: ClassVar[LossRules] = LossRules()
+    compaction_type: ClassVar[str] = ""
 
     @property
     def repair_rules(self) -> RepairRules:
@@ -58,8 +61,13 @@ class GenericProvider:
         del event
 
     def is_compaction_item(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
-        """Return None: no service is known to compact."""
-        del options
+        """Recognize the items that the option ``context_management`` makes the service emit."""
+        if not (self.compaction_type and options.get("context_management")):
+            return None
+        find_metadata = ItemMetadata(self.target.provider).find
+        return lambda message: any(
+            (find_metadata(content) or {}).get("type") == self.compaction_type for content in message.contents
+        )
 
     def read_item(self, update: Any, /) -> ItemPart | None:
         """Return the item of an adapted client's update."""
@@ -72,9 +80,14 @@ class GenericProvider:
         return contents
 
     def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
-        """Return nothing: the framework's contents have everything known."""
-        del update
-        return ()
+        """List the calls of the item that an update finishes."""
+        part = self.read_item(update)
+        return [] if part is None or part.item is None else self.list_finished_calls(part.item)
+
+    def list_finished_calls(self, item: Mapping[str, Any], /) -> list[tuple[str, bool]]:
+        """List nothing: the framework's contents have everything known."""
+        del item
+        return []
 
     def is_truncated(self, updates: Iterable[Any], /) -> bool:
         """Check for the end mark of the providers that are recognized by their events."""

@@ -49,7 +49,7 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
         if callable(getattr(value, "with_options", None)) and hasattr(value, "max_retries"):
             sdk_client = value.with_options(max_retries=value.max_retries if retries else 0)
             if (http := getattr(sdk_client, "_client", None)) is not None and hasattr(http, "event_hooks"):
-                sdk_client._client = _guard_http_client(http)
+                sdk_client._client = _guard_http_client(http, is_sdk=True)
             guarded_clients[name] = with_surrogate_replacement(sdk_client)
             add_known_secrets(_list_credentials(sdk_client))
         elif hasattr(value, "_api_client") and any(
@@ -58,7 +58,7 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
             guarded_clients[name] = _guard_google_client(value, retries=retries)
             add_known_secrets(_list_credentials(value._api_client))
         elif hasattr(value, "event_hooks") and callable(getattr(value, "aclose", None)):
-            guarded_clients[name] = _limit_http_client(value)
+            guarded_clients[name] = _guard_http_client(value, is_sdk=False)
     return guarded_clients
 
 
@@ -77,25 +77,22 @@ class _SharedConnectionsMixin:
         pass
 
 
-def _guard_http_client(http: Any) -> Any:
-    """Copy an httpx client with hooks that check every response before it is read or followed."""
-    clone = copy_with_mixin(http, _SharedConnectionsMixin)
-    hooks = http.event_hooks
-    clone.event_hooks = {
-        "request": [_check, *hooks.get("request", ()), _ask_for_gzip, _record_request],
-        "response": [*hooks.get("response", ()), _reject_foreign_redirects, _limit_response],
-    }
-    return clone
+def _guard_http_client(http: Any, *, is_sdk: bool) -> Any:
+    """Copy an httpx client with hooks that check every response before it is read or followed.
 
-
-def _limit_http_client(http: Any) -> Any:
-    """Copy an httpx client of the app's own chat client, which follows redirects by its own rules."""
+    The client of an app's own chat client follows redirects by its own rules.
+    """
     clone = copy_with_mixin(http, _SharedConnectionsMixin)
-    hooks = http.event_hooks
-    clone.event_hooks = {
-        "request": [_check, *hooks.get("request", ()), _ask_for_gzip],
-        "response": [*hooks.get("response", ()), _limit_response],
-    }
+    request_hooks = [_check, *http.event_hooks.get("request", ()), _ask_for_gzip]
+    response_hooks = http.event_hooks.get("response", ())
+    clone.event_hooks = (
+        {
+            "request": [*request_hooks, _record_request],
+            "response": [*response_hooks, _reject_foreign_redirects, _limit_response],
+        }
+        if is_sdk
+        else {"request": request_hooks, "response": [*response_hooks, _limit_response]}
+    )
     return clone
 
 
@@ -262,7 +259,7 @@ def _guard_google_client(client: Any, *, retries: bool) -> Any:
     if isinstance(request_args := getattr(api, "_async_client_session_request_args", None), dict):
         api._async_client_session_request_args = {**cast("dict[str, Any]", request_args), "allow_redirects": False}
     if hasattr(http := getattr(api, "_async_httpx_client", None), "event_hooks"):
-        api._async_httpx_client = _guard_http_client(http)
+        api._async_httpx_client = _guard_http_client(http, is_sdk=True)
     if not retries:
         api.__dict__.pop("_async_retry", None)  # the override's is used then
     client_copy = copy_with_mixin(client, _SharedConnectionsMixin)

@@ -7,6 +7,7 @@ from the contents, or they are stored with references to the contents in place o
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final, cast
 
 from agent_framework import Content
@@ -55,6 +56,18 @@ class ItemMetadata:
             item_contents = [content]
         if item_contents:
             yield item_contents
+
+    def runs(self, contents: Iterable[Content]) -> Iterator[tuple[bool, list[Content]]]:
+        """Split contents into items of this provider and runs of contents that belong to none.
+
+        Yields:
+            Whether the contents are an item, and the contents.
+        """
+        for is_item, groups in groupby(self.group(contents), key=lambda group: self.find(group[0]) is not None):
+            if is_item:
+                yield from ((True, group) for group in groups)
+            else:
+                yield False, [content for group in groups for content in group]
 
     def attach(
         self,

@@ -17,6 +17,11 @@ def as_objects(values: Any) -> list[dict[str, Any]]:
     return [element for element in elements if isinstance(element, dict)]
 
 
+def sdk_json(sdk_object: Any) -> Any:
+    """Return an object of an SDK as received: with the service's names, without unset fields, of any kind."""
+    return sdk_object.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+
+
 def within(value: Any, *names: str) -> Any:
     """Return a value inside objects; None where one of them is missing."""
     for name in names:

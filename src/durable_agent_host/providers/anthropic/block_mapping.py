@@ -107,7 +107,7 @@ CONTAINER: Final = "container"
 _METADATA: Final = ItemMetadata(PROVIDER)
 
 find_item_metadata: Final = _METADATA.find
-group_by_item: Final = _METADATA.group
+split_by_item: Final = _METADATA.runs
 
 
 def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> list[Content]:

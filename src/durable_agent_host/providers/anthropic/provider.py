@@ -1,14 +1,14 @@
 """Anthropic behind the port: clients of the Messages API, including those of Bedrock, Vertex and Foundry."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import LostState
-from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_item_metadata
+from durable_agent_host.providers.anthropic.block_mapping import complete_item
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, is_hosted_result
 from durable_agent_host.providers.anthropic.client import PAUSE, BlockPreservingMixin
 from durable_agent_host.providers.anthropic.lost_state import LOSS_RULES
@@ -46,6 +46,7 @@ class AnthropicProvider(GenericProvider):
         media=re.compile(r"image/(png|jpeg|gif|webp)|application/pdf|text/plain"),
     )
     overrides = BlockPreservingMixin
+    compaction_type = "compaction"
     loss_rules = LOSS_RULES
 
     async def download_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
@@ -65,20 +66,13 @@ class AnthropicProvider(GenericProvider):
             return LostState("container", match[0] if match else "")
         return None
 
-    def is_compaction_item(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
-        """Recognize the compaction blocks that the option ``context_management`` makes the service emit."""
-        return _has_compaction if options.get("context_management") else None
-
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Make the contents of finished blocks."""
         return complete_item(contents, item)
 
-    def finished_calls(self, update: Any, /) -> list[tuple[str, bool]]:
-        """Return the call that a result of the service's own tools belongs to."""
-        part = self.read_item(update)
-        if part is None or part.item is None:
-            return []
-        result_blocks = (block for block in part.item.get("blocks", ()) if is_hosted_result(block))
+    def list_finished_calls(self, item: Mapping[str, Any], /) -> list[tuple[str, bool]]:
+        """Return the calls that results of the service's own tools belong to."""
+        result_blocks = (block for block in item.get("blocks", ()) if is_hosted_result(block))
         return [(str(block.get("tool_use_id") or ""), _has_failed(block)) for block in result_blocks]
 
     def is_truncated(self, updates: Iterable[Any], /) -> bool:
@@ -88,10 +82,6 @@ class AnthropicProvider(GenericProvider):
     def continuation_messages(self, response: ChatResponse[Any], /) -> list[Message] | None:
         """Send the response back unchanged when the model has paused."""
         return with_pause(response.messages) if response.finish_reason == PAUSE else None
-
-
-def _has_compaction(message: Message) -> bool:
-    return any((find_item_metadata(content) or {}).get("type") == "compaction" for content in message.contents)
 
 
 def _has_failed(block: Mapping[str, Any]) -> bool:

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from agent_framework import Content, Message
+from agent_framework import Message
 
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.providers.anthropic.block_mapping import find_item_metadata, group_by_item, rebuild_blocks
+from durable_agent_host.providers.anthropic.block_mapping import rebuild_blocks, split_by_item
 from durable_agent_host.providers.anthropic.block_types import is_hosted_result
 from durable_agent_host.providers.anthropic.message_accumulator import Block
 from durable_agent_host.providers.call_pairing import PartFormat, pair_results, unique_id
@@ -108,20 +108,12 @@ def request_groups(message: Message, prepare: Prepare) -> list[Block]:
         Messages with ``role`` and ``content``, as many as the roles of its blocks need.
     """
     request_messages: list[Block] = []
-    plain: list[Content] = []
-
-    def write_plain() -> None:
-        if plain:
-            request_messages.extend(prepare(with_contents(message, list(plain))))
-            plain.clear()
-
-    for group in group_by_item(message.contents):
-        if find_item_metadata(group[0]) is None:
-            plain.extend(group)
-        else:
-            write_plain()
-            request_messages.append({"role": "assistant", "content": rebuild_blocks(group)})
-    write_plain()
+    for is_item, contents in split_by_item(message.contents):
+        request_messages += (
+            [{"role": "assistant", "content": rebuild_blocks(contents)}]
+            if is_item
+            else prepare(with_contents(message, contents))
+        )
     return request_messages
 
 

@@ -15,6 +15,7 @@ from durable_agent_host.providers.adapted_client import ItemUpdate, unwrap_updat
 from durable_agent_host.providers.anthropic.block_mapping import streamed_annotations
 from durable_agent_host.providers.anthropic.block_types import block_contents
 from durable_agent_host.providers.anthropic.message_accumulator import Block, MessageAccumulator, OpenBlock
+from durable_agent_host.providers.neutral_contents import sdk_json
 from durable_agent_host.providers.response_cleanup import closing_stream
 
 Parse = Callable[[Any], list[Content]]
@@ -154,7 +155,7 @@ def plain_block(sdk_object: Any) -> Block:
     """Return an object of the SDK as received, without unset fields."""
     if isinstance(sdk_object, dict):
         return dict(cast("Block", sdk_object))
-    return cast("Block", sdk_object.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False))
+    return sdk_json(sdk_object)
 
 
 def is_truncated(updates: Iterable[Any]) -> bool:

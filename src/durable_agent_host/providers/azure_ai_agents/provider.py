@@ -37,13 +37,11 @@ class AzureAIAgentsProvider(GenericProvider):
         """Make the contents of the finished block."""
         return complete_item(contents, item)
 
-    def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
+    def list_finished_calls(self, item: Mapping[str, Any], /) -> list[tuple[str, bool]]:
         """Return the call that the end of its step finishes."""
-        part = self.read_item(update)
-        if part is None or part.item is None or not part.item.get("step") or "call" not in part.item:
+        if not item.get("step") or "call" not in item:
             return []
-        has_failed = part.item["step"].get("status") in FAILED_STATUSES
-        return [(str(part.item["call"].get("id") or ""), has_failed)]
+        return [(str(item["call"].get("id") or ""), item["step"].get("status") in FAILED_STATUSES)]
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List images and files that code has created or a text cites."""

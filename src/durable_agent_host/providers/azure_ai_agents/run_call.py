@@ -32,6 +32,7 @@ from durable_agent_host.providers.azure_ai_agents.request_bodies import (
 )
 from durable_agent_host.providers.azure_ai_agents.run_events import FINAL_STATUSES, FINAL_STEP_STATUSES, RunReader
 from durable_agent_host.providers.azure_ai_agents.service_client import AgentsService
+from durable_agent_host.providers.neutral_contents import within
 
 Json = dict[str, Any]
 Updates = AsyncGenerator[ChatResponseUpdate]
@@ -63,7 +64,7 @@ class RunCall:
     poll_seconds: float
     started_requests: set[str]
 
-    async def updates(self) -> Updates:
+    def updates(self) -> Updates:
         """Return the updates of the call.
 
         Raises:
@@ -73,10 +74,7 @@ class RunCall:
         token = cast("Mapping[str, Any]", self.options.get("continuation_token") or {})
         thread_id = str(token.get("thread_id") or self.options.get("conversation_id") or "")
         tool_outputs = parse_tool_outputs(self.messages) if self.options.get("conversation_id") else ToolOutputs()
-        call_updates = self._continue(thread_id, tool_outputs, token) if tool_outputs else self._start(thread_id, token)
-        async with aclosing(call_updates) as updates:
-            async for update in updates:
-                yield update
+        return self._continue(thread_id, tool_outputs, token) if tool_outputs else self._start(thread_id, token)
 
     async def _start(self, thread_id: str, token: Mapping[str, Any]) -> Updates:
         """Post new messages and start a run, or re-attach to the run that was started."""
@@ -156,14 +154,11 @@ class RunCall:
         run_id = str(token.get("run_id") or tool_outputs.run_id or await self._newest_run_id(thread_id))
         reader = RunReader(thread_id, run_id, completed_call_ids=tool_outputs.call_ids)
         run = await self.service.run(thread_id, run_id) if token or tool_outputs.approvals else Json()
-        if run and not _needs_outputs(run, tool_outputs):
-            async with aclosing(self._follow(reader, run)) as updates:
-                async for update in updates:
-                    yield update
-            return
-        if not token:
+        has_outputs = bool(run) and not _needs_outputs(run, tool_outputs)
+        if not has_outputs and not token:
             yield _token_update(thread_id, {"thread_id": thread_id, "run_id": run_id})
-        async with aclosing(self._submit(reader, tool_outputs, run)) as updates:
+        run_updates = self._follow(reader, run) if has_outputs else self._submit(reader, tool_outputs, run)
+        async with aclosing(run_updates) as updates:
             async for update in updates:
                 yield update
 
@@ -212,8 +207,7 @@ class RunCall:
             seconds = min(seconds * 2, self.poll_seconds)
             run = await self.service.run(thread_id, run_id)
         for step in _new_steps(await self.service.steps(thread_id, run_id), reader.completed_call_ids):
-            details = cast("Json", step.get("step_details") or {})
-            if message_id := cast("Json", details.get("message_creation") or {}).get("message_id"):
+            if message_id := within(step, "step_details", "message_creation", "message_id"):
                 message = await self.service.message(thread_id, str(message_id))
                 for update in reader.read(f"thread.message.{message.get('status') or 'completed'}", message):
                     yield update
@@ -234,8 +228,8 @@ def _is_transient_failure(run: Mapping[str, Any]) -> bool:
 
 
 def _required_calls(run: Mapping[str, Any]) -> list[Json]:
-    action = cast("Json", run.get("required_action") or {})
-    return cast("list[Json]", cast("Json", action.get(str(action.get("type"))) or {}).get("tool_calls") or [])
+    action = run.get("required_action")
+    return cast("list[Json]", within(action, str(within(action, "type")), "tool_calls") or [])
 
 
 def _needs_outputs(run: Mapping[str, Any], tool_outputs: ToolOutputs) -> bool:
@@ -251,8 +245,8 @@ def _new_steps(steps: Sequence[Json], completed_call_ids: frozenset[str]) -> lis
 
 
 def _call_ids(step: Mapping[str, Any]) -> frozenset[str]:
-    calls = cast("Json", step.get("step_details") or {}).get("tool_calls")
-    return frozenset(str(call.get("id")) for call in cast("list[Json]", calls or []))
+    calls = cast("list[Json]", within(step, "step_details", "tool_calls") or [])
+    return frozenset(str(call.get("id")) for call in calls)
 
 
 def _decode_file(content: Any) -> tuple[str, bytes]:

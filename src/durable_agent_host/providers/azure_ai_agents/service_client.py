@@ -197,29 +197,13 @@ class AgentsService:
         """Cancel a run."""
         return (await self.sdk.runs.cancel(thread_id, run_id, **_ONCE)).as_dict()
 
-    async def start_run(self, thread_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:
+    def start_run(self, thread_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:
         """Create a run and yield its events: name, and unmodified data."""
-        handler = _raw_events()()
-        runs: Any = self.sdk.runs
-        request_body = without_lone_surrogates({**body, "stream": True})
-        with tracked_responses() as responses:
-            await runs.stream(thread_id, request_body, event_handler=handler, include=[_RESULTS], stream=True, **_ONCE)
-        async with aclosing(closing_responses(_events(handler), responses)) as events:
-            async for event in events:
-                yield event
+        return _stream(self.sdk.runs.stream, thread_id, body=body, include=[_RESULTS])
 
-    async def submit(self, thread_id: str, run_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:
+    def submit(self, thread_id: str, run_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:
         """Send a run the outputs of its calls, or approvals, and yield the events that follow."""
-        handler = _raw_events()()
-        runs: Any = self.sdk.runs
-        request_body = without_lone_surrogates({**body, "stream": True})
-        with tracked_responses() as responses:
-            await runs.submit_tool_outputs_stream(
-                thread_id, run_id, request_body, event_handler=handler, stream=True, **_ONCE
-            )
-        async with aclosing(closing_responses(_events(handler), responses)) as events:
-            async for event in events:
-                yield event
+        return _stream(self.sdk.runs.submit_tool_outputs_stream, thread_id, run_id, body=body)
 
     async def file(self, file_id: str) -> Json:
         """Read the service's description of a file."""
@@ -278,6 +262,16 @@ def _parse_event(event: str) -> tuple[str, Any]:
         return name, json.loads(text) if text else None
     except ValueError:
         return name, text
+
+
+async def _stream(start: Any, *ids: str, body: Json, **options: Any) -> AsyncGenerator[tuple[str, Any]]:
+    handler = _raw_events()()
+    request_body = without_lone_surrogates({**body, "stream": True})
+    with tracked_responses() as responses:
+        await start(*ids, request_body, event_handler=handler, stream=True, **options, **_ONCE)
+    async with aclosing(closing_responses(_events(handler), responses)) as events:
+        async for event in events:
+            yield event
 
 
 async def _events(handler: Any) -> AsyncGenerator[tuple[str, Any]]:

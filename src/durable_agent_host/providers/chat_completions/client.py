@@ -21,7 +21,7 @@ from durable_agent_host.providers.chat_completions.request_messages import (
     pair_messages,
     with_valid_names,
 )
-from durable_agent_host.providers.neutral_contents import within
+from durable_agent_host.providers.neutral_contents import sdk_json, within
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
@@ -88,8 +88,7 @@ class MessagePreservingMixin(FoldedStreamMixin):
         contents: list[Content] = []
         for choice, message in zip(response.choices, chat_response.messages, strict=True):
             reader.record(response, choice)
-            message_fields = choice.message.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
-            full_message = complete_message(message_fields, f"{response.id}:{choice.index or 0}")
+            full_message = complete_message(sdk_json(choice.message), f"{response.id}:{choice.index or 0}")
             contents += complete_item(message.contents, reader.item(choice.index or 0, full_message))
         chat_response.messages = [Message("assistant", contents)] if contents else []
         return chat_response

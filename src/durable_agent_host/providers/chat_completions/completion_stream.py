@@ -1,5 +1,6 @@
 """Reads the stream of a client: an update for each part of the message, and at its end the messages themselves."""
 
+import copy
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, cast
@@ -9,11 +10,12 @@ from agent_framework import ChatResponseUpdate, Content
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.providers.adapted_client import ItemUpdate
 from durable_agent_host.providers.chat_completions.content_mapping import reasoning_text, spoken_text
 from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
 from durable_agent_host.providers.client_errors import response_failure
-from durable_agent_host.providers.neutral_contents import is_refusal, within
+from durable_agent_host.providers.neutral_contents import is_refusal, sdk_json, within
 from durable_agent_host.providers.stream_completion import is_truncated
 
 _IGNORED_FIELDS: Final = frozenset(
@@ -25,18 +27,6 @@ _IGNORED_FIELDS: Final = frozenset(
 """Fields of a response that are not stored: padding, filters, routing, tokens."""
 
 _PLAIN_DELTA: Final = frozenset({"content", "role"})
-
-
-class PartUpdate(ChatResponseUpdate):
-    """An update with the message and part that its contents belong to."""
-
-    item_part: ItemPart
-
-
-def read_item(update: Any) -> ItemPart | None:
-    """Return the message that an update belongs to; None for those of other clients."""
-    part_update = update if type(update) is PartUpdate else update.raw_representation
-    return part_update.item_part if type(part_update) is PartUpdate else None
 
 
 class CompletionReader:
@@ -105,15 +95,14 @@ class CompletionReader:
 
     def _copy_update(
         self, update: ChatResponseUpdate, contents: list[Content], part: ItemPart, *, is_last: bool
-    ) -> PartUpdate:
+    ) -> ChatResponseUpdate:
         """Copy an update with some of its contents; only the last copy has the finish reason.
 
         All of them have the first id: some proxies give every chunk another one.
         """
-        part_update = object.__new__(PartUpdate)
-        part_update.__dict__.update(update.__dict__)
+        part_update = copy.copy(update)
         part_update.contents = contents
-        part_update.item_part = part
+        part_update.raw_representation = ItemUpdate(part, update.raw_representation)
         part_update.message_id = part_update.response_id = self._completion_id or update.response_id
         if not is_last:
             part_update.finish_reason = None
@@ -153,9 +142,7 @@ class CompletionReader:
             accumulator.add_text(text)
             text_contents = [content for content in contents if content.type != "usage"] if is_visible else []
             return [(ItemPart(0, "text"), text_contents or _text(text))] if is_visible and text else []
-        delta_fields = cast(
-            "dict[str, Any]", delta.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
-        )
+        delta_fields = sdk_json(delta)
         calls = accumulator.add(delta_fields)
         if not is_visible:
             return []

@@ -8,13 +8,13 @@ from typing import Any, Final
 from agent_framework import Content, Message
 
 from durable_agent_host.agent.retry_classification import causes_of
-from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState
+from durable_agent_host.model.provider_item import STAMP, LostState
 from durable_agent_host.providers.chat_completions.client import MessagePreservingMixin
-from durable_agent_host.providers.chat_completions.completion_stream import read_item
 from durable_agent_host.providers.chat_completions.message_metadata import METADATA, complete_item
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.generic_provider import GenericProvider
+from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.openai.errors import HINTS
 from durable_agent_host.providers.openai.media_inputs import check_chat
 
@@ -39,40 +39,16 @@ _WORDINGS: Final = tuple(
 )
 
 
-def mark_rejected_fields(
-    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState]
-) -> tuple[list[Message], dict[str, Any]]:
-    """Mark the fields that are no longer sent.
-
-    The messages are not changed.
-
-    Args:
-        messages: the conversation.
-        stored_losses: this function's previous result: ``refused_fields``.
-        new_losses: what the service has rejected since.
-    """
-    names = [*stored_losses.get(_REJECTED_FIELDS, ()), *(loss.name for loss in new_losses if loss.kind == "field")]
-    rejected_fields = list(dict.fromkeys(names))
-    if not rejected_fields:
-        return list(messages), dict(stored_losses)
-    return [_mark_rejected(message, rejected_fields) for message in messages], {
-        **stored_losses,
-        _REJECTED_FIELDS: rejected_fields,
-    }
-
-
 def _mark_rejected(message: Message, rejected_fields: Sequence[str]) -> Message:
-    if not any(METADATA.find(content) for content in message.contents):
-        return message
-    clone = copy.copy(message)
-    clone.contents = list(message.contents)
-    for index, content in enumerate(message.contents):
+    contents: list[Content] = []
+    for content in message.contents:
         if (metadata := METADATA.find(content)) is not None:
-            marked_content = clone.contents[index] = copy.copy(content)
-            marked_content.additional_properties = content.additional_properties | {
+            content = copy.copy(content)  # noqa: PLW2901 - replaced by the copy
+            content.additional_properties = content.additional_properties | {
                 STAMP: {**metadata, "refused": list(rejected_fields)}
             }
-    return clone
+        contents.append(content)
+    return with_contents(message, contents)
 
 
 class ChatCompletionsProvider(GenericProvider):
@@ -83,10 +59,6 @@ class ChatCompletionsProvider(GenericProvider):
     target = ReplayTarget(METADATA.provider, unsent=TOOLS_OF_SERVICES)
     overrides = MessagePreservingMixin
 
-    def read_item(self, update: Any, /) -> ItemPart | None:
-        """Return the message that an update belongs to."""
-        return read_item(update)
-
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Make the contents of the finished message."""
         return complete_item(contents, item)
@@ -94,8 +66,13 @@ class ChatCompletionsProvider(GenericProvider):
     def carry(
         self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
     ) -> tuple[list[Message], dict[str, Any]]:
-        """Mark the fields that are no longer sent."""
-        return mark_rejected_fields(messages, stored_losses, new_losses)
+        """Mark the fields that are no longer sent: ``refused_fields`` of the stored losses."""
+        names = [*stored_losses.get(_REJECTED_FIELDS, ()), *(loss.name for loss in new_losses if loss.kind == "field")]
+        rejected_fields = list(dict.fromkeys(names))
+        if not rejected_fields:
+            return list(messages), dict(stored_losses)
+        marked_messages = [_mark_rejected(message, rejected_fields) for message in messages]
+        return marked_messages, {**stored_losses, _REJECTED_FIELDS: rejected_fields}
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return which field of a message the service has rejected."""

@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import Any, Final, cast
 
 from agent_framework import Content
@@ -33,12 +32,9 @@ def assistant_messages(contents: Sequence[Content], service: str, now: float) ->
         One message for each original one; contents of other origin become one. Messages without content are omitted.
     """
     messages: list[Wire] = []
-    for is_plain, groups in groupby(METADATA.group(contents), key=lambda group: METADATA.find(group[0]) is None):
-        if is_plain:
-            plain_contents = [content for group in groups for content in group]
-            messages.append(_with_short_ids(rebuild_message(plain_contents, service)))
-        else:
-            messages += [_with_audio(rebuild_message(group, service), group, now) for group in groups]
+    for is_item, group in METADATA.runs(contents):
+        message = rebuild_message(group, service)
+        messages.append(_with_audio(message, group, now) if is_item else _with_short_ids(message))
     return [message for message in messages if _has_content(message)]
 
 

@@ -231,10 +231,13 @@ def _read_call(inner: Part, call_id: str) -> Content:
     return Content.from_function_call(call_id, inner["name"], arguments=dict(inner.get("args") or {}))
 
 
-def _rebuild_call(content: Content) -> Part:
+def _rebuild_args(content: Content) -> Part:
     arguments: Any = content.arguments
-    args = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
-    return {"name": content.name, "args": args}
+    return {"args": json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})}
+
+
+def _rebuild_call(content: Content) -> Part:
+    return {"name": content.name, **_rebuild_args(content)}
 
 
 def _tool_name(inner: Part) -> str:
@@ -245,11 +248,6 @@ def _tool_name(inner: Part) -> str:
 def _read_tool_call(inner: Part, call_id: str) -> Content:
     arguments = dict(inner.get("args") or {})
     return Content.from_search_tool_call(call_id, tool_name=_tool_name(inner), arguments=arguments, status="completed")
-
-
-def _rebuild_tool_call(content: Content) -> Part:
-    arguments: Any = content.arguments
-    return {"args": json.loads(arguments) if isinstance(arguments, str) else dict(arguments or {})}
 
 
 def _read_tool_result(inner: Part, call_id: str) -> Content:
@@ -288,7 +286,7 @@ PART_TYPES: Final[dict[str, _PartType]] = {
     "executableCode": _PartType(dict, _read_code, _rebuild_code),
     "codeExecutionResult": _PartType(dict, _read_result, _rebuild_result),
     "functionCall": _PartType(dict, _read_call, _rebuild_call, False),
-    "toolCall": _PartType(dict, _read_tool_call, _rebuild_tool_call),
+    "toolCall": _PartType(dict, _read_tool_call, _rebuild_args),
     "toolResponse": _PartType(dict, _read_tool_result, _rebuild_tool_result),
     "inlineData": _PartType(dict, _read_inline, _rebuild_inline),
     "fileData": _PartType(dict, _read_file, _rebuild_file),

@@ -13,7 +13,6 @@ import copy
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
-from itertools import groupby
 from typing import Any, Final, cast, get_args
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message, ResponseStream
@@ -25,12 +24,13 @@ from durable_agent_host.codec.journal_entry import replayed_updates
 from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, run_in_thread_if_many
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
+from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.openai.errors import parse_failure
 from durable_agent_host.providers.openai.item_mapping import (
     attach_items,
     find_item_metadata,
-    group_by_item,
     rebuild_item,
+    split_by_item,
 )
 from durable_agent_host.providers.openai.media_inputs import as_input_file, audio_part
 from durable_agent_host.providers.openai.request_items import (
@@ -245,15 +245,11 @@ class ItemPreservingMixin(FoldedStreamMixin):
         if kwargs.get("request_uses_service_side_storage", True) or (message.contents and not has_items):
             return client._prepare_message_for_openai(message, **kwargs)
         input_items: list[dict[str, Any]] = []
-        for is_plain, groups in groupby(
-            group_by_item(message.contents), key=lambda group: find_item_metadata(group[0]) is None
-        ):
-            if is_plain:
-                part = copy.copy(message)
-                part.contents = [content for group in groups for content in group]
-                input_items += client._prepare_message_for_openai(part, **kwargs)
+        for is_item, contents in split_by_item(message.contents):
+            if is_item:
+                input_items.append(accepted_item(rebuild_item(contents)))
             else:
-                input_items += [accepted_item(rebuild_item(group)) for group in groups]
+                input_items += client._prepare_message_for_openai(with_contents(message, contents), **kwargs)
         return input_items
 
 

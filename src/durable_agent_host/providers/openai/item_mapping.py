@@ -14,13 +14,13 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from agent_framework import Content, Message
+from agent_framework import Content
 
 from durable_agent_host.model.provider_item import STAMP, is_carrier
 from durable_agent_host.providers.item_metadata import ItemMetadata, find_missing_fields, restore_item
 from durable_agent_host.providers.openai.content_completion import tidy_open_item
 from durable_agent_host.providers.openai.item_rebuild import Item
-from durable_agent_host.providers.openai.item_types import COMPACTION_TYPES, ITEM_TYPES, item_type
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, item_type
 
 PROVIDER: Final = "openai"
 _METADATA: Final = ItemMetadata(PROVIDER)
@@ -39,14 +39,6 @@ def to_input_item(item: Mapping[str, Any]) -> Item:
         if name in row.input_fields and (value is not None or name in row.may_be_null)
     }
     return {"type": item["type"], **fields}
-
-
-def has_compaction(message: Message) -> bool:
-    """Return whether a message has an item that replaces everything before it, which then need not be sent.
-
-    Source: https://developers.openai.com/api/docs/guides/compaction, "Latency tip".
-    """
-    return any((find_item_metadata(content) or {}).get("type") in COMPACTION_TYPES for content in message.contents)
 
 
 def attach_items(contents: Iterable[Content], items: Iterable[Mapping[str, Any]]) -> list[Content]:
@@ -167,3 +159,4 @@ def rebuild_item(group: Sequence[Content]) -> Item:
 
 find_item_metadata: Final = _METADATA.find
 group_by_item: Final = _METADATA.group
+split_by_item: Final = _METADATA.runs

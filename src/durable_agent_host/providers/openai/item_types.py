@@ -50,7 +50,6 @@ class ItemType:
         id_prefix: required prefix of its id.
         needs_result: whether it needs a result from the app.
         is_encrypted: whether its payload is encrypted.
-        is_compaction: whether it replaces all items before it.
         describe: describes the item as text, for when it can no longer be sent.
     """
 
@@ -71,7 +70,6 @@ class ItemType:
     id_prefix: str = ""
     needs_result: bool = False
     is_encrypted: bool = False
-    is_compaction: bool = False
     describe: Callable[[Item], str] | None = None
 
 
@@ -260,12 +258,9 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         required_fields=("encrypted_content",),
         is_encrypted=True,
         is_id_optional=True,
-        is_compaction=True,
     ),
 }
 """Type of output item → its row."""
-
-COMPACTION_TYPES: Final = frozenset(kind for kind, row in ITEM_TYPES.items() if row.is_compaction)
 
 _UNKNOWN: Final = ItemType()
 

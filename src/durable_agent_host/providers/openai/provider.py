@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, cast
 
@@ -18,7 +18,7 @@ from durable_agent_host.providers.neutral_contents import as_object, within
 from durable_agent_host.providers.openai.approval_items import as_history
 from durable_agent_host.providers.openai.client import ItemPreservingMixin, build_event_parsers, with_fast_event_parsing
 from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
-from durable_agent_host.providers.openai.item_mapping import PROVIDER, complete_item, has_compaction
+from durable_agent_host.providers.openai.item_mapping import PROVIDER, complete_item
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, repair_rules
 from durable_agent_host.providers.openai.lost_state import LOSS_RULES
 from durable_agent_host.providers.openai.media_inputs import check_audio
@@ -92,12 +92,8 @@ class OpenAIProvider(GenericProvider):
         """Return the previous response, the container or the reasoning that the service has lost."""
         return find_lost_state(error)
 
-    def finished_calls(self, update: Any, /) -> list[tuple[str, bool]]:
-        """Return the id of the item that an update finishes, as the framework names hosted calls."""
-        part = read_item(update)
-        if part is None or part.item is None:
-            return []
-        item = part.item
+    def list_finished_calls(self, item: Mapping[str, Any], /) -> list[tuple[str, bool]]:
+        """Return the item's id, as the framework names hosted calls."""
         return [(str(item.get("id") or ""), item.get("status") == "failed" or bool(item.get("error")))]
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
@@ -115,6 +111,7 @@ class ResponsesProvider(OpenAIProvider):
     """Clients of the Responses API, whose items are stored and sent back."""
 
     overrides = ItemPreservingMixin
+    compaction_type = "compaction"
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that it keeps the provider's items."""
@@ -172,10 +169,6 @@ class ResponsesProvider(OpenAIProvider):
     def final_response(self, event: Any, /) -> Any:
         """Return the response of the last event, which repeats everything streamed."""
         return within(event, "response") if within(event, "type") in _FINAL_EVENTS else None
-
-    def is_compaction_item(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
-        """Recognize the compaction items that the option ``context_management`` makes the service emit."""
-        return has_compaction if options.get("context_management") else None
 
 
 _FINAL_EVENTS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})

@@ -8,6 +8,7 @@ from typing import Any, Final
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.response_normalization import with_text_names
 from durable_agent_host.providers.adapted_client import unwrap_update
+from durable_agent_host.providers.neutral_contents import sdk_json
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES
 
 
@@ -49,9 +50,4 @@ _INDEX_FIELDS: Final = {
 
 def plain_item(item: Any) -> dict[str, Any]:
     """Return an item of the SDK as received, without unset fields."""
-    if not callable(dump := getattr(item, "model_dump", None)):
-        return with_text_names(item)
-    # Providers send kinds that the SDK does not know yet, and pydantic would warn of them; the SDK's ``async_`` is the
-    # provider's ``async``.
-    plain: Any = dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
-    return with_text_names(plain)
+    return with_text_names(sdk_json(item) if hasattr(item, "model_dump") else item)
