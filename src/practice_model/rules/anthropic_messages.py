@@ -11,7 +11,7 @@ from typing import Any, cast
 from practice_model.dialects.anthropic.reading import merge_messages, to_blocks
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
-from practice_model.issued_blocks import IssuedBlocks
+from practice_model.store import IssuedBlocks
 
 _CACHE_FIELDS = frozenset({"cache_control"})
 _RESULT_FIELDS = frozenset({"tool_use_id", "content", "caller"}) | _CACHE_FIELDS

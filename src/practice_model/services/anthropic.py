@@ -20,11 +20,11 @@ from practice_model.dialects.anthropic.reading import parse_request
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json, file_bytes
 from practice_model.exchange import EventStream, Exchange, JsonResponse, SharedState
-from practice_model.issued_blocks import IssuedBlocks
 from practice_model.play.answer import FakeResponse
 from practice_model.play.anthropic_recordings import list_containers, load_recordings
 from practice_model.play.player import Player
 from practice_model.rules import anthropic_messages as rules
+from practice_model.store import IssuedBlocks
 
 _FAILURE_STATUSES = {"overloaded_error": 529, "rate_limit_error": 429}
 

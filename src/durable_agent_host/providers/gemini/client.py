@@ -18,7 +18,7 @@ from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.model.budget import TOOL_INPUT
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
-from durable_agent_host.providers.gemini.lost_signatures import parts_to_send
+from durable_agent_host.providers.gemini.part_mapping import parts_to_send
 from durable_agent_host.providers.gemini.raw_json_transport import long_data_part, raw_json, raw_part
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
 from durable_agent_host.providers.stream_completion import is_truncated

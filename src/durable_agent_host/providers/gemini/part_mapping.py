@@ -8,6 +8,7 @@ part. Texts have no metadata: streams split them anywhere, so they are joined, a
 because it has a signature, is recorded as a span of the text.
 """
 
+import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from agent_framework.exceptions import ContentError
 
 from durable_agent_host.model.provider_item import OWNER
 from durable_agent_host.providers.item_metadata import ItemMetadata, find_missing_fields, restore_item
+from durable_agent_host.providers.lost_state import LossRules
 
 Part = dict[str, Any]
 """A part as JSON, with the API's names."""
@@ -292,3 +294,39 @@ PART_TYPES: Final[dict[str, _PartType]] = {
     "fileData": _PartType(dict, _read_file, _rebuild_file),
 }
 """Name of a part's value → its row; ``thought`` is a text marked as such."""
+
+
+# The service rejects signatures of another project or model line, and those that it considers damaged. The parts are
+# sent back without them; where the models require one, `raw_json_transport` has a placeholder.
+
+_UNSIGNED: Final = "durable_agent_host.unsigned"
+"""Key in a content's ``additional_properties``: its signatures are not sent. On copies for one request."""
+
+
+def parts_to_send(content: Content) -> list[Part] | None:
+    """Return the parts to send back for a content.
+
+    Returns:
+        As `to_parts`, without rejected signatures.
+    """
+    parts = to_parts(content)
+    if parts is None or _UNSIGNED not in content.additional_properties:
+        return parts
+    return [{name: value for name, value in part.items() if name != _SIGNATURE} for part in parts]
+
+
+def _without_signatures(content: Content, _is_unreadable: bool) -> Content:
+    clone = copy.copy(content)
+    clone.additional_properties = content.additional_properties | {_UNSIGNED: True}
+    clone.protected_data = None
+    return clone
+
+
+def _list_signatures(content: Content) -> list[str]:
+    if _UNSIGNED in content.additional_properties:
+        return []
+    return [str(part[_SIGNATURE]) for part in to_parts(content) or () if part.get(_SIGNATURE)]
+
+
+LOSS_RULES: Final = LossRules(_list_signatures, change=_without_signatures)
+"""Parts are sent without the signatures that the service rejects."""

@@ -12,8 +12,7 @@ from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.gemini.client import PartPreservingMixin
-from durable_agent_host.providers.gemini.lost_signatures import LOSS_RULES
-from durable_agent_host.providers.gemini.part_mapping import METADATA
+from durable_agent_host.providers.gemini.part_mapping import LOSS_RULES, METADATA
 from durable_agent_host.providers.gemini.raw_json_transport import with_raw_json
 from durable_agent_host.providers.generic_provider import GenericProvider
 
