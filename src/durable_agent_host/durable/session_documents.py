@@ -57,13 +57,15 @@ class SessionLookup(NamedTuple):
     """What a session's entity holds, and for whom.
 
     Attributes:
-        state: JSON, or None when there is nothing for anybody.
+        state: JSON, or None when there is nothing for the access.
         owner: of the session, or None.
-        is_seen: it exists for the current request.
+        exists: it exists for anybody.
+        is_seen: it exists for the access, or would.
     """
 
     state: Any
     owner: Owner | None
+    exists: bool
     is_seen: bool
 
 
@@ -335,14 +337,15 @@ async def read_session(client: DurableOrchestrationClient, access: Access, agent
     Raises:
         EncryptionKeyError: it is encrypted, and the app does not have the key.
     """
-    lookup = await _look_up(client, access, agent, session_id)
-    return lookup.state if lookup.is_seen else None
+    return (await _look_up(client, access, agent, session_id)).state
 
 
 async def _look_up(client: DurableOrchestrationClient, access: Access, agent: str, session_id: str) -> SessionLookup:
     state = await _read_entity(client, agent, session_id)
     owner = owner_of_document(state)
-    return SessionLookup(state, owner, await access.can_access(agent, session_id, owner, exists=state is not None))
+    exists = state is not None
+    is_seen = await access.can_access(agent, session_id, owner, exists=exists)
+    return SessionLookup(state if is_seen else None, owner, exists, is_seen)
 
 
 async def _read_entity(client: DurableOrchestrationClient, agent: str, session_id: str) -> Any:

@@ -187,7 +187,7 @@ class Erasures:
 
 
 class BlobReferrers:
-    """Reads holders, with the durable client of one function call.
+    """Reads what refers to blobs: sessions, and orchestrations that received a long response.
 
     Args:
         client: the SDK's.

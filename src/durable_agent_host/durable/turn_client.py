@@ -129,7 +129,7 @@ def _is_seen(turn: Turn, lookup: SessionLookup | None, access: Access) -> bool:
     if lookup is None:
         return True
     owner = turn.request.session_owner
-    if lookup.state is None:  # it will be admitted in a moment, or was refused
+    if not lookup.exists:  # it will be admitted in a moment, or was refused
         return owner == access.owner
     return lookup.is_seen and owner in (None, lookup.owner)
 

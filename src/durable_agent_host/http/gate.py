@@ -163,8 +163,8 @@ class Authorizer:
         return self._context(principal, action, request.headers.get("traceparent"))
 
     def open_context(self, action: Action) -> RequestContext:
-        """Make the context of a request that is open to everyone: its caller is not identified."""
-        return self._context(ANONYMOUS if self.identifies else None, action, None)
+        """Make the context of a request that is open to everyone: its caller is nobody in particular."""
+        return self._context(None, action, None)
 
     def context_of_orchestration(self, principal: Principal | None, traceparent: Any) -> RequestContext:
         """Make the context of an orchestration of the app, which acts for a principal or, without one, for the app."""
@@ -173,7 +173,7 @@ class Authorizer:
         return self._context(principal, "turn.run", traceparent)
 
     def _context(self, principal: Principal | None, action: Action, traceparent: Any) -> RequestContext:
-        access = NO_CALLERS if principal is None or not self.identifies else CallerAccess(principal, action, self.rules)
+        access = CallerAccess(principal or ANONYMOUS, action, self.rules) if self.identifies else NO_CALLERS
         return RequestContext(principal, access, valid_traceparent(traceparent))
 
     def arriving(self, context: RequestContext) -> AbstractContextManager[Callable[[int], None]]:
