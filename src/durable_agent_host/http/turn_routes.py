@@ -287,7 +287,7 @@ def _turn_request(
         parameters.idempotency_key,
         parameters.response_format,
         parameters.enable_tool_calls,
-        parameters.options and check_options(parameters.options, host.allowed_options.get(agent, {})),
+        check_options(parameters.options, host.allowed_options.get(agent, {})),
         parameters.policy,
     )
     return request_of_client(
