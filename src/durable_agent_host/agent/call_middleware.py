@@ -214,5 +214,8 @@ class ToolCallMiddleware(FunctionMiddleware):
             if context.tools is not None:
                 context.tools[:] = self._host_tools(context.tools)  # a tool can add tools
         context.result = end.value
-        if end.error is not None:
-            raise end.error
+        try:
+            if end.error is not None:
+                raise end.error
+        finally:
+            del end  # its error refers to this frame

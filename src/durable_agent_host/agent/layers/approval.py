@@ -1,6 +1,6 @@
 """Tools that need a person's approval."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from durable_agent_host.agent.run_gate import ApprovalRequests
@@ -16,19 +16,19 @@ DENIED: Final = "Error: Tool call invocation was rejected by user."
 """The framework's own words."""
 
 
+@dataclass(frozen=True)
 class RequireApproval:
     """Runs a call after a person has approved it, with the arguments that the person gave.
 
-    Args:
+    Attributes:
         approvals: asks the questions of the run.
     """
 
-    def __init__(self, approvals: ApprovalRequests) -> None:
-        self._approvals = approvals
+    approvals: ApprovalRequests
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Ask about a call, or continue with the answer."""
-        decision = await self._approvals.decide(call, 0, "the tool needs approval")
+        decision = await self.approvals.decide(call, 0, "the tool needs approval")
         if decision is None:
             return WaitingToolCall("waits for a person")
         if not decision.is_approved:

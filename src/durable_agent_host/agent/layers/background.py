@@ -5,7 +5,7 @@ Such an answer is fetched by its id, also after a crash or a broken connection: 
 
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate
@@ -21,21 +21,21 @@ from durable_agent_host.turn_log.journal import Journal
 _CONTINUATION: Final = "continuation_token"
 
 
+@dataclass(frozen=True)
 class FetchBackgroundAnswers:
     """Records how to fetch the answers of one run's model calls, and fetches them.
 
-    Args:
+    Attributes:
         journal: of the run.
         observers: notified of an answer that the service no longer has.
     """
 
-    def __init__(self, journal: Journal, observers: ObserverGroup) -> None:
-        self._journal = journal
-        self._observers = observers
+    journal: Journal
+    observers: ObserverGroup
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Fetch the answer that the service has for a call; without one, or when it is gone, make the call."""
-        token = self._journal.recorded.continuations.get(call.path)
+        token = self.journal.recorded.continuations.get(call.path)
         if token is None:
             async with aclosing(self._stream(call, call_next)) as items:
                 async for item in items:
@@ -55,7 +55,7 @@ class FetchBackgroundAnswers:
             reason = call.provider.explain(error) or error
             if has_content:
                 raise ProviderError(str(reason), retryable=True) from error
-            await self._observers.notify(ModelCallFailed(call.position, reason, 0.0))
+            await self.observers.notify(ModelCallFailed(call.position, reason, 0.0))
         else:
             return
         async with aclosing(self._stream(_with_token(call, None), call_next)) as items:
@@ -81,10 +81,10 @@ class FetchBackgroundAnswers:
             raise
 
     async def _record_token(self, path: CallPath, token: Mapping[str, Any] | None) -> None:
-        if self._journal.recorded.continuations.get(path) == token:
+        if self.journal.recorded.continuations.get(path) == token:
             return
         try:
-            await self._journal.record_background_call(path, token)
+            await self.journal.record_background_call(path, token)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 

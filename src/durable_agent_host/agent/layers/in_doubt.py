@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
@@ -27,17 +27,17 @@ _QUESTION: Final = (
 )
 
 
+@dataclass(frozen=True)
 class ResolveDoubt:
     """Decides about calls in doubt by their tools' policies.
 
-    Args:
+    Attributes:
         approvals: asks the questions of the run.
         label: of the run, for log lines.
     """
 
-    def __init__(self, approvals: ApprovalRequests, *, label: str) -> None:
-        self._approvals = approvals
-        self._label = label
+    approvals: ApprovalRequests
+    label: str
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Run a call again, give it up, or ask a person; one that has not started is not in doubt."""
@@ -46,7 +46,7 @@ class ResolveDoubt:
         policy = in_doubt_policy(call.tool)
         _LOGGER.warning(
             "%s: call %s of tool %s was running when its process or connection ended, so it is in doubt: %s",
-            self._label,
+            self.label,
             call.path.call_id,
             call.name,
             _POLICY_TEXTS.get(policy, "it is run again"),
@@ -55,7 +55,7 @@ class ResolveDoubt:
             return text_result("unknown", UNKNOWN)
         if policy == "ask":
             earlier_questions = call.starts - 1 + (1 if needs_approval(call.tool) else 0)
-            decision = await self._approvals.decide(call, earlier_questions, _QUESTION)
+            decision = await self.approvals.decide(call, earlier_questions, _QUESTION)
             if decision is None:
                 return WaitingToolCall("waits for a person")
             if not decision.is_approved:

@@ -6,6 +6,7 @@ Within these layers, no call is a replay.
 import copy
 from collections.abc import Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, cast
 
 from agent_framework import ChatResponse, ChatResponseUpdate
@@ -45,10 +46,11 @@ from durable_agent_host.model.turn import ResponseLimits
 from durable_agent_host.turn_log.journal import Journal
 
 
+@dataclass(frozen=True)
 class JournalModelCalls:
     """Answers finished calls of the agent's model, and records the others.
 
-    Args:
+    Attributes:
         journal: of the run.
         observers: notified of each call.
         session_state: whose changes are recorded with a response, and restored with it.
@@ -58,28 +60,17 @@ class JournalModelCalls:
         drop_continuations: whether replayed responses omit their conversation ids, which the service has lost.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        observers: ObserverGroup,
-        session_state: SessionState,
-        output: RunOutput,
-        progress: StreamProgress,
-        *,
-        bounds: ResponseLimits,
-        drop_continuations: bool,
-    ) -> None:
-        self._journal = journal
-        self._observers = observers
-        self._session_state = session_state
-        self._output = output
-        self._progress = progress
-        self._bounds = bounds
-        self._drop_continuations = drop_continuations
+    journal: Journal
+    observers: ObserverGroup
+    session_state: SessionState
+    output: RunOutput
+    progress: StreamProgress
+    bounds: ResponseLimits
+    drop_continuations: bool
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Answer a call, or record its response before it is passed on."""
-        recorded_response = self._journal.recorded.responses.get(call.path)
+        recorded_response = self.journal.recorded.responses.get(call.path)
         items = (
             self._record(call, call_next) if recorded_response is None else self._replay(call.path, recorded_response)
         )
@@ -90,56 +81,56 @@ class JournalModelCalls:
     async def _replay(self, path: CallPath, recorded_response: Mapping[str, Any]) -> ModelStream:
         position = path.position
         response = decode_model_response(recorded_response)
-        if self._drop_continuations:
+        if self.drop_continuations:
             response.conversation_id = None
-        self._session_state.restore(path)
-        await self._observers.notify(ModelCallStarted(position, replayed=True))
-        self._progress.record_invalid_calls(response, position)
-        with self._progress.replaying():
+        self.session_state.restore(path)
+        await self.observers.notify(ModelCallStarted(position, replayed=True))
+        self.progress.record_invalid_calls(response, position)
+        with self.progress.replaying():
             for update in replayed_updates(decode_model_response(recorded_response)):
                 yield update
-        await self._observers.notify(ModelCallResponded(position, replayed=True))
-        await self._observers.notify(_build_completed(response, position, replayed=True))
+        await self.observers.notify(ModelCallResponded(position, replayed=True))
+        await self.observers.notify(_build_completed(response, position, replayed=True))
         yield CompletedResponse(response, ())
 
     async def _record(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         position = call.position
-        self._progress.begin_call(position)
-        await self._observers.notify(ModelCallStarted(position, replayed=False))
+        self.progress.begin_call(position)
+        await self.observers.notify(ModelCallStarted(position, replayed=False))
         async with aclosing(call_next(call)) as items:
             async for item in items:
                 if isinstance(item, ChatResponseUpdate):
                     yield item
                     continue
-                await self._observers.notify(ModelCallResponded(position, replayed=False))
+                await self.observers.notify(ModelCallResponded(position, replayed=False))
                 await self._append(call.path, item)
-                self._output.finish_call(position)
-                self._progress.finish_call(position, item.response)
-                await self._observers.notify(_build_completed(item.response, position, replayed=False))
+                self.output.finish_call(position)
+                self.progress.finish_call(position, item.response)
+                await self.observers.notify(_build_completed(item.response, position, replayed=False))
                 yield item
 
     async def _append(self, path: CallPath, completed: CompletedResponse) -> None:
         """Make a response durable; its tool calls run after that."""
         folded_response = copy.copy(completed.response)
         if completed.updates:  # the messages that the turn will store
-            folded_response.messages = self._output.fold_call(completed.updates).response().messages
-        check_calls((content for message in folded_response.messages for content in message.contents), self._bounds)
+            folded_response.messages = self.output.fold_call(completed.updates).response().messages
+        check_calls((content for message in folded_response.messages for content in message.contents), self.bounds)
         response = encode_answer(folded_response)
         try:
-            await self._journal.model_finished(path, response, self._session_state.changes())
+            await self.journal.model_finished(path, response, self.session_state.changes())
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
 
+@dataclass(frozen=True)
 class JournalCompactionCalls:
     """Answers finished calls of compaction strategies, and records the others.
 
-    Args:
+    Attributes:
         journal: of the run.
     """
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    journal: Journal
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Answer a call, or record its response before it is passed on.
@@ -147,7 +138,7 @@ class JournalCompactionCalls:
         Raises:
             ProviderError: the call has failed earlier, before a model call that is finished.
         """
-        recorded = self._journal.recorded
+        recorded = self.journal.recorded
         recorded_response = recorded.compaction_responses.get(call.path)
         if recorded_response is not None:
             yield CompletedResponse(decode_model_response(recorded_response), ())
@@ -158,7 +149,7 @@ class JournalCompactionCalls:
             async for item in items:
                 if isinstance(item, CompletedResponse):
                     try:
-                        await self._journal.compaction_call_finished(call.path, encode_answer(item.response))
+                        await self.journal.compaction_call_finished(call.path, encode_answer(item.response))
                     except LogError as error:
                         raise RunStoppedError(stop_of(error)) from error
                 yield item
@@ -169,21 +160,21 @@ def _build_completed(response: ChatResponse[Any], position: int, *, replayed: bo
     return ModelCallCompleted(position, response.model, usage, response.finish_reason, replayed)
 
 
+@dataclass(frozen=True)
 class JournalToolCalls:
     """Answers finished tool calls, and records the others.
 
-    Args:
+    Attributes:
         journal: of the run.
         observers: notified of each call.
         session_state: whose changes are recorded with a result, and restored with it.
         gate: whether the run may do new work.
     """
 
-    def __init__(self, journal: Journal, observers: ObserverGroup, session_state: SessionState, gate: RunGate) -> None:
-        self._journal = journal
-        self._observers = observers
-        self._session_state = session_state
-        self._gate = gate
+    journal: Journal
+    observers: ObserverGroup
+    session_state: SessionState
+    gate: RunGate
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Answer a call, or record its result before it is passed on.
@@ -191,11 +182,11 @@ class JournalToolCalls:
         Raises:
             RunStoppedError: the run is no longer wanted, or its log cannot be written.
         """
-        self._gate.raise_if_stopped()
-        recorded_call = self._journal.recorded.tools.get(call.path)
+        self.gate.raise_if_stopped()
+        recorded_call = self.journal.recorded.tools.get(call.path)
         if recorded_call is not None and recorded_call.finished is not None:
             return await self._replay(call, recorded_call.finished)
-        self._gate.raise_if_cancelled()
+        self.gate.raise_if_cancelled()
         try:
             end = await call_next(call)
             if isinstance(end, ToolResult):
@@ -207,26 +198,24 @@ class JournalToolCalls:
     async def record_start(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Make durable that a tool is about to run; a layer of its chain. Calls of one batch share a write."""
         attempt = call.starts + 1
-        await self._observers.notify(
+        await self.observers.notify(
             ToolCallStarted(call.path.call_id, call.name, call.arguments, attempt, replayed=False)
         )
-        await self._journal.tool_started(call.path, call.name, call.arguments)
+        await self.journal.tool_started(call.path, call.name, call.arguments)
         return await call_next(call)
 
     async def _replay(self, call: ToolInvocation, entry: ToolCallCompletedEntry) -> ToolResult:
-        self._session_state.restore(call.path)
+        self.session_state.restore(call.path)
         call_id = call.path.call_id
         if call.starts:
-            await self._observers.notify(
-                ToolCallStarted(call_id, call.name, call.arguments, call.starts, replayed=True)
-            )
+            await self.observers.notify(ToolCallStarted(call_id, call.name, call.arguments, call.starts, replayed=True))
         text = tool_result_text(entry.result)
-        await self._observers.notify(ToolCallCompleted(call_id, call.name, entry.outcome, replayed=True, result=text))
+        await self.observers.notify(ToolCallCompleted(call_id, call.name, entry.outcome, replayed=True, result=text))
         return decode_result(entry, call.metadata)
 
     async def _record(self, call: ToolInvocation, result: ToolResult) -> None:
         text = tool_result_text(result.wire)
-        await self._observers.notify(
+        await self.observers.notify(
             ToolCallCompleted(call.path.call_id, call.name, result.outcome, replayed=False, result=text)
         )
-        await self._journal.tool_finished(call.path, result.outcome, result.wire, self._session_state.changes())
+        await self.journal.tool_finished(call.path, result.outcome, result.wire, self.session_state.changes())

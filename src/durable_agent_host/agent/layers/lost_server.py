@@ -1,7 +1,7 @@
 """Calls whose MCP server was lost: one that was cut is in doubt, one that did not reach the server has not run."""
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from durable_agent_host.agent.declarations import in_doubt_policy
@@ -14,15 +14,15 @@ _MOST_LOSSES: Final = 3
 """How often the connection may end within one call before its outcome is given up."""
 
 
+@dataclass(frozen=True)
 class RecoverLostCalls:
     """Ends calls that did not reach their server, and decides again about those whose connection was lost.
 
-    Args:
+    Attributes:
         label: of the run, for log lines.
     """
 
-    def __init__(self, *, label: str) -> None:
-        self._label = label
+    label: str
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Make a call; after a loss it is in doubt, which the rest of the chain decides."""
@@ -30,7 +30,7 @@ class RecoverLostCalls:
             try:
                 return await call_next(call)
             except (ConnectionLostError, UnreachableError) as error:
-                _LOGGER.warning("%s: tool %s failed (call %s): %s", self._label, call.name, call.path.call_id, error)
+                _LOGGER.warning("%s: tool %s failed (call %s): %s", self.label, call.name, call.path.call_id, error)
                 attempt = call.starts + 1
                 if isinstance(error, UnreachableError) and attempt == 1:
                     return text_result("unreachable", f"{DID_NOT_RUN}{error}")

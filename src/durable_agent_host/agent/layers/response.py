@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, ResponseStream
@@ -24,15 +25,15 @@ _MOST_CHARACTERS: Final = 300
 """Of the text of an error, in the sentence about a response that cannot be read."""
 
 
+@dataclass(frozen=True)
 class ReadResponse:
     """Sends a call through its client, and reads the response.
 
-    Args:
+    Attributes:
         output: what the run has streamed, which keeps the updates of an open call small.
     """
 
-    def __init__(self, output: RunOutput) -> None:
-        self._output = output
+    output: RunOutput
 
     async def __call__(self, call: ModelCall) -> ModelStream:
         """Yield the response as it streams, then as a whole."""
@@ -50,7 +51,7 @@ class ReadResponse:
                     _correct(update, update.contents)
                     updates.append(update)
                     yield update
-                    self._output.coalesce(updates, call.position)
+                    self.output.coalesce(updates, call.position)
                 if is_truncated(reversed(updates)):
                     raise _truncated(has_updates=bool(updates))
                 response = cast("ChatResponse[Any]", await cast("Any", result).get_final_response())

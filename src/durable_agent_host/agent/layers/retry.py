@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from agent_framework import ChatResponseUpdate
 
@@ -23,10 +24,11 @@ from durable_agent_host.model.call_path import CallPath
 _LOGGER = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
 class RetryModelCalls:
     """Retries the calls of one run.
 
-    Args:
+    Attributes:
         policy: how often, and after how long.
         breaks: how often the stream of a call broke midway in earlier runs of the turn.
         check: raises when no new call may be made.
@@ -35,28 +37,18 @@ class RetryModelCalls:
         label: of the run, for log lines.
     """
 
-    def __init__(
-        self,
-        policy: RetryPolicy,
-        breaks: Mapping[CallPath, int],
-        check: Callable[[], None],
-        observers: ObserverGroup,
-        progress: StreamProgress,
-        *,
-        label: str,
-    ) -> None:
-        self._policy = policy
-        self._breaks = breaks
-        self._check = check
-        self._observers = observers
-        self._progress = progress
-        self._label = label
+    policy: RetryPolicy
+    breaks: Mapping[CallPath, int]
+    check: Callable[[], None]
+    observers: ObserverGroup
+    progress: StreamProgress
+    label: str
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Make a call until it streams content; its opening updates have none, and each attempt sends them again."""
-        retry = self._breaks.get(call.path, 0)
+        retry = self.breaks.get(call.path, 0)
         while True:
-            self._check()
+            self.check()
             has_content = False
             opening_updates: list[ChatResponseUpdate] = []
             try:
@@ -75,7 +67,7 @@ class RetryModelCalls:
                 if seconds is None:
                     raise
                 if has_content:
-                    self._progress.broken = BrokenStream(call.path, seconds, log_reason(error))
+                    self.progress.broken = BrokenStream(call.path, seconds, log_reason(error))
                     raise
             else:
                 return
@@ -85,10 +77,10 @@ class RetryModelCalls:
     async def _wait_seconds(self, call: ModelCall, retry: int, error: Exception) -> float | None:
         """Return after how many seconds a call is retried; None when it is not."""
         explain = call.provider.explain
-        seconds = self._policy.wait_before(retry, error, explain, random.random())  # noqa: S311
+        seconds = self.policy.wait_before(retry, error, explain, random.random())  # noqa: S311
         reason = explain(error) or error
         if seconds is not None:
-            _LOGGER.warning("%s: model call failed, again in %.1f s: %s", self._label, seconds, log_reason(reason))
+            _LOGGER.warning("%s: model call failed, again in %.1f s: %s", self.label, seconds, log_reason(reason))
         if call.path.compaction_number is None:
-            await self._observers.notify(ModelCallFailed(call.position, reason, seconds))
+            await self.observers.notify(ModelCallFailed(call.position, reason, seconds))
         return seconds

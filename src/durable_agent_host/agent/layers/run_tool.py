@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final
 
@@ -41,10 +42,11 @@ class ToolCrashedError(TurnError):
     """A tool raised what would end the process, such as `SystemExit`; the model learns that it failed."""
 
 
+@dataclass(frozen=True)
 class RunTool:
     """Runs the tools of one run.
 
-    Args:
+    Attributes:
         turn_id: for log lines.
         gave_up: set when the run's results are no longer wanted.
         max_result_bytes: limit on a result.
@@ -52,11 +54,10 @@ class RunTool:
             driver quotes its connection string, with the password.
     """
 
-    def __init__(self, turn_id: str, gave_up: Event, *, max_result_bytes: int, includes_error_texts: bool) -> None:
-        self._turn_id = turn_id
-        self._gave_up = gave_up
-        self._max_result_bytes = max_result_bytes
-        self._includes_error_texts = includes_error_texts
+    turn_id: str
+    gave_up: Event
+    max_result_bytes: int
+    includes_error_texts: bool
 
     async def __call__(self, call: ToolInvocation) -> ToolCallEnd:
         """Run a tool; what it raises is its result, but for what stops the run or reports a lost server."""
@@ -71,7 +72,7 @@ class RunTool:
         except (RunStoppedError, MiddlewareFailure, ConnectionLostError, UnreachableError):
             raise
         except asyncio.CancelledError as error:
-            if self._gave_up.is_set() or (task := asyncio.current_task()) is None or task.cancelling():
+            if self.gave_up.is_set() or (task := asyncio.current_task()) is None or task.cancelling():
                 raise
             return _failed(ToolCrashedError("the tool was cancelled by itself"), error)
         except MiddlewareTermination as error:
@@ -80,9 +81,8 @@ class RunTool:
             contents = [encode_content(item) for item in error.contents if isinstance(item, Content)]
             return ToolResult("input_required", {"contents": contents}, error=error)
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, and the turn continues
-            location = (
-                None if is_argument_error(error) else locate_error(error)
-            )  # that is the framework's, before the tool began
+            # the framework refuses arguments before the tool begins: that is raised nowhere in the app
+            location = None if is_argument_error(error) else locate_error(error)
             return _failed(self._error_for_model(call, error), error, location)
         if call.has_changed_arguments:
             value = remark_on_arguments(value, call.arguments)
@@ -92,20 +92,19 @@ class RunTool:
         self, call: ToolInvocation, value: Any, outcome: str = "success", error: BaseException | None = None
     ) -> ToolCallEnd:
         if isinstance(value, Content) and value.type == "function_approval_request":
-            return WaitingToolCall(
-                value, error
-            )  # the app's middleware asks; the framework ends the turn with the request
+            # the app's middleware asks; the framework ends the turn with the request
+            return WaitingToolCall(value, error)
         try:
             wire = encode_tool_result(value) | encode_carrier(call.metadata)
         except (CorruptStateError, RecursionError) as encoding_error:
             value = f"Error: The tool has run, and its result cannot be stored: {encoding_error}"
             wire = encode_tool_result(value)
-        max_bytes = self._max_result_bytes
+        max_bytes = self.max_result_bytes
         if is_larger(wire, max_bytes):
             _LOGGER.warning(
                 "turn %s: the result of tool %s is larger than %d bytes, and the model is told so (call %s); "
                 "DURABLE_AGENT_HOST_MAX_TOOL_RESULT_BYTES sets the limit",
-                *(self._turn_id, call.name, max_bytes, call.path.call_id),
+                *(self.turn_id, call.name, max_bytes, call.path.call_id),
             )
             value = f"Error: The tool has run, and its result is larger than {max_bytes} bytes: ask it for less."
             wire = encode_tool_result(value)
@@ -113,8 +112,8 @@ class RunTool:
 
     def _error_for_model(self, call: ToolInvocation, error: BaseException) -> Exception:
         """Return the error for the framework and the journal."""
-        log_tool_failure(f"turn {self._turn_id}: tool {call.name} failed (call {call.path.call_id})", error)
-        if self._includes_error_texts:
+        log_tool_failure(f"turn {self.turn_id}: tool {call.name} failed (call {call.path.call_id})", error)
+        if self.includes_error_texts:
             return error if isinstance(error, Exception) else ToolCrashedError(f"{type(error).__name__}: {error}")
         return argument_error(_BAD_ARGUMENTS) if is_argument_error(error) else ToolFailedError(_FAILED)
 

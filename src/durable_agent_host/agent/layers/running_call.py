@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from threading import Event
 from typing import Any, Final
@@ -64,32 +64,32 @@ CALL_SCOPE: Final[ContextVar[CallScope | None]] = ContextVar("durable_agent_host
 """Set by the host around what it journals as one call."""
 
 
+@dataclass(frozen=True)
 class EnterToolCall:
     """Makes a call the current one while its tool runs.
 
-    Args:
+    Attributes:
         turn_id: of the call's turn.
         journal: of the run.
         gave_up: set when the run's results are no longer wanted.
     """
 
-    def __init__(self, turn_id: str, journal: Journal, gave_up: Event) -> None:
-        self._turn_id = turn_id
-        self._journal = journal
-        self._gave_up = gave_up
+    turn_id: str
+    journal: Journal
+    gave_up: Event
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Make a call; an agent within it that waits for its budget has no result, and the turn waits afterwards."""
         running_call = ToolCall(
             call_id=call.path.call_id,
             name=call.name,
-            turn_id=self._turn_id,
-            idempotency_key=self._journal.idempotency_key(call.path),
+            turn_id=self.turn_id,
+            idempotency_key=self.journal.idempotency_key(call.path),
             attempt=call.starts + 1,
-            cancelled=self._gave_up,
+            cancelled=self.gave_up,
         )
         token = RUNNING_CALL.set(running_call)
-        scope_token = CALL_SCOPE.set(CallScope(call.path, running_call, self._journal.idempotency_key))
+        scope_token = CALL_SCOPE.set(CallScope(call.path, running_call, self.journal.idempotency_key))
         try:
             return await call_next(call)
         except RunStoppedError as stop_error:
