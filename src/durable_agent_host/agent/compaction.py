@@ -4,6 +4,7 @@ import copy
 import hashlib
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, cast
@@ -25,7 +26,6 @@ from durable_agent_host.agent.model_call import CompletedResponse, ModelCall
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer
-from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 from durable_agent_host.errors import LogError, ProviderError, RegistrationError
 
 # Model calls of a compaction strategy: answered from the journal, or made and journaled.
@@ -105,7 +105,7 @@ class CompactionModelCalls:
             raise RunStoppedError(stop_of(error)) from error
 
 
-_CURRENT: Final = WeakContextVar[CompactionModelCalls]("durable_agent_host_side_calls")
+_CURRENT: Final = ContextVar[CompactionModelCalls | None]("durable_agent_host_side_calls", default=None)
 
 
 @contextmanager
