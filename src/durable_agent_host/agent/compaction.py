@@ -4,6 +4,7 @@ import copy
 import hashlib
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, cast
@@ -21,7 +22,6 @@ from agent_framework import (
 
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, NextModelCall
 from durable_agent_host.agent.provider import ModelProvider
-from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.model.call_path import CallPath
 
@@ -73,7 +73,7 @@ class CompactionModelCalls:
         return response
 
 
-_CURRENT: Final = WeakContextVar[CompactionModelCalls]("durable_agent_host_side_calls")
+_CURRENT: Final = ContextVar[CompactionModelCalls | None]("durable_agent_host_side_calls", default=None)
 
 
 @contextmanager

@@ -4,9 +4,8 @@ The guards (`durable_agent_host.providers.http_client_guards`, `bounded_aiohttp`
 that they send, and the decompressed response. Headers are never reported.
 """
 
+from contextvars import ContextVar
 from typing import Any, Final, Protocol
-
-from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 
 
 class HttpExchange(Protocol):
@@ -38,7 +37,7 @@ class ExchangeSink(Protocol):
         ...
 
 
-EXCHANGES: Final = WeakContextVar[ExchangeSink]("durable_agent_exchanges")
+EXCHANGES: Final = ContextVar[ExchangeSink | None]("durable_agent_exchanges", default=None)
 """Of the attempt that runs; None when nothing is kept."""
 
 

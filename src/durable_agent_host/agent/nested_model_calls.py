@@ -7,6 +7,7 @@ given is recorded: with budgets, a call is reserved before it is made and settle
 from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -19,7 +20,6 @@ from durable_agent_host.agent.observer import NestedModelCallCompleted, Observer
 from durable_agent_host.agent.response_limits import ReceivedBytes, check_model_call, received_bytes
 from durable_agent_host.agent.run_gate import ApprovalRequests, RunGate
 from durable_agent_host.agent.run_result import AwaitingApproval, Failed, RunStoppedError, stop_of
-from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import known_counts
 from durable_agent_host.model.call_path import AGENT_RUN, CallPath
@@ -103,7 +103,7 @@ class NestedCallMeter:
         await self._observers.notify(NestedModelCallCompleted(call.model, call.usage, replayed))
 
 
-INNER_CALLS: Final = WeakContextVar[NestedCallMeter]("durable_agent_inner_calls")
+INNER_CALLS: Final = ContextVar[NestedCallMeter | None]("durable_agent_inner_calls", default=None)
 """Of the run whose agent asks others; None outside of a turn."""
 
 

@@ -10,12 +10,12 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
+from contextvars import ContextVar
 from typing import Any, Final, cast
 from weakref import WeakSet
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content
 
-from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 from durable_agent_host.errors import ProviderError, TurnError
 from durable_agent_host.model.turn import ResponseLimits
 from durable_agent_host.stream.fold import ItemReader
@@ -143,7 +143,7 @@ class ReceivedBytes:
             raise self.exceeded_limit
 
 
-RECEIVED: Final = WeakContextVar[ReceivedBytes]("durable_agent_received")
+RECEIVED: Final = ContextVar[ReceivedBytes | None]("durable_agent_received", default=None)
 """Of the turn that runs; a call outside of a turn has the default bounds for itself."""
 
 
