@@ -12,6 +12,7 @@ import requests
 
 from tests.kit import PracticeModel, running_host
 
+AGENT = "BugRepro"
 KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"one={base64.b64encode(bytes(32)).decode()}"}
 
 
@@ -19,18 +20,17 @@ KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"one={base64.b64encode(bytes(32))
 def test_a_damaged_session_is_reported_and_preserved(practice_model: PracticeModel, tmp_path: Path, settings):
     """Its routes answer 409 with what to do, lists name it, and what is stored of it stays."""
     with running_host(tmp_path, practice_model, **settings) as host:
-        agent = host.get("/agents").json()["agents"][0]["name"]
         for session in ("whole", "torn"):
-            assert host.run(agent, "hello", session_id=session).ok
-    torn = f"@dafx-{agent.lower()}@torn"
+            assert host.run(AGENT, "hello", session_id=session).ok
+    torn = f"@dafx-{AGENT.lower()}@torn"
     with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
         update = file.execute("UPDATE entities SET state = substr(state, 1, 200) WHERE id = ?", (torn,))
         assert update.rowcount == 1
     with running_host(tmp_path, practice_model, **settings) as host:
-        sessions_url = f"{host.url}/api/agents/{agent}/sessions"
+        sessions_url = f"{host.url}/api/agents/{AGENT}/sessions"
         routes = [("GET", ""), ("GET", "/verify"), ("GET", "/export"), ("POST", "/repair"), ("DELETE", "")]
         responses = [requests.request(method, f"{sessions_url}/torn{path}", timeout=60) for method, path in routes]
-        responses.append(host.run(agent, "and now?", session_id="torn"))
+        responses.append(host.run(AGENT, "and now?", session_id="torn"))
         assert [(response.status_code, "damaged" in response.json()["detail"]) for response in responses] == [
             (409, True)
         ] * 6
@@ -39,7 +39,7 @@ def test_a_damaged_session_is_reported_and_preserved(practice_model: PracticeMod
             "whole": "completed",
             "torn": "unreadable",
         }
-        assert host.run(agent, "hello again", session_id="whole").ok
+        assert host.run(AGENT, "hello again", session_id="whole").ok
     with closing(sqlite3.connect(tmp_path / "host.db")) as file:
         assert file.execute("SELECT length(state) FROM entities WHERE id = ?", (torn,)).fetchone() == (200,)
 
@@ -54,17 +54,16 @@ def test_a_session_with_a_damaged_turn_can_be_deleted(
 ):
     """All data that is known to belong to it is erased, and its id can be used again."""
     with running_host(tmp_path, practice_model, **settings) as host:
-        agent = host.get("/agents").json()["agents"][0]["name"]
-        turns = [host.run(agent, "hello", session_id="torn").headers["x-ms-turn-id"] for _ in range(3)]
+        turns = [host.run(AGENT, "hello", session_id="torn").headers["x-ms-turn-id"] for _ in range(3)]
     with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
         update = file.execute(f"UPDATE instances SET {column} = ? WHERE id = ?", (damage, turns[1]))
         assert update.rowcount == 1
     with running_host(tmp_path, practice_model, **settings) as host:
-        session = f"{host.url}/api/agents/{agent}/sessions/torn"
+        session = f"{host.url}/api/agents/{AGENT}/sessions/torn"
         deletion = requests.delete(session, timeout=60)
         assert (deletion.status_code, deletion.json().get("status")) == (200, "deleted")
         assert requests.get(session, timeout=60).status_code == 404
-        assert host.run(agent, "hello again", session_id="torn").ok
+        assert host.run(AGENT, "hello again", session_id="torn").ok
         assert requests.get(session, timeout=60).json()["message_count"] == 2
     with closing(sqlite3.connect(tmp_path / "host.db")) as file:
         remaining_ids = {instance_id for (instance_id,) in file.execute("SELECT id FROM instances")}
@@ -94,12 +93,11 @@ def test_a_turn_with_a_damaged_outcome_is_reported(practice_model: PracticeModel
         foreign,
     ]
     with running_host(tmp_path, practice_model, **settings) as host:
-        agent = host.get("/agents").json()["agents"][0]["name"]
-        turns = [host.turn(host.run(agent, "hello", session_id="torn"))["turn_id"] for _ in [*outputs, "whole"]]
+        turns = [host.turn(host.run(AGENT, "hello", session_id="torn"))["turn_id"] for _ in [*outputs, "whole"]]
     for turn, output in zip(turns, outputs, strict=False):
         damage(tmp_path, "UPDATE instances SET output = ? WHERE id = ?", output, turn)
     with running_host(tmp_path, practice_model, **settings) as host:
-        session_path = f"/agents/{agent}/sessions/torn"
+        session_path = f"/agents/{AGENT}/sessions/torn"
         responses = [
             host.get(f"{session_path}/turns/{turn}{PATHS[(number + more) % len(PATHS)]}")
             for number, turn in enumerate(turns[:-1])
@@ -110,7 +108,7 @@ def test_a_turn_with_a_damaged_outcome_is_reported(practice_model: PracticeModel
         assert [host.get(f"{session_path}/turns/{turns[-1]}{path}").status_code for path in PATHS] == [200] * len(PATHS)
         assert host.get(session_path).ok
         assert requests.get(f"{host.management}/instances", timeout=60).ok
-        assert host.run(agent, "and now?", session_id="torn").ok
+        assert host.run(AGENT, "and now?", session_id="torn").ok
         assert "Traceback" not in host.text
         assert requests.delete(f"{host.url}/api{session_path}", timeout=60).ok
         assert host.get(session_path).status_code == 404
@@ -120,16 +118,15 @@ def test_a_turn_with_a_damaged_outcome_is_reported(practice_model: PracticeModel
 def test_a_stream_with_a_damaged_entry_is_reported(practice_model: PracticeModel, tmp_path: Path, settings, position):
     """It is a 409 that begins no stream, or a stream that ends early and whose reconnection is that 409."""
     with running_host(tmp_path, practice_model, **settings) as host:
-        agent = host.get("/agents").json()["agents"][0]["name"]
-        practice_model.plan({"text": "word " * 60_000})
-        turn = host.turn(host.run(agent, {"message": "hello", "session_id": "torn"}))["turn_id"]
+        practice_model.plan({"text": "word " * 60_000, "chunk_characters": 750})
+        turn = host.turn(host.run(AGENT, {"message": "hello", "session_id": "torn"}))["turn_id"]
         with closing(sqlite3.connect(tmp_path / "turn-log.sqlite")) as file, file:
             offsets = [position for (position,) in file.execute("SELECT place FROM entries ORDER BY place")]
             update = file.execute(
                 "UPDATE entries SET body = 'xx' WHERE place = ?", (offsets[position * len(offsets) // 60],)
             )
             assert update.rowcount == 1
-        url = f"{host.url}/api/agents/{agent}/sessions/torn/turns/{turn}/events"
+        url = f"{host.url}/api/agents/{AGENT}/sessions/torn/turns/{turn}/events"
         response = requests.get(url, timeout=60)
         assert (response.status_code == 409) == (position == 2)
         if response.ok:
@@ -137,6 +134,6 @@ def test_a_stream_with_a_damaged_entry_is_reported(practice_model: PracticeModel
             assert "event: turn." not in response.text.replace("event: turn.started", "")
             response = requests.get(url, headers={"last-event-id": last}, timeout=60)
         assert (response.status_code, "damaged" in response.text) == (409, True)
-        assert host.get(f"/agents/{agent}/sessions/torn/turns/{turn}/steps").status_code == 409
+        assert host.get(f"/agents/{AGENT}/sessions/torn/turns/{turn}/steps").status_code == 409
         assert "Traceback" not in host.text
-        assert host.run(agent, "and now?", session_id="torn").ok
+        assert host.run(AGENT, "and now?", session_id="torn").ok

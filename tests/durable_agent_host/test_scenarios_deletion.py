@@ -138,7 +138,7 @@ def test_a_session_created_during_an_erasure_of_its_predecessor_stays(lab: Agent
         return [lab.session("Instant", session)["message_count"] for _ in range(2)]
 
     with ThreadPoolExecutor(3) as pool:
-        assert [future.result(120) for future in [pool.submit(recreate_session) for _ in range(20)]] == [[2, 2]] * 20
+        assert [future.result(120) for future in [pool.submit(recreate_session) for _ in range(10)]] == [[2, 2]] * 10
 
 
 def grow(host: AgentHost, session: str, agent: str = "Instant") -> list[str]:

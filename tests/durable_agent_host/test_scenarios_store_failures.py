@@ -10,7 +10,7 @@ def test_a_deleted_data_folder_is_a_503_at_once(practice_model: PracticeModel, t
     """Of a turn, and of a session; nothing hangs, and nothing is answered as if it were kept."""
     data = tmp_path / "data"
     with running_host(data, practice_model) as host:
-        agent = host.get("/agents").json()["agents"][0]["name"]
+        agent = "BugRepro"
         assert host.run(agent, {"message": "Hello", "session_id": "kept"}).ok
         shutil.rmtree(data)
         response = host.run(agent, {"message": "Hello again", "session_id": "kept"})

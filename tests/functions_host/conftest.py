@@ -100,19 +100,33 @@ type StartHost = Callable[..., Host]
 
 
 @pytest.fixture(scope="session")
-def start_host() -> Iterator[StartHost]:
-    """Start host processes that end with the session at the latest."""
+def _hosts() -> Iterator[list[Host]]:
     hosts: list[Host] = []
+    yield hosts
+    for host in hosts:
+        host.kill()
+
+
+@pytest.fixture(autouse=True)
+def _end_hosts_of_test(_hosts: list[Host]) -> Iterator[None]:
+    """End what the test itself has started; hosts of fixtures with a wider scope were there before it."""
+    count = len(_hosts)
+    yield
+    while len(_hosts) > count:
+        _hosts.pop().kill()
+
+
+@pytest.fixture(scope="session")
+def start_host(_hosts: list[Host]) -> StartHost:
+    """Start host processes that end with the test, or with the session where a fixture has started them."""
 
     def start(app: Path | str, data: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Host:
         host = Host(APPS / app, data, *arguments, env=env)
-        hosts.append(host)
+        _hosts.append(host)
         assert host.url, f"not ready: {host.first_line}{host.log.read_text()}"
         return host
 
-    yield start
-    for host in hosts:
-        host.kill()
+    return start
 
 
 @pytest.fixture(scope="module")
