@@ -31,7 +31,7 @@ class Use:
 
     name: str
     module: str
-    place: str
+    location: str
 
 
 @dataclass(frozen=True)
