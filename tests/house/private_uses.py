@@ -1,7 +1,7 @@
 """Finds where the project uses names that other packages do not promise: private ones, and overridden methods.
 
 A name is private if it, or a module on its way, begins with an underscore. An object's type is not known here, so a use
-is a name and a place; `tests/contract/private_members.py` says whose name it is.
+is a name and a module; `tests/contract/private_members.md` says whose name it is.
 """
 
 import ast
@@ -31,7 +31,7 @@ class Use:
 
     name: str
     module: str
-    place: str
+    location: str
 
 
 @dataclass(frozen=True)

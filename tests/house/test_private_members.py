@@ -33,7 +33,7 @@ def _is_listed(use: Use) -> bool:
 def test_every_private_name_is_listed():
     """A private name, or a replaced one, has a row for the module that uses it."""
     missing = [
-        f"{use.place} uses {use.name}: find a public name, or add a row to tests/contract/private_members.md"
+        f"{use.location} uses {use.name}: find a public name, or add a row to tests/contract/private_members.md"
         for use in (*private_uses(), *patches())
         if use.name not in OUR_NAMES and not _is_listed(use)
     ]

@@ -98,7 +98,8 @@ def _import_functions(app_dir: Path) -> Sequence[Any]:
 def _functions_of(app: Any) -> Sequence[Any]:
     if not hasattr(app, "get_functions"):  # a blueprint
         functions: Any = importlib.import_module("azure.functions")
-        blueprint, app = app, functions.FunctionApp()
+        blueprint = app
+        app = functions.FunctionApp()
         app.register_functions(blueprint)
     app.functions_bindings = None  # the names that an earlier call has seen
     try:
