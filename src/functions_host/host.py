@@ -27,7 +27,7 @@ from functions_host.log_secrets import mask_log_output
 from functions_host.memory import return_large_blocks
 from functions_host.settings import apply_local_settings, prepare_environment
 from functions_host.startup_report import list_functions, list_keys, list_oddities
-from functions_host.web.body_limit import read_body_limit
+from functions_host.web.body_limit import BodyLimit, read_body_limit
 from functions_host.web.connection_limits import read_connection_limits
 from functions_host.web.keys import KEYS_NAME, load_keys
 from functions_host.web.middleware import MiddlewareSettings, RequestLog, add_middleware
@@ -166,7 +166,8 @@ async def _serve(options: StartOptions, prepared_host: _Prepared, store: SqliteS
     host.start_functions()
 
     http_app = add_middleware(host.http, middleware)
-    own_app = RequestLog(host.http) if middleware.log_requests else host.http
+    own_app = BodyLimit(host.http, middleware.max_body_bytes)
+    own_app = RequestLog(own_app) if middleware.log_requests else own_app
 
     own_calls: list[OwnCalls] = []
 

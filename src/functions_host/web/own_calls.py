@@ -2,8 +2,8 @@
 
 On Azure the client's calls cross from the worker's process to the host's, over HTTP. Here both are one process, and
 most of such a call's time went into connections, parsers and buffers. So the SDK's three functions that make requests
-hand those to this host to its router on the host's loop, without the checks of what comes from outside; other requests,
-and those of other clients, go over the network as ever. An SDK without these functions keeps its own way.
+hand those to this host to its router on the host's loop, without the checks of what comes from outside; other
+requests, and those of other clients, go over the network as ever. An SDK without these functions keeps its own way.
 """
 
 import asyncio
