@@ -230,8 +230,12 @@ def mixins() -> dict[str, OurClass]:
     for module in modules(*OURS):
         variables = _assigned_values(module.nodes)
         for node in module.nodes:
+            arguments: list[ast.expr] = []
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in _COPIERS:
                 arguments = [variables.get(ast.unparse(argument), argument) for argument in node.args[1:]]
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "overrides":  # a provider's
+                arguments = [node.value]
+            if arguments:
                 inner_nodes = [inner for argument in arguments for inner in ast.walk(argument)]
                 names |= {_full_name(module, inner.id) for inner in inner_nodes if isinstance(inner, ast.Name)}
     found_classes = {name: classes[name] for name in names & classes.keys()}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tests.house.source import modules
 
 ALLOWED = {
-    "durable_agent_host.agent.tool_calls": "_FunctionResultCarrier",  # the framework's, as it was when it was stored
+    "durable_agent_host.agent.tool_invocation": "_FunctionResultCarrier",  # the framework's, as it was stored
     "durable_agent_host.codec.content_fields": "Content",  # the framework's, with whichever fields were stored
     "durable_agent_host.encryption.key_wrapping": "CryptographyClient",  # options of the app for the SDK's client
 }
