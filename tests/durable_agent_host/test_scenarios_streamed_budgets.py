@@ -9,6 +9,7 @@ import pytest
 from durable_agent_host.agent.budget_accounting import usage_from_journal
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.model.budget import Budget, Budgets, Reservation
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import (
     BudgetReservedEntry,
     JournalStep,
@@ -121,10 +122,11 @@ def journal_of(*steps: JournalStep) -> JournalState:
 def test_a_response_without_usage_counts_its_reservation(usage, tokens: int):
     """A call with token counts is counted by them alone, one without as was reserved and raised."""
     response = {"messages": []} | ({"usage": usage} if usage else {})
+    call = CallPath().model_call(0)
     journal = journal_of(
-        BudgetReservedEntry(0, None, Reservation(50), 0.5),
-        ReservationRaisedEntry(0, None, Reservation(70)),
-        ModelCallCompletedEntry(0, response),
+        BudgetReservedEntry(call, Reservation(50), 0.5),
+        ReservationRaisedEntry(call, Reservation(70)),
+        ModelCallCompletedEntry(call, response),
     )
     figures = usage_from_journal(journal, Budgets(turn=Budget(tokens=1000)))
     assert figures is not None
