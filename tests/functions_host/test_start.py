@@ -75,9 +75,8 @@ def test_host_json_and_local_settings(start_host: StartHost, tmp_path: Path):
     """The route prefix is honoured; Values become environment variables, unless the process has them."""
     app = write_app(
         tmp_path / "app",
-        MINIMAL + "    # noqa\nimport os\nping_text = os.environ['FROM_LOCAL_SETTINGS'] + "
-        "os.environ['KEPT']\n@app.route(route='text')\ndef text(req: func.HttpRequest) -> str:\n    return "
-        "ping_text\n",
+        MINIMAL + "    # noqa\nimport os\nping_text = os.environ['FROM_LOCAL_SETTINGS'] + os.environ['KEPT']\n"
+        "@app.route(route='text')\ndef text(req: func.HttpRequest) -> str:\n    return ping_text\n",
         {"version": "2.0", "extensions": {"http": {"routePrefix": ""}}},
     )
     values = {"FROM_LOCAL_SETTINGS": "file-", "KEPT": "file", "NULL": None}
@@ -283,8 +282,9 @@ def test_a_stop_does_not_wait_for_running_functions(start_host: StartHost, tmp_p
     """A function that runs for long is abandoned after a short grace; the exit status is 0."""
     marker = tmp_path / "begun"
     code = (
-        f"import time\nfrom pathlib import Path\nbegun = {str(marker)!r}\n{MINIMAL}@app.route(route='long')\ndef "
-        "long(req: func.HttpRequest) -> str:\n    Path(begun).touch()\n    time.sleep(600)\n    return ''\n"
+        f"import time\nfrom pathlib import Path\nbegun = {str(marker)!r}\n{MINIMAL}"
+        "@app.route(route='long')\ndef long(req: func.HttpRequest) -> str:\n"
+        "    Path(begun).touch()\n    time.sleep(600)\n    return ''\n"
     )
     host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
     address = host.url.removeprefix("http://").split(":")
@@ -343,10 +343,10 @@ def test_a_durable_sdk_of_version_2_is_reported_at_start(tmp_path: Path, monkeyp
     (dist_info / "METADATA").write_text("Metadata-Version: 2.1\nName: azure-functions-durable\nVersion: 2.0.1\n")
     monkeypatch.setenv("PYTHONPATH", str(dist_info.parent))
     durable = (
-        "import azure.durable_functions as df\napp = "
-        "df.DFApp(http_auth_level='ANONYMOUS')\n@app.route(route='hello')\ndef hello(req):\n    return "
-        "'hello'\n@app.orchestration_trigger(context_name='context')\ndef flow(context):\n    yield "
-        "context.call_activity('x')\n"
+        "import azure.durable_functions as df\napp = df.DFApp(http_auth_level='ANONYMOUS')\n"
+        "@app.route(route='hello')\ndef hello(req):\n    return 'hello'\n"
+        "@app.orchestration_trigger(context_name='context')\ndef flow(context):\n"
+        "    yield context.call_activity('x')\n"
     )
     line = fail_to_start(write_app(tmp_path / "app", durable + code), tmp_path / "data")
     assert "azure-functions-durable 2.0.1 is installed" in line
