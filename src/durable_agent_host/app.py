@@ -62,7 +62,7 @@ from durable_agent_host.durable.workflow_functions import (
 )
 from durable_agent_host.encryption.data_key_storage import PlaintextGuard
 from durable_agent_host.encryption.store_factory import StoreFactory, stores_of
-from durable_agent_host.http.agent_routes import hosted_agents
+from durable_agent_host.http.app_routes import hosted_agents
 from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
 from durable_agent_host.http.gate import Authorize, Authorizer, Identify

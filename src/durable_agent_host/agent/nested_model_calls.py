@@ -13,12 +13,13 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponse, UsageDetails, add_usage_details
 
+from durable_agent_host.agent.approval_requests import ApprovalRequests
 from durable_agent_host.agent.budget_accounting import BudgetAccount
 from durable_agent_host.agent.layers.running_call import CALL_SCOPE
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.observer import NestedModelCallCompleted, ObserverGroup
 from durable_agent_host.agent.response_limits import ReceivedBytes, check_model_call, received_bytes
-from durable_agent_host.agent.run_gate import ApprovalRequests, RunGate
+from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_result import AwaitingApproval, Failed, RunStoppedError, stop_of
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import known_counts

@@ -18,8 +18,8 @@ from durable_agent_host.http.response_views import json_response, turn_headers, 
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.turn.call_body import CallBody
-from durable_agent_host.turn.event_folding import FinalResponse
 from durable_agent_host.turn.model_call_reader import CallReader, Side
+from durable_agent_host.turn.recorded_stream import FinalResponse
 from durable_agent_host.turn.test_generator import generate_test, no_test_reason
 from durable_agent_host.turn.turn_redactor import Redactor
 

@@ -39,7 +39,7 @@ from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.settings import Settings
-from durable_agent_host.turn.event_folding import FinalResponse
+from durable_agent_host.turn.recorded_stream import FinalResponse
 from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.trace_ids import traceparent_in
 from durable_agent_host.turn.turn_requests import SessionTarget

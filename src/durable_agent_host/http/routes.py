@@ -3,7 +3,7 @@
 from typing import Final
 
 from durable_agent_host.http import (
-    agent_routes,
+    app_routes,
     approval_routes,
     file_routes,
     model_call_routes,
@@ -18,8 +18,8 @@ _TURN: Final = _SESSION + "/turns/{turn}"
 
 ROUTES: Final = (
     Route("http-run", "POST", "agents/{agent}/run", "turn.run", turn_routes.run, body_kind="form"),
-    Route("http-agents", "GET", "agents", "agents.list", agent_routes.list_agents),
-    Route("http-metrics", "GET", "metrics", "metrics.read", agent_routes.metrics),
+    Route("http-agents", "GET", "agents", "agents.list", app_routes.list_agents),
+    Route("http-metrics", "GET", "metrics", "metrics.read", app_routes.metrics),
     Route("http-session", "GET", _SESSION, "session.read", session_routes.read_session),
     Route("http-sessions", "GET", "agents/{agent}/sessions", "sessions.list", session_routes.list_sessions),
     Route("http-export", "GET", _SESSION + "/export", "session.export", session_routes.export_session),
@@ -58,5 +58,5 @@ ROUTES: Final = (
     Route("http-events", "GET", _TURN + "/events", "turn.follow", turn_routes.read_events),
     Route("http-cancel", "POST", _TURN + "/cancel", "turn.cancel", turn_routes.cancel_turn),
     Route("http-approvals", "POST", _TURN + "/approvals", "turn.approve", approval_routes.submit_approvals),
-    Route("http-health", "GET", "health", "health.read", agent_routes.health, is_health=True),
+    Route("http-health", "GET", "health", "health.read", app_routes.health, is_health=True),
 )

@@ -19,7 +19,6 @@ from durable_agent_host.turn.turn_events import LiveEvent
 
 _TRIES: Final = 8
 """How many white spaces are tried for one chunk."""
-_TEXTS: Final = frozenset({turn_events.MESSAGE_DELTA, turn_events.REASONING_DELTA})
 
 
 class EventRedaction(Protocol):
@@ -144,17 +143,12 @@ class RedactedEvents:
         redacted_events: list[LiveEvent] = []
         for event, data in events:
             call_id = str(data.get("call_id", ""))
-            if event in _TEXTS or event == turn_events.TOOL_DELTA:
-                if event in _TEXTS:
-                    redacted_events += self._flush(
-                        *[key for key in self._buffered if key[0] in _TEXTS and key[0] != event]
-                    )
+            if turn_events.rule_of_stored(event).is_delta:
+                if not call_id:
+                    redacted_events += self._flush(*[key for key in self._buffered if not key[1] and key[0] != event])
                 redacted_events += self._grow(event, call_id, data["text"])
                 continue
-            completed_keys = [
-                key for key in self._buffered if key[0] in _TEXTS or key == (turn_events.TOOL_DELTA, call_id)
-            ]
-            redacted_events += self._flush(*completed_keys)
+            redacted_events += self._flush(*[key for key in self._buffered if key[1] in {"", call_id}])
             redacted_events.append(LiveEvent(event, self._redactor.data(data)))
         return redacted_events
 

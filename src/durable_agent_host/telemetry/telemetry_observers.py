@@ -99,7 +99,8 @@ def turn_observers() -> list[TurnObserver]:
 def report_end(timeline: Timeline) -> None:
     """Report the end of a turn to all receivers; an exception in one is logged and affects nothing.
 
-    replay an orchestration to its end more than once. After a kill, the next process may report the turn again.
+    The SDK may replay an orchestration to its end more than once, which is reported once. After a kill, the next
+    process may report the turn again.
     """
     if not _REPORTED_TURNS.add(trace_of(timeline.request).turn):
         return

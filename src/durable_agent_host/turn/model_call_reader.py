@@ -22,7 +22,7 @@ from durable_agent_host.model.log_entry import (
     LogRecord,
 )
 from durable_agent_host.turn.call_body import CallBody, decode_body
-from durable_agent_host.turn.event_folding import FinalResponse, fold_stream
+from durable_agent_host.turn.recorded_stream import FinalResponse, fold_stream
 
 Side = Literal["request", "answer"]
 _FAILED_STATUS: Final = 400

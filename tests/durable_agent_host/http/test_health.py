@@ -13,7 +13,7 @@ from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_client import TurnClient, TurnServices
-from durable_agent_host.http.agent_routes import health
+from durable_agent_host.http.app_routes import health
 from durable_agent_host.http.gate import Authorizer
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore

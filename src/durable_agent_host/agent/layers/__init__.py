@@ -1,1 +1,1 @@
-"""The layers of model calls: one feature of a call in each module. No layer imports another."""
+"""The layers of model calls and tool calls: one feature of a call in each module. No layer imports another."""

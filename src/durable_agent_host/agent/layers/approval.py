@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from durable_agent_host.agent.run_gate import ApprovalRequests
+from durable_agent_host.agent.approval_requests import ApprovalRequests
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
     ToolCallEnd,

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from durable_agent_host.agent.approval_requests import ApprovalRequests
 from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
 from durable_agent_host.agent.mcp_servers import UNKNOWN
-from durable_agent_host.agent.run_gate import ApprovalRequests
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
     ToolCallEnd,
