@@ -1,5 +1,6 @@
 """A full disk: room on it that is kept for a start and for deletions, and databases that open without any."""
 
+import errno
 import os
 import sqlite3
 from contextlib import suppress
@@ -13,6 +14,8 @@ MAX_MARGIN_BYTES = 32 * 1024 * 1024
 
 DELETION_BYTES = 2 * 1024 * 1024
 """What a deletion needs: of a full disk, where less is free, it cannot give anything back."""
+_NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+"""Why a file system takes no room without writing."""
 
 
 class DiskReserve:
@@ -51,9 +54,11 @@ class DiskReserve:
 
     def _allocate(self, size: int) -> None:
         with self._path.open("wb") as file:
-            if hasattr(os, "posix_fallocate"):  # takes the room without writing it; macOS lacks it
-                os.posix_fallocate(file.fileno(), 0, size)
-            else:
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)  # takes the room without writing it
+            except (AttributeError, OSError) as error:  # macOS lacks it, and musl on some file systems
+                if isinstance(error, OSError) and error.errno not in _NOT_SUPPORTED:
+                    raise
                 file.write(bytes(size))
 
     def release(self) -> bool:

@@ -100,7 +100,7 @@ async def build_cancelled(runs: AgentRuns, records: JournalState) -> TurnOutcome
             finished_messages, lambda: remove_buffered(finished_messages, redactor)
         )
     response.messages += finished_messages
-    model_call = CallPath().model_call(runs.run.journal.position if runs.run is not None else -1)
+    model_call = CallPath() if runs.run is None else runs.run.journal.current_call
     response.messages = close_calls(
         response.messages, lambda call_id, n: _build_missing_result(records, model_call.tool_call(call_id, n))
     )

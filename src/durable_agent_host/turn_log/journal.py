@@ -289,13 +289,18 @@ class Journal:
         await self._writer.commit(encode_journal_entry(ReservationReleasedEntry(path)))
         reach("journal.budget.after_release")
 
+    @property
+    def current_call(self) -> CallPath:
+        """The path of the agent's newest model call; empty before the first, when middleware has answered instead."""
+        return CallPath() if self.position < 0 else CallPath().model_call(self.position)
+
     def next_tool_call(self, call_id: str) -> tuple[CallPath, RecordedTool]:
         """Begin a tool call; in the order in which the model made them.
 
         Returns:
             Its path, and its recorded data.
         """
-        model_call = CallPath().model_call(self.position)
+        model_call = self.current_call
         occurrence = self._seen[model_call, call_id]
         self._seen[model_call, call_id] += 1
         path = model_call.tool_call(call_id, occurrence)

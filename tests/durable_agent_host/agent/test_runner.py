@@ -2,11 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from agent_framework import Agent, tool
+from agent_framework import (
+    Agent,
+    ChatContext,
+    ChatMiddleware,
+    ChatResponse,
+    ChatResponseUpdate,
+    Content,
+    ResponseStream,
+    tool,
+)
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
@@ -134,6 +143,51 @@ def test_changed_arguments_of_an_approval_are_checked_and_reported(tmp_path: Pat
         assert "changed arguments" in outputs[0]
         assert "Argument parsing failed" in outputs[1]
         assert outputs[2] == '"paid"'
+
+    scenario(tmp_path, play)
+
+
+class CallsWithoutModel(ChatMiddleware):
+    """Answers the first model call itself, with calls of two tools."""
+
+    async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        """Call the model only once there are results."""
+        contents = [content for message in context.messages for content in message.contents]
+        if any(content.type == "function_result" for content in contents):
+            await call_next()
+            return
+        context.result = ResponseStream(self.answer(), finalizer=ChatResponse.from_updates)
+
+    @staticmethod
+    async def answer() -> AsyncGenerator[ChatResponseUpdate]:
+        """Stream the calls."""
+        calls = [Content.from_function_call(f"call_{name}", name, arguments="{}") for name in ("book", "sign")]
+        yield ChatResponseUpdate(role="assistant", contents=calls, finish_reason="tool_calls")
+
+
+def test_calls_before_the_first_model_call_run_once(tmp_path: Path, model: PracticeModel):
+    """What a middleware has the tools do instead of the model is found in the journal, too."""
+    bookings: list[int] = []
+
+    @tool
+    def book() -> str:
+        """Book."""
+        bookings.append(1)
+        return "booked"
+
+    @tool(approval_mode="always_require")
+    def sign() -> str:
+        """Sign."""
+        return "signed"
+
+    async def play(log: SqliteTurnLog) -> None:
+        model.plan({"text": "Done."})
+        agent_runner = runner(model, log, book, sign, middleware=[CallsWithoutModel()])
+        pending = (await agent_runner.run(Session(), REQUEST)).pending
+        assert [call["name"] for call in pending] == ["sign"]
+        approvals = {call["call_id"]: {"approved": True} for call in pending}
+        assert (await agent_runner.run(Session(), REQUEST, approvals)).text == "Done."
+        assert len(bookings) == 1
 
     scenario(tmp_path, play)
 
