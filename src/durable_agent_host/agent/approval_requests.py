@@ -7,15 +7,21 @@ the app's own tools; once all requests are decided, the run continues with the d
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
 from durable_agent_host.agent.budget_accounting import APPROVAL_NAME
 from durable_agent_host.agent.observer import ApprovalRequested, ObserverGroup
-from durable_agent_host.agent.tool_invocation import ToolInvocation
+from durable_agent_host.agent.tool_invocation import (
+    NextToolCall,
+    ToolCallEnd,
+    ToolInvocation,
+    ToolResult,
+    WaitingToolCall,
+)
 from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.tool_calls import APPROVED_BY
@@ -26,21 +32,6 @@ _LOGGER = logging.getLogger(__name__)
 _CHANGED: Final = "an approver has changed the arguments, and somebody else must approve them"
 _PROVIDER_REASON = "the tool runs at the model's provider and needs approval"
 _UNCHANGEABLE = "the arguments of a tool that the model's provider runs cannot be changed"
-
-
-@dataclass(frozen=True)
-class ApprovalDecision:
-    """What people have decided about a call.
-
-    Attributes:
-        is_approved: whether it may run.
-        arguments: instead of the model's, or None.
-        reason_text: the reason of a denial, as the end of a sentence; or empty.
-    """
-
-    is_approved: bool
-    arguments: Mapping[str, Any] | None = None
-    reason_text: str = ""
 
 
 class ApprovalRequests:
@@ -69,18 +60,19 @@ class ApprovalRequests:
         """Return a person's decision; None when there is none yet."""
         return self._decisions.get(question)
 
-    async def decide(self, call: ToolInvocation, number: int, reason: str) -> ApprovalDecision | None:
-        """Look up the answer to a question about a call, or ask it.
+    async def call_if_approved(
+        self, call: ToolInvocation, call_next: NextToolCall, number: int, reason: str, deny: Callable[[str], ToolResult]
+    ) -> ToolCallEnd:
+        """Look up the answer to a question about a call, or ask it, and make the call if it is approved.
 
         Where the tool says who must approve, arguments that an approver has changed are asked about again.
 
         Args:
             call: with the arguments that are asked about.
+            call_next: makes it, with the arguments that were approved.
             number: of the question among those about this call, from 0.
             reason: why a person must decide.
-
-        Returns:
-            The decision; None when there is none yet.
+            deny: makes the result of a call that is not approved, with the person's reason as the end of its text.
         """
         approved_by = (call.tool.additional_properties or {}).get(APPROVED_BY)
         arguments = call.arguments
@@ -94,19 +86,18 @@ class ApprovalRequests:
                 await self.ask(
                     question, call.path.call_id, call.name, arguments, _CHANGED if changes else reason, **whom
                 )
-                return None
+                return WaitingToolCall("waits for a person")
             if answer.get("approved") is not True:
-                return ApprovalDecision(
-                    is_approved=False, reason_text=f" Reason: {answer['reason']}" if answer.get("reason") else ""
-                )
+                return deny(f" Reason: {answer['reason']}" if answer.get("reason") else "")
             changed_arguments = answer.get("arguments")
-            if changed_arguments is None or _is_same_value(changed_arguments, arguments):
-                return ApprovalDecision(is_approved=True, arguments=arguments if changes else None)
-            if approved_by is None:
-                return ApprovalDecision(is_approved=True, arguments=changed_arguments)
-            arguments = changed_arguments
-            changes = changes + 1
-            changed_by = answer.get("by")
+            if changed_arguments is not None and not _is_same_value(changed_arguments, arguments):
+                arguments = changed_arguments
+                changes += 1
+                changed_by = answer.get("by")
+                if approved_by is not None:
+                    continue
+            is_changed = call.has_changed_arguments or changes > 0
+            return await call_next(replace(call, arguments=arguments, has_changed_arguments=is_changed))
 
     def question_id(self, path: CallPath, number: int = 0, changes: int = 0) -> str:
         """Return the id of a question about a call; see `durable_agent_host.turn.pending_approvals`."""

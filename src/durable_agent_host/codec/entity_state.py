@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.content_fields import dump_value, load_value
+from durable_agent_host.codec.encryption_envelope import read_envelope
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.session_blobs import decode_sealed, encode_sealed
 from durable_agent_host.codec.session_schema import find_outline_violations
@@ -54,33 +55,6 @@ def _without_fraction(text: Any) -> str:
     except (ValueError, OverflowError):
         return ""
     return time.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
-
-
-_ENCRYPTED: Final = "$encrypted"
-_ENVELOPE_START: Final = f'{{"{_ENCRYPTED}"'
-
-
-def encode_envelope(text: str) -> dict[str, Any]:
-    """Encode an encrypted value, given as base64, as JSON."""
-    return {_ENCRYPTED: text}
-
-
-def read_envelope(value: Any) -> str | None:
-    """Return the base64 of an encrypted value.
-
-    Returns:
-        None when it is not encrypted.
-    """
-    if isinstance(value, str) and value.startswith(_ENVELOPE_START):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
-    match value:
-        case {"$encrypted": str(text), **rest} if not rest:
-            return text
-        case _:
-            return None
 
 
 UNREADABLE: Final = Owner("", "\0")

@@ -14,6 +14,7 @@ from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.outcome_builder import build_failed, without_log
 from durable_agent_host.codec.entity_state import decode_session
+from durable_agent_host.durable.instance_listing import read_time
 from durable_agent_host.durable.session_documents import read_session
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.errors import FencedError, LogError, StateError, TurnError, log_reason
@@ -24,11 +25,9 @@ from durable_agent_host.segments.turn_data_storage import RECORD, TRAVELS_BYTES,
 from durable_agent_host.session.receipts import KEY_REUSED, RESPONSE_EXPIRED, is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.turn.plan import CLEANUP_SCHEDULED, ENDED_BEFORE
-from durable_agent_host.turn.timeline import parse_time
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_outcome
 
 _LOGGER = logging.getLogger(__name__)
-_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def run_agent_turn(
@@ -112,7 +111,7 @@ async def _recording_owner(request: TurnRequest, session: Session, storage: Turn
 
     The next turn records it if the store does not answer; until then its owner's listing lacks the session.
     """
-    if session.owner is None or storage.owned.is_recorded(request.agent, request.session_id, session, session.owner):
+    if storage.owned.is_recorded(request.agent, request.session_id, session):
         yield
         return
     recording = asyncio.ensure_future(storage.owned.record_turn_owner(request.agent, request.session_id, session))
@@ -132,7 +131,8 @@ async def _recording_owner(request: TurnRequest, session: Session, storage: Turn
 
 def _has_just_come(request: TurnRequest, grace_seconds: float) -> bool:
     """Return whether a request is so new that its stored parts will not be deleted soon."""
-    age = datetime.now(UTC) - parse_time(request.created_at, _LONG_AGO)
+    created_at = read_time(request.created_at)
+    age = timedelta.max if created_at is None else datetime.now(UTC) - created_at
     return timedelta(0) <= age < timedelta(seconds=grace_seconds / 4)
 
 

@@ -15,8 +15,7 @@ from urllib.parse import quote
 import aiohttp
 from azure.durable_functions import DurableOrchestrationClient
 
-END_STATUSES: Final = ("Completed", "Failed", "Terminated", "Canceled")
-"""The statuses of orchestrations that have ended."""
+from durable_agent_host.durable.instance_status import END_STATUSES
 
 _ENTITIES: Final = 1000
 """Entities per page of a list."""
@@ -83,7 +82,7 @@ async def ended_instance_pages(
     params = {
         "createdTimeFrom": _wire_time(created_from),
         "createdTimeTo": _wire_time(created_to),
-        "runtimeStatus": ",".join(END_STATUSES),
+        "runtimeStatus": ",".join(status.value for status in END_STATUSES),
         "showInput": "false",
         "top": str(_INSTANCES),
     }

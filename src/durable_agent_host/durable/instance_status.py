@@ -57,8 +57,6 @@ def turn_of_status(turn_id: str, status: Any) -> Turn | None:
     if request is None:
         return None
     outcome = _outcome(request, status)
-    if status.custom_status is None:  # it has never waited
-        return Turn(request=request, outcome=outcome)
     try:
         pending, approvals = _read(turn_id, status.custom_status, _decode_wait)
     except CorruptStateError:

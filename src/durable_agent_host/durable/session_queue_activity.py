@@ -11,7 +11,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from durable_agent_host.agent.agent_runner import CANCELLATIONS
 from durable_agent_host.agent.budget_accounting import usage_from_journal
 from durable_agent_host.codec.entity_state import encode_budget_usage
-from durable_agent_host.durable.instance_status import status_of_turn
+from durable_agent_host.durable.instance_status import END_STATUSES, status_of_turn
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.durable.turn_orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import LogError
@@ -27,7 +27,6 @@ _LOGGER = logging.getLogger(__name__)
 _MARK_SECONDS: Final = 3.0
 """How long the turn's log may take to record that the turn has ended."""
 _FINALIZE_SECONDS: Final = 10.0
-_END_STATUSES = frozenset({"Completed", "Failed", "Terminated", "Canceled"})
 
 
 class TurnStopper:
@@ -131,7 +130,7 @@ async def _manage(
     if state is None and wire.get("request"):
         await client.start_new(TURN_ORCHESTRATION, turn_id, wire["request"])
         return True
-    if state is None or state.name in _END_STATUSES:
+    if state is None or state in END_STATUSES:
         if wire["do"] != "wake":  # work left in its activity would run beside the next turn
             await _mark_soon(stopper, agent, session_id, turn_id)
         usage = await stopper.finalize(agent, session_id, turn_id) if wire["do"] == "check" else None

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
 
-from durable_agent_host.codec.entity_state import encode_envelope, read_envelope
+from durable_agent_host.codec.encryption_envelope import encode_envelope, read_envelope
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.encryption.key_wrapping import PLAINTEXT_SETTING
 from durable_agent_host.errors import CorruptStateError

@@ -174,9 +174,7 @@ def response_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
     } | turn_identity(request)
     if outcome.redacted:
         view["redacted"] = True
-    if request.response_format is None or outcome.status != "completed":
-        return view
-    return with_value(view, outcome.text)
+    return with_value(view, outcome.text, request.response_format) if outcome.status == "completed" else view
 
 
 def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, dict[str, Any]]:
@@ -229,8 +227,8 @@ def turn_view(turn: Turn) -> dict[str, Any]:
         if turn.outcome.redacted:
             view["redacted"] = True
         view |= usage_view(turn.outcome.budget_usage)
-        if turn.outcome.status == "completed" and turn.request.response_format is not None:
-            view = with_value(view, turn.outcome.text)
+        if turn.outcome.status == "completed":
+            view = with_value(view, turn.outcome.text, turn.request.response_format)
     return view
 
 

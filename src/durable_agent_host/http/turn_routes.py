@@ -279,16 +279,15 @@ def _first_offset(last_event_id: int | None) -> int:
 def _turn_request(
     host: HandlerContext, agent: str, parameters: RunParameters, context: RequestContext, secret: str
 ) -> TurnRequest:
-    message = with_sent_files(parameters.message, parameters.files) if parameters.files else parameters.message
     request = ClientRequest(
-        message,
-        parameters.request_hash,
-        parameters.session_id,
-        parameters.idempotency_key,
-        parameters.response_format,
-        parameters.enable_tool_calls,
-        check_options(parameters.options, host.allowed_options.get(agent, {})),
-        parameters.policy,
+        with_sent_files(parameters.message, parameters.files),
+        request_hash=parameters.request_hash,
+        session_id=parameters.session_id,
+        key=parameters.idempotency_key,
+        response_format=parameters.response_format,
+        enable_tool_calls=parameters.enable_tool_calls,
+        options=check_options(parameters.options, host.allowed_options.get(agent, {})),
+        policy=parameters.policy,
     )
     return request_of_client(
         agent,

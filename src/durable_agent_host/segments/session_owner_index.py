@@ -39,13 +39,15 @@ class SessionOwnerIndex:
         Raises:
             LogError: the store does not answer.
         """
-        if session.owner is not None and not self.is_recorded(agent, session_id, session, session.owner):
+        if session.owner is not None and not self.is_recorded(agent, session_id, session):
             await self.add(agent, session_id, session.owner)
 
-    def is_recorded(self, agent: str, session_id: str, session: Session, owner: Owner) -> bool:
-        """Return whether this process has recorded a session's owner."""
+    def is_recorded(self, agent: str, session_id: str, session: Session) -> bool:
+        """Return whether `record_turn_owner` has nothing to do."""
+        if session.owner is None:
+            return True
         is_new = not session.receipts and not session.sealed.refs  # possibly again, after an erasure elsewhere
-        return not is_new and (_namespace_of(agent, owner), session_id) in self._recorded
+        return not is_new and (_namespace_of(agent, session.owner), session_id) in self._recorded
 
     async def add(self, agent: str, session_id: str, owner: Owner) -> None:
         """Record a session's owner. Guarantee: idempotent.

@@ -10,7 +10,6 @@ from durable_agent_host.codec.message import approvals_of, decode_messages, deco
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
 from durable_agent_host.session.external_messages import external_provider_of
-from durable_agent_host.session.sealing import short_hash
 from durable_agent_host.stream.live_events import response_text
 from durable_agent_host.turn.turn_wire import decode_turn_request
 
@@ -25,6 +24,8 @@ KEY_REUSED: Final[Mapping[str, Any]] = {
     "message": "the key of this turn was used for another request: send the same request again, or another key",
 }
 """Why an ended turn does not answer another request."""
+
+_HASH_CHARACTERS: Final = 32
 
 
 class TurnEnd(NamedTuple):
@@ -110,6 +111,11 @@ def expired_outcome(outcome: TurnOutcome) -> TurnOutcome:
 def _extract_text(request_entry: Mapping[str, Any]) -> str:
     contents = [content for message in decode_messages([request_entry])[:1] for content in message.contents]
     return "\n".join(content.text or "" for content in contents if content.type == "text")
+
+
+def short_hash(request_hash: str) -> str:
+    """Shorten a request's hash to the part that a receipt keeps; 128 bits distinguish any two requests."""
+    return request_hash[:_HASH_CHARACTERS]
 
 
 def is_same_request(known_hash: str, request_hash: str) -> bool:

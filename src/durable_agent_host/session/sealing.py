@@ -21,6 +21,7 @@ from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.segment_refs import SealPlan, SegmentList, SegmentRef
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnOutcome
+from durable_agent_host.session.receipts import short_hash
 
 HEAD_BYTES: Final = 12 * 1024
 """Limit for entries and receipts in the head before they are sealed; with all else it stays within 32 KiB."""
@@ -38,7 +39,6 @@ OVERLAY_BYTES: Final = 4 * 1024
 """Likewise for the overlay."""
 MARK_CHARACTERS: Final = 8
 """Length of a turn's mark."""
-_HASH_CHARACTERS: Final = 32
 
 
 @dataclass(frozen=True)
@@ -189,11 +189,6 @@ def _select_sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, l
     if outcome.entries:
         receipts_json.append(encode_receipt(receipt_of_outcome(outcome)))
     return len(entries), divide_turns(entries, sizes, receipts_json, receipt_count), receipt_count
-
-
-def short_hash(request_hash: str) -> str:
-    """Shorten a request's hash to the part that a receipt keeps; 128 bits distinguish any two requests."""
-    return request_hash[:_HASH_CHARACTERS]
 
 
 def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:

@@ -123,7 +123,7 @@ class TimelineWriter:
 
     def __init__(self, request: TurnRequest, now: datetime) -> None:
         self._request = request
-        self._started_at = min(parse_time(request.created_at, now), now)
+        self._started_at = min(_parse_time(request.created_at, now), now)
         self._phases: list[Phase] = []
         self._number = 0
         self._lost_since: datetime | None = None
@@ -172,13 +172,13 @@ class TimelineWriter:
         if not metrics:  # refused before an attempt began
             return
         number = metrics["attempt"]
-        start = parse_time(metrics["began_at"], started_at)
+        start = _parse_time(metrics["began_at"], started_at)
         for lost in range(self._number + 1, number):
             self._lose(lost, since, start)
         self._number = number
         self._lost_since = None
         error = str((result["error"] or {"type": ""}).get("type"))
-        end = parse_time(metrics["ended_at"], ended_at)
+        end = _parse_time(metrics["ended_at"], ended_at)
         self._phases.append(
             Phase("attempt", start, end, number=number, status=result["status"], error_type=error, metrics=metrics)
         )
@@ -209,7 +209,7 @@ def timeline_without_orchestration(request: TurnRequest, outcome: TurnOutcome) -
         return None
     started_at = datetime.fromisoformat(metrics["began_at"])
     ended_at = datetime.fromisoformat(metrics["ended_at"])
-    requested_at = min(parse_time(request.created_at, started_at), started_at)
+    requested_at = min(_parse_time(request.created_at, started_at), started_at)
     error = str((outcome.error or {}).get("type") or "")
     last = Phase(
         "attempt", started_at, ended_at, metrics["attempt"], status=outcome.status, error_type=error, metrics=metrics
@@ -219,8 +219,7 @@ def timeline_without_orchestration(request: TurnRequest, outcome: TurnOutcome) -
     return Timeline(request, requested_at, ended_at, outcome_json, (*earlier, last))
 
 
-def parse_time(text: str, default: datetime) -> datetime:
-    """Parse the time of a request or an attempt; a text that is no time gives the default."""
+def _parse_time(text: str, default: datetime) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

@@ -1,16 +1,10 @@
 """Tools that need a person's approval."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from durable_agent_host.agent.approval_requests import ApprovalRequests
-from durable_agent_host.agent.tool_invocation import (
-    NextToolCall,
-    ToolCallEnd,
-    ToolInvocation,
-    WaitingToolCall,
-    text_result,
-)
+from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
 
 DENIED: Final = "Error: Tool call invocation was rejected by user."
 """The framework's own words."""
@@ -28,11 +22,10 @@ class RequireApproval:
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Ask about a call, or continue with the answer."""
-        decision = await self.approvals.decide(call, 0, "the tool needs approval")
-        if decision is None:
-            return WaitingToolCall("waits for a person")
-        if not decision.is_approved:
-            return text_result("denied", f"{DENIED}{decision.reason_text}")
-        if decision.arguments is not None:
-            call = replace(call, arguments=decision.arguments, has_changed_arguments=True)
-        return await call_next(call)
+        return await self.approvals.call_if_approved(
+            call,
+            call_next,
+            number=0,
+            reason="the tool needs approval",
+            deny=lambda reason: text_result("denied", f"{DENIED}{reason}"),
+        )

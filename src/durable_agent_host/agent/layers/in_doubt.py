@@ -2,19 +2,13 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from durable_agent_host.agent.approval_requests import ApprovalRequests
 from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
 from durable_agent_host.agent.mcp_servers import UNKNOWN
-from durable_agent_host.agent.tool_invocation import (
-    NextToolCall,
-    ToolCallEnd,
-    ToolInvocation,
-    WaitingToolCall,
-    text_result,
-)
+from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
 
 _LOGGER = logging.getLogger(__name__)
 _POLICY_TEXTS: Final[Mapping[str, str]] = {
@@ -53,13 +47,12 @@ class ResolveDoubt:
         )
         if policy == "fail":
             return text_result("unknown", UNKNOWN)
-        if policy == "ask":
-            earlier_questions = call.starts - 1 + (1 if needs_approval(call.tool) else 0)
-            decision = await self.approvals.decide(call, earlier_questions, _QUESTION)
-            if decision is None:
-                return WaitingToolCall("waits for a person")
-            if not decision.is_approved:
-                return text_result("unknown", f"{UNKNOWN}{decision.reason_text}")
-            if decision.arguments is not None:
-                call = replace(call, arguments=decision.arguments, has_changed_arguments=True)
-        return await call_next(call)
+        if policy != "ask":
+            return await call_next(call)
+        return await self.approvals.call_if_approved(
+            call,
+            call_next,
+            number=call.starts - 1 + (1 if needs_approval(call.tool) else 0),
+            reason=_QUESTION,
+            deny=lambda reason: text_result("unknown", f"{UNKNOWN}{reason}"),
+        )
