@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from durable_agent_host.conversation_json import Conversation, decode, encode, fold
     from durable_agent_host.durable.session_entity import DurableAgentEntity
     from durable_agent_host.model.budget import Budget, Budgets, Price
+    from durable_agent_host.model.notification import Notification
     from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
     from durable_agent_host.redaction import redact_personal_data
     from durable_agent_host.settings import Settings
@@ -27,6 +28,7 @@ __all__ = [
     "Conversation",
     "DurableAgentApp",
     "DurableAgentEntity",
+    "Notification",
     "Owner",
     "Price",
     "Principal",
@@ -50,6 +52,7 @@ _MODULES = {
     "Conversation": "conversation_json",
     "DurableAgentApp": "app",
     "DurableAgentEntity": "durable.session_entity",
+    "Notification": "model.notification",
     "Owner": "model.principal",
     "Price": "model.budget",
     "Principal": "model.principal",

@@ -41,6 +41,7 @@ from durable_agent_host.durable.function_registration import (
     register_cleanup,
     register_erasure,
     register_maintenance,
+    register_notifications,
     register_page,
     register_route,
     register_turn_functions,
@@ -73,6 +74,7 @@ from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.model.access import ERASURE, MAINTENANCE
 from durable_agent_host.model.budget import Budgets
+from durable_agent_host.model.notification import Notify
 from durable_agent_host.model.principal import Principal
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
 from durable_agent_host.providers.registry import provider_for
@@ -86,6 +88,7 @@ from durable_agent_host.turn.request_options import AllowedOptions, check_allowe
 from durable_agent_host.turn.turn_redactor import Redact
 from durable_agent_host.turn_log.crash_points import armed_plan
 from durable_agent_host.turn_log.turn_log_factory import choose_turn_log
+from durable_agent_host.webhooks import make_notify
 from sqlite_store.reserve import DiskReserve
 
 if TYPE_CHECKING:
@@ -123,6 +126,7 @@ class DurableAgentApp(AgentFunctionApp):
         budgets: what agents without budgets of their own may spend.
         enable_inspector: whether to serve the page ``GET /inspector``, where agents are reachable by HTTP.
         redact: returns a content without what must not be kept or shown; for agents without a function of their own.
+        notify: is called with a `Notification` when a turn waits or has ended; or a URL, which gets it signed.
 
     Raises:
         RegistrationError: an agent's name is missing, unusable or taken, or a time to live is invalid.
@@ -153,9 +157,11 @@ class DurableAgentApp(AgentFunctionApp):
         budgets: Budgets | None = None,
         enable_inspector: bool = True,
         redact: Redact | None = None,
+        notify: Notify | str | None = None,
     ) -> None:
         _prepare_process()
         self.settings = valid_settings = settings or Settings.from_environment()
+        self._notify = make_notify(notify, valid_settings)
         self._entity_class = entity_class
         disk = DiskReserve(Path(data)) if (data := os.environ.get("FUNCTIONS_HOST_DATA")) else None
         limits = CallerLimits.of(valid_settings)
@@ -372,6 +378,8 @@ class DurableAgentApp(AgentFunctionApp):
         eraser = Eraser(self._open_log, services.storage, services.external_sessions, ERASURE)
         register_erasure(app, eraser, services.hub)
         register_cleanup(app, self._open_log, services.storage, services.hub)
+        if self._notify is not None:
+            register_notifications(app, self._notify, services.hub)
         if self.settings.maintenance_schedule != NO_MAINTENANCE:
             maintenance = Maintenance(self._ttls, services.storage, self.settings, MAINTENANCE)
             register_maintenance(app, maintenance, self.settings.maintenance_schedule, services.hub)
@@ -414,7 +422,9 @@ class DurableAgentApp(AgentFunctionApp):
             notify_end=report_end,
             redactor=self._redactors.get(agent_name),
         )
-        entity = self._entity_class(runner, self.settings, has_owners=self._gate.identifies)
+        entity = self._entity_class(
+            runner, self.settings, has_owners=self._gate.identifies, notifies=self._notify is not None
+        )
         register_agent_entity(cast("DFApp", self), agent_name, entity, self._services.hub)
 
     def _setup_executor_activity(self, workflow: Workflow, executor_id: str) -> None:

@@ -21,6 +21,7 @@
         │   ├── DiskFullError              the disk of the stores is full; says what to do
         │   ├── LogUnavailableError        it cannot be written now, and nothing was begun without it
         │   └── FencedError                the writer has been overtaken by a later attempt of the same turn
+        ├── NotificationError              a notification of the app's ``notify`` was not delivered
         └── TurnError                      the turn ended without an answer
             ├── TurnRejectedError          the session was busy and the policy was to reject
             ├── TurnCancelledError         somebody cancelled it, or another turn interrupted it
@@ -199,6 +200,18 @@ class RedactionError(TurnError):
 
     Its message contains none of the conversation.
     """
+
+
+class NotificationError(DurableAgentHostError):
+    """A notification was not delivered.
+
+    Attributes:
+        retryable: whether another attempt can succeed; decided where the error is born.
+    """
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
 
 
 class ProviderError(TurnError):

@@ -6,7 +6,7 @@ turn's custom status shows the call as pending. Only this host's own events say 
 must be answered by somebody in particular.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, cast
@@ -18,6 +18,7 @@ from durable_agent_host.durable.app_secret import AppSecret, approval_purpose
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.turn.pending_approvals import encode_pending, without_foreign_names
 from durable_agent_host.turn.plan import (
+    WAITING,
     CallEntity,
     CancelTurn,
     CheckTurn,
@@ -124,10 +125,16 @@ class _TurnSteps:
                 event = yield from self._wait(timer, CANCEL_EVENT, GRANT_EVENT)
                 _cancel(timer)
                 return event
-            case WaitForApproval():
+            case WaitForApproval(number, seconds, notifies):
+                others: list[Any] = []
                 if self._round is None:
-                    self._round = (step, self._timer(step.seconds))
-                return (yield from self._wait(self._round[1], CANCEL_EVENT, APPROVAL_EVENT))
+                    self._round = (step, self._timer(seconds))
+                    others = [self._start_notification(WAITING, number)] if notifies else []
+                return (yield from self._wait(self._round[1], CANCEL_EVENT, APPROVAL_EVENT, others=others))
+            case CallEntity(payload=payload, notifies=True):
+                commit = self._task(step)
+                yield self._context.task_any([commit, self._start_notification(payload["status"])])
+                return (yield commit)
             case _:
                 return (yield self._task(step))
 
@@ -154,15 +161,21 @@ class _TurnSteps:
         turn_key = {"agent": self.request.agent, "session_id": self.request.session_id, "turn_id": turn_id}
         return self._context.call_activity(QUEUE_ACTIVITY, {"do": command, "request": request} | turn_key)
 
+    def _start_notification(self, status: str, number: int = 0) -> Any:
+        event = {"status": status, "number": number, "timestamp": _now(self._context).isoformat()}
+        return self._call_queue_activity("notify", self.request.turn_id, event)
+
     def _timer(self, seconds: float) -> Any:
         return self._context.create_timer(self._context.current_utc_datetime + timedelta(seconds=seconds))
 
-    def _wait(self, timer: Any, *names: str) -> Generator[Any, Any, WaitResult]:
+    def _wait(self, timer: Any, *names: str, others: Sequence[Any] = ()) -> Generator[Any, Any, WaitResult]:
         for name in names:
             if name not in self._events:
                 self._events[name] = self._context.wait_for_external_event(name)
         events = {name: self._events[name] for name in names}
-        first = yield self._context.task_any([*events.values(), timer])
+        first = yield self._context.task_any([*events.values(), timer, *others])
+        if first in others:
+            first = yield self._context.task_any([*events.values(), timer])
         for name, event in events.items():
             if event is first:
                 del self._events[name]

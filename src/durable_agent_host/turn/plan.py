@@ -97,6 +97,8 @@ class CallEntity:
 
     operation: str
     payload: Mapping[str, Any]
+    notifies: bool = False
+    """Whether the app is notified of the turn's end, which this call commits; that begins at the same time."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,8 @@ class WaitForApproval:
 
     round: int
     seconds: float
+    notifies: bool = False
+    """Whether the app is notified of the wait, once per round."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,9 @@ Step = CallEntity | RunAgent | WaitForAdmission | WaitForApproval | CreateTimer 
 ERASURE_RETRY_SECONDS: Final = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0)
 """Wait in seconds before a turn asks a session under erasure again; after the last one it is rejected."""
 
+WAITING: Final = "waiting"
+"""The status of a turn that waits, in a notification."""
+
 LOG_UNAVAILABLE: Final = "LogUnavailableError"
 """The type of the error of a turn that was rejected because its log could not be opened."""
 
@@ -218,10 +225,11 @@ def _run_steps(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, d
             return _for_callers((yield RunAgent()))
         if admission["status"] != "granted":
             return encode_turn_outcome(outcome_without_running(request, admission))
-        outcome = yield from _run_until_ended(request, times)
+        notifies = admission.get("notifies") is True  # recorded in the history: a running turn keeps what it began with
+        outcome = yield from _run_until_ended(request, times, notifies=notifies)
         if admission.get("counts"):  # absent where nothing is counted
             outcome = yield from _with_usage(outcome)
-        outcome, commit_reply = yield from _commit(request, outcome)
+        outcome, commit_reply = yield from _commit(request, outcome, notifies=notifies)
     except Exception as error:  # noqa: BLE001 - the orchestration is an edge: what failed is the turn's recorded end
         return encode_turn_outcome(failure(request, error))
     yield from _wake(request, commit_reply)
@@ -288,7 +296,7 @@ def _release_session(request: TurnRequest, admission: Mapping[str, Any]) -> Gene
     return False
 
 
-def _run_until_ended(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
+def _run_until_ended(request: TurnRequest, times: PlanTimes, *, notifies: bool) -> Generator[Step, Any, dict[str, Any]]:
     """Run the agent until it has ended: again after a platform failure, and with answers after a wait."""
     approvals: dict[str, Mapping[str, Any]] = {}
     failures = 0
@@ -306,7 +314,7 @@ def _run_until_ended(request: TurnRequest, times: PlanTimes) -> Generator[Step, 
                 if is_cancelled:  # the agent was cancelled, and waits again: nothing of it can be kept
                     return encode_turn_outcome(cancelled_while_waiting(request))
                 round_ += 1
-                wait = WaitForApproval(round_, times.approval_seconds)
+                wait = WaitForApproval(round_, times.approval_seconds, notifies)
                 is_cancelled = yield from _wait_for_approvals(outcome["pending"], approvals, wait)
                 continue
             has_started = failures > 0 or round_ > 0
@@ -333,14 +341,14 @@ def _with_usage(outcome: dict[str, Any]) -> Generator[Step, Any, dict[str, Any]]
 
 
 def _commit(
-    request: TurnRequest, outcome: dict[str, Any]
+    request: TurnRequest, outcome: dict[str, Any], *, notifies: bool
 ) -> Generator[Step, Any, tuple[dict[str, Any], dict[str, Any]]]:
     """Commit the outcome to the session; if that fails, commit the failure, so that the session is free."""
     payload = {name: value for name, value in outcome.items() if name not in {"work", CLEANUP_SCHEDULED}}
     if outcome.get(ENDED_BEFORE):
         payload["status"] = "rejected"
     try:
-        commit_reply = yield CallEntity("commit", payload)
+        commit_reply = yield CallEntity("commit", payload, notifies and payload["status"] != "rejected")
     except Exception as error:  # noqa: BLE001 - the session must be freed whatever was wrong with the outcome
         usage = {"spent": outcome["spent"]} if outcome.get("spent") else {}
         outcome = encode_turn_outcome(failure(request, error)) | usage
