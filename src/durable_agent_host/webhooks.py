@@ -1,6 +1,6 @@
 """Sends notifications to a URL, signed by the rules of Standard Webhooks.
 
-Source: https://github.com/standard-webhooks/standard-webhooks, ``spec/standard-webhooks.md``, version 1.0.0.
+Source: version 1.0.0 of the specification, https://github.com/standard-webhooks/standard-webhooks.
 """
 
 import base64
@@ -115,7 +115,7 @@ class Webhook:
             "webhook-timestamp": timestamp,
             "webhook-signature": " ".join(signatures),
         }
-        refused_addresses: list[str] = []
+        blocked_addresses: list[str] = []
 
         def open_socket(address_info: Any) -> socket.socket:
             """Open the socket of one connection, unless the address that it is for is refused.
@@ -124,7 +124,7 @@ class Webhook:
             """
             family, kind, protocol, _, address = address_info
             if not self._allows_any_address and not ip_address(address[0]).is_global:
-                refused_addresses.append(address[0])
+                blocked_addresses.append(address[0])
                 raise OSError(f"{address[0]} is not a public address")
             return socket.socket(family, kind, protocol)
 
@@ -137,9 +137,9 @@ class Webhook:
             ):
                 status = response.status
         except (aiohttp.ClientError, TimeoutError) as error:
-            if refused_addresses:
+            if blocked_addresses:
                 raise NotificationError(
-                    f"{self._host} leads to {refused_addresses[0]}, which is not a public address: correct the URL, or "
+                    f"{self._host} leads to {blocked_addresses[0]}, which is not a public address: correct the URL, or "
                     f"set {PREFIX}NOTIFY_ADDRESSES to '{ANY_ADDRESS}'",
                     retryable=False,
                 ) from error

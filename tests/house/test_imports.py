@@ -47,6 +47,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "protocols": {"errors", "model", "turn", "durable", "http"},
     "inspector": set(),
     "telemetry": {"errors", "redaction", "model", "turn", "agent"},
+    "webhooks": {"errors", "hook_validation", "settings", "model"},
     "conversation_json": {"errors", "model", "codec", "stream", "providers"},
     "activities": {
         *("errors", "settings", "model", "codec", "turn", "turn_log", "encryption", "agent", "providers", "telemetry"),

@@ -17,20 +17,21 @@ from azure.durable_functions import DurableOrchestrationClient, DurableOrchestra
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
 from durable_agent_host.errors import NotificationError
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.notification import Notification, NotificationType, Notify
+from durable_agent_host.model.notification import Notification, Notify
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.turn.error_texts import failure_reason
 from durable_agent_host.turn.plan import WAITING
+from durable_agent_host.turn.turn_events import TURN_CANCELLED, TURN_COMPLETED, TURN_FAILED
 
 NOTIFY_ORCHESTRATION: Final = "notify_turn"
 NOTIFY_ACTIVITY: Final = "notify_agent_turn"
 RETRY_SECONDS: Final = (2, 30, 300, 1800, 7200, 21600, 54000)
 """Pauses between the attempts: eight within a day."""
 
-_TYPES: Final[Mapping[str, NotificationType]] = {
+_TYPES: Final[Mapping[str, str]] = {
     WAITING: "turn.waiting",
-    "completed": "turn.completed",
-    "cancelled": "turn.cancelled",
+    "completed": TURN_COMPLETED,
+    "cancelled": TURN_CANCELLED,
 }
 _LOGGER = logging.getLogger(__name__)
 
@@ -112,7 +113,7 @@ async def _build_notification(wire: Mapping[str, Any], client: DurableOrchestrat
     status = turn.outcome.status if turn and turn.outcome and not is_waiting else wire["status"]
     return Notification(
         key=wire["key"],
-        type=_TYPES.get(status, "turn.failed"),
+        type=_TYPES.get(status, TURN_FAILED),
         timestamp=wire["timestamp"],
         agent=agent,
         session_id=session_id,

@@ -126,11 +126,11 @@ class _TurnSteps:
                 _cancel(timer)
                 return event
             case WaitForApproval(number, seconds, notifies):
-                others: list[Any] = []
+                new_tasks: list[Any] = []
                 if self._round is None:
                     self._round = (step, self._timer(seconds))
-                    others = [self._start_notification(WAITING, number)] if notifies else []
-                return (yield from self._wait(self._round[1], CANCEL_EVENT, APPROVAL_EVENT, others=others))
+                    new_tasks = [self._start_notification(WAITING, number)] if notifies else []
+                return (yield from self._wait(self._round[1], CANCEL_EVENT, APPROVAL_EVENT, new_tasks=new_tasks))
             case CallEntity(payload=payload, notifies=True):
                 commit = self._task(step)
                 yield self._context.task_any([commit, self._start_notification(payload["status"])])
@@ -168,13 +168,13 @@ class _TurnSteps:
     def _timer(self, seconds: float) -> Any:
         return self._context.create_timer(self._context.current_utc_datetime + timedelta(seconds=seconds))
 
-    def _wait(self, timer: Any, *names: str, others: Sequence[Any] = ()) -> Generator[Any, Any, WaitResult]:
+    def _wait(self, timer: Any, *names: str, new_tasks: Sequence[Any] = ()) -> Generator[Any, Any, WaitResult]:
         for name in names:
             if name not in self._events:
                 self._events[name] = self._context.wait_for_external_event(name)
         events = {name: self._events[name] for name in names}
-        first = yield self._context.task_any([*events.values(), timer, *others])
-        if first in others:
+        first = yield self._context.task_any([*events.values(), timer, *new_tasks])
+        if first in new_tasks:
             first = yield self._context.task_any([*events.values(), timer])
         for name, event in events.items():
             if event is first:

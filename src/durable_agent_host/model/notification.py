@@ -2,9 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
-
-NotificationType = Literal["turn.waiting", "turn.completed", "turn.failed", "turn.cancelled"]
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -13,7 +11,7 @@ class Notification:
 
     Attributes:
         key: names the event; the same each time that it is delivered.
-        type: what happened.
+        type: what happened: ``turn.waiting``, ``turn.completed``, ``turn.failed`` or ``turn.cancelled``.
         timestamp: when it happened, UTC, ISO-8601.
         agent: the agent's registered name.
         session_id: the session's id, without the agent's name.
@@ -27,7 +25,7 @@ class Notification:
     """
 
     key: str
-    type: NotificationType
+    type: str
     timestamp: str
     agent: str
     session_id: str
