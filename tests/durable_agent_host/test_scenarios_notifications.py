@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,16 @@ from durable_agent_host.model.notification import Notification
 from durable_agent_host.settings import Settings
 from durable_agent_host.webhooks import Webhook, make_notify, sign
 from functions_host.testing import AppUnderTest, durable_app
-from tests.durable_agent_host.test_scenarios_approvals import allow, approve, plan_payments, waiting_turn
+from tests.durable_agent_host.test_scenarios_approvals import (
+    allow,
+    approve,
+    plan_payments,
+    read_ended_turn,
+    waiting_turn,
+)
 from tests.durable_agent_host.test_scenarios_cancel import cancel
 from tests.durable_agent_host.test_scenarios_encryption import KEYS, key
-from tests.kit import AgentHost, Lives, PracticeModel, model_environment
+from tests.kit import AgentHost, Lives, PracticeModel, model_environment, start_host
 from tests.processes import wait_until
 
 __all__ = ["durable_app"]
@@ -126,11 +133,10 @@ def test_a_function_is_notified_of_waits_and_ends(lives: Callable[..., Lives], m
     model.plan({"error": {"status": 400, "message": "no"}})
     assert host.run("Payer", {"message": "pay"}).status_code >= 400
     model.plan(plan_payments(1))
-    turn = waiting_turn(host)
-    await_notifications(ledger, 4)
-    assert cancel(turn).status_code == 202
+    assert cancel(waiting_turn(host)).status_code == 202
     types = [notification["type"] for notification in await_notifications(ledger, 5)]
-    assert types == ["turn.waiting", "turn.completed", "turn.failed", "turn.waiting", "turn.cancelled"]
+    assert types[:3] == ["turn.waiting", "turn.completed", "turn.failed"]
+    assert sorted(types[3:]) == ["turn.cancelled", "turn.waiting"]
     assert len({notification["key"] for notification in read_notifications(ledger)}) == 5
 
 
@@ -149,6 +155,23 @@ def test_a_function_that_died_with_the_process_is_called_again_with_the_same_key
     model.plan({"text": "Hi."})
     host.run("Payer", {"message": "hi"})
     assert await_notifications(tmp_path / "ledger.txt", 3)[2]["key"] != first["key"]
+
+
+@pytest.mark.parametrize(("before", "after", "count"), [({"SILENT": "1"}, {}, 0), ({}, {"SILENT": "1"}, 1)])
+def test_a_turn_keeps_what_it_began_with(
+    model: PracticeModel, tmp_path: Path, before: dict[str, str], after: dict[str, str], count: int
+):
+    """A turn that waits while the app begins or stops to be notified ends as any other."""
+    ledger = tmp_path / "ledger.txt"
+    start = partial(start_host, tmp_path / "data", model, app=APP, LEDGER=str(ledger))
+    model.plan(plan_payments(1), {"text": "Paid."})
+    with start(**before) as host:
+        turn = waiting_turn(host)
+        wait_until(lambda: len(read_notifications(ledger)) == count)
+    with start(port=int(host.url.rpartition(":")[2]), **after):
+        assert approve(turn, allow(turn["pending_approvals"][0])).ok
+        assert wait_until(lambda: read_ended_turn(turn))["response"] == "Paid."
+        assert len(read_notifications(ledger)) == count
 
 
 @pytest.mark.parametrize("keys", [{}, {KEYS: key(1)}], ids=["plain", "encrypted"])

@@ -61,6 +61,20 @@ def test_the_steps_are_the_same_on_replay():
     assert first.end == second.end
 
 
+def test_a_turn_whose_app_is_notified_says_so_where_it_waits_and_where_it_ends():
+    """The session's answer decides, so that a replay takes the same steps whatever the app says by then."""
+    suspended = OUTCOME | {"status": "suspended", "pending": CALLS[:1]}
+    drive = Drive().expect(ADMIT, GRANTED | {"notifies": True}).expect(RunAgent(), suspended)
+    drive.expect(SetCustomStatus(CALLS[:1], {}))
+    assert drive.step.notifies
+    drive.expect(drive.step, WaitResult("cancel")).expect(SetCustomStatus((), {}))
+    drive.expect(RunAgent({}, cancelled=True), OUTCOME)
+    drive.expect(CallEntity("commit", OUTCOME, notifies=True), committed_answer())
+    rejected = OUTCOME | {"status": "rejected", "error": {"type": "LogUnavailableError", "message": "down"}}
+    drive = Drive().expect(ADMIT, GRANTED | {"notifies": True}).expect(RunAgent(), rejected)
+    assert drive.step == CallEntity("commit", rejected)
+
+
 def queued_answer(running="turn-0", following="turn-1", **more):
     return {"status": "queued", "running": running, "next": following} | more
 

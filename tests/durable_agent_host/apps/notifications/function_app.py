@@ -1,4 +1,4 @@
-"""An agent whose tool needs a person, in an app that is notified: by a URL, else by a function."""
+"""An agent whose tool needs a person, in an app that is notified: by a URL, else by a function, or not at all."""
 
 import json
 import os
@@ -33,4 +33,5 @@ def write_notification(notification: Notification) -> None:
 
 
 agent = Agent(chat_client_from_environment(), "Pay.", name="Payer", tools=[pay], default_options={"store": False})
-app = DurableAgentApp(agents=[agent], notify=os.environ.get("HOOK") or write_notification)
+notify = None if os.environ.get("SILENT") else os.environ.get("HOOK") or write_notification
+app = DurableAgentApp(agents=[agent], notify=notify)
