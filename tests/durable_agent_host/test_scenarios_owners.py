@@ -526,24 +526,24 @@ def test_another_principal_must_approve(site: Site, model: PracticeModel):
         return now if now["status"] == "completed" else None
 
     turn = wait_until(completed_turn)
-    by = {approval["call_id"]: approval["by"] for approval in turn["approvals"]}
+    by = {approval["call_id"]: approval["answered_by"] for approval in turn["answers"]}
     assert {pending_calls["lend"]["call_id"]} == {
-        approval["call_id"] for approval in turn["approvals"] if approval.get("truncated")
+        approval["call_id"] for approval in turn["answers"] if approval.get("truncated")
     }
-    assert not any("stored" in approval for approval in turn["approvals"])
+    assert not any("stored" in approval for approval in turn["answers"])
     expected_approvers = {
         pending_calls["pay"]["call_id"]: {"principal": "sue"},
         pending_calls["lend"]["call_id"]: {"principal": "ada", "tenant": "contoso"},
     }
     assert by == expected_approvers
     export = site.ask("GET", f"{url.partition('/turns')[0]}/export", "ada@contoso").json()
-    approvals = export["data"]["conversationHistory"][-1]["extensionData"]["durableAgentHost"]["approvals"]
+    approvals = export["data"]["conversationHistory"][-1]["extensionData"]["durableAgentHost"]["answers"]
     assert {call_id: approval["by"] for call_id, approval in approvals.items()} == expected_approvers
     assert approvals[pending_calls["lend"]["call_id"]]["reason"] == long
     purge_response = requests.delete(f"{site.host.management}/instances/{pending_turn['turn_id']}", timeout=60)
     assert purge_response.ok
     view = site.ask("GET", url, "ada@contoso").json()
-    assert {approval["call_id"]: approval["by"] for approval in view["approvals"]} == expected_approvers
+    assert {approval["call_id"]: approval["answered_by"] for approval in view["answers"]} == expected_approvers
 
 
 def test_changed_arguments_need_another_approver(site: Site, model: PracticeModel):

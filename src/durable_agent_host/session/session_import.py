@@ -134,7 +134,7 @@ def messages_on_trust(number: int, entry: Mapping[str, Any], *, is_owned: bool) 
     if "tool" in roles or any(content_type.endswith("_result") for content_type in types):
         trusted_parts.append("results of tools, which the model takes for what the tools returned")
     if "function_approval_response" in types:
-        trusted_parts.append("answers to answers, which the agent takes for those of a person")
+        trusted_parts.append("answers to approvals, which the agent takes for those of a person")
     if not is_owned and any(_is_of_the_service(content) for content in contents):
         trusted_parts.append("reasoning or other items of the model's service, which are sent back to it unchanged")
     return [f"entry {number} has {trusted_part}" for trusted_part in trusted_parts]

@@ -75,7 +75,7 @@ def generate_test(turn: Turn, calls: Sequence[tuple[Any, Any]], path: str) -> st
         turn=_plain(request.turn_id),
         agent=_plain(request.agent),
         created_at=_plain(request.created_at or "unknown time"),
-        replies=ascii(json.dumps(responses)),
+        answers=ascii(json.dumps(responses)),
         results=ascii(json.dumps(results)),
         path=ascii(path),
         body=ascii(json.dumps(body)),
