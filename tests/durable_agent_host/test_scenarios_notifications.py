@@ -118,13 +118,13 @@ def test_a_function_is_notified_of_waits_and_ends(lives: Callable[..., Lives], m
     (waiting,) = await_notifications(ledger, 1)
     (call,) = waiting["pending_calls"]
     assert (waiting["type"], waiting["status"]) == ("turn.waiting", "waiting")
-    assert (call["call_id"], call["arguments"]) == (turn["pending_approvals"][0]["call_id"], {"amount": 12.5})
+    assert (call["call_id"], call["arguments"]) == (turn["pending_calls"][0]["call_id"], {"amount": 12.5})
     assert (waiting["agent"], waiting["session_id"], waiting["turn_id"]) == (
         "Payer",
         turn["session_id"],
         turn["turn_id"],
     )
-    assert host.get(waiting["turn_path"]).json()["pending_approvals"] == turn["pending_approvals"]
+    assert host.get(waiting["turn_path"]).json()["pending_calls"] == turn["pending_calls"]
     assert approve(turn, allow(call)).ok
     completed = await_notifications(ledger, 2)[1]
     assert (completed["type"], completed["pending_calls"]) == ("turn.completed", [])
@@ -169,7 +169,7 @@ def test_a_turn_keeps_what_it_began_with(
         turn = waiting_turn(host)
         wait_until(lambda: len(read_notifications(ledger)) == count)
     with start(port=int(host.url.rpartition(":")[2]), **after):
-        assert approve(turn, allow(turn["pending_approvals"][0])).ok
+        assert approve(turn, allow(turn["pending_calls"][0])).ok
         assert wait_until(lambda: read_ended_turn(turn))["response"] == "Paid."
         assert len(read_notifications(ledger)) == count
 
@@ -200,7 +200,7 @@ def test_a_receiver_that_fails_gets_the_same_event_again_later(
         "turn_id": turn_id,
         "status": "waiting",
         "turn_path": f"/agents/Payer/sessions/s/turns/{turn_id}",
-        "pending_calls": answer.json()["pending_approvals"],
+        "pending_calls": answer.json()["pending_calls"],
     }
 
 

@@ -21,7 +21,7 @@ from durable_agent_host.model.notification import Notification, Notify
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.turn.error_texts import failure_reason
 from durable_agent_host.turn.plan import WAITING
-from durable_agent_host.turn.turn_events import TURN_CANCELLED, TURN_COMPLETED, TURN_FAILED
+from durable_agent_host.turn.turn_events import TURN_CANCELLED, TURN_COMPLETED, TURN_FAILED, TURN_WAITING
 
 NOTIFY_ORCHESTRATION: Final = "notify_turn"
 NOTIFY_ACTIVITY: Final = "notify_agent_turn"
@@ -29,7 +29,7 @@ RETRY_SECONDS: Final = (2, 30, 300, 1800, 7200, 21600, 54000)
 """Pauses between the attempts: eight within a day."""
 
 _TYPES: Final[Mapping[str, str]] = {
-    WAITING: "turn.waiting",
+    WAITING: TURN_WAITING,
     "completed": TURN_COMPLETED,
     "cancelled": TURN_CANCELLED,
 }

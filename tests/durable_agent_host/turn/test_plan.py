@@ -12,6 +12,7 @@ from durable_agent_host.turn.plan import (
     RunAgent,
     SetCustomStatus,
     WaitForAdmission,
+    WaitForReplies,
     WaitResult,
     plan_turn,
 )
@@ -63,13 +64,14 @@ def test_the_steps_are_the_same_on_replay():
 
 def test_a_turn_whose_app_is_notified_says_so_where_it_waits_and_where_it_ends():
     """The session's answer decides, so that a replay takes the same steps whatever the app says by then."""
-    suspended = OUTCOME | {"status": "suspended", "pending": CALLS[:1]}
-    drive = Drive().expect(ADMIT, GRANTED | {"notifies": True}).expect(RunAgent(), suspended)
-    drive.expect(SetCustomStatus(CALLS[:1], {}))
-    assert drive.step.notifies
-    drive.expect(drive.step, WaitResult("cancel")).expect(SetCustomStatus((), {}))
-    drive.expect(RunAgent({}, cancelled=True), OUTCOME)
-    drive.expect(CallEntity("commit", OUTCOME, notifies=True), committed_answer())
+    expires_at = "2026-01-07T00:00:00+00:00"
+    calls = [{"call_id": call_id, "kind": "approval", "expires_at": expires_at} for call_id in ("c1", "c2")]
+    drive = Drive().expect(ADMIT, GRANTED | {"notifies": True})
+    drive.expect(RunAgent(), {"status": "suspended", "pending": calls}).expect(SetCustomStatus(calls, {}))
+    drive.expect(WaitForReplies(expires_at, notification=1), WaitResult("answer", {"call_id": "c1", "approved": True}))
+    drive.expect(drive.step).expect(WaitForReplies(expires_at), WaitResult("cancel"))
+    drive.expect(drive.step)
+    drive.expect(drive.step, OUTCOME).expect(CallEntity("commit", OUTCOME, notifies=True), committed_answer())
     rejected = OUTCOME | {"status": "rejected", "error": {"type": "LogUnavailableError", "message": "down"}}
     drive = Drive().expect(ADMIT, GRANTED | {"notifies": True}).expect(RunAgent(), rejected)
     assert drive.step == CallEntity("commit", rejected)
