@@ -227,7 +227,7 @@ def dead_letters(host: AgentHost) -> list[dict[str, Any]]:
 def test_what_was_not_delivered_is_listed_and_can_be_sent_again(
     lives: Callable[..., Lives], receiver: Receiver, model: PracticeModel
 ):
-    """A receiver that answers 410 is asked no more; the log and the failed orchestration say why."""
+    """A receiver that answers 410 is asked no more; the log and the failed orchestration say why. No one else sends."""
     host = lives(APP, HOOK=receiver.url, **SIGNED).host
     receiver.statuses = [410]
     model.plan({"text": "Hi."})
@@ -245,6 +245,11 @@ def test_what_was_not_delivered_is_listed_and_can_be_sent_again(
     wait_until(lambda: len(receiver.received) == 2)
     assert receiver.ids == [letter["instanceId"]] * 2
     wait_until(lambda: not dead_letters(host))
+    forged = f"{host.management}/orchestrators/notify_turn/notification-forged"
+    assert requests.post(forged, json=json.loads(letter["input"]), timeout=60).ok
+    (letter,) = wait_until(lambda: dead_letters(host))
+    assert "was not started by the app, so nothing was done" in letter["output"]
+    assert len(receiver.received) == 2
 
 
 def notification() -> Notification:
