@@ -44,9 +44,10 @@ async def start_notification(
     Args:
         client: marks what it starts.
         turn: ``agent``, ``session_id``, ``turn_id``.
-        event: ``status`` of the turn, ``number`` (of the wait, or 0 for the end), ``timestamp``.
+        event: ``status`` of the turn, ``number`` (of the wait, or 0 for the end), ``timestamp``. A later turn with the
+            same id, after an erasure, has other events.
     """
-    key = f"notification-{derived_id(*turn.values(), str(event['number']))}"
+    key = f"notification-{derived_id(*turn.values(), *map(str, event.values()))}"
     try:
         await client.start_new(NOTIFY_ORCHESTRATION, key, {**turn, **event})
     except Exception:
