@@ -246,7 +246,7 @@ class RouteRequest:
 
     @property
     def base_url(self) -> str:
-        """The URL of the app's routes, prefix included, without a trailing slash; below ``/agents`` and for ``/pending``."""
+        """The URL of the app's routes, prefix included, without a trailing slash; not below other paths."""
         return self._url.partition("/agents")[0].removesuffix("/pending")
 
     @property
