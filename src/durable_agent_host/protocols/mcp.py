@@ -123,8 +123,8 @@ async def _run_turn(
     if turn.outcome is None:
         tool_names = ", ".join(str(call["name"]) for call in turn.pending)
         raise TurnError(
-            f"turn {request.turn_id} of session {request.session_id} waits for a person to approve {tool_names}: "
-            "answer over HTTP, then call again with the same idempotencyKey"
+            f"turn {request.turn_id} of session {request.session_id} waits for an answer to {tool_names}: "
+            "give it over HTTP, then call again with the same idempotencyKey"
         )
     if turn.outcome.error is not None:
         raise TurnError(str(turn.outcome.error.get("message")))
