@@ -32,8 +32,8 @@ _FIRST_PAUSE_SECONDS: Final = 0.2
 _MAX_PAUSE_SECONDS: Final = 2.0
 _OF_GATEWAYS: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
-Answers = Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""``{call_id, approved, reason?, arguments?}``, ``{call_id, result}`` or ``{call_id, error}``, or a list of them."""
+Answer = Mapping[str, Any]
+"""``{call_id, approved, reason?, arguments?}``, ``{call_id, result}`` or ``{call_id, error}``."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class AgentClient:
         self._base = base_url.rstrip("/") + ("" if urlsplit(base_url).path.strip("/") else "/api")
         key_header = {"x-functions-key": key} if key else {}
         self._http = httpx2.AsyncClient(headers=key_header | dict(headers or {}), timeout=_TIMEOUT, transport=transport)
-        self._has_answered = False
+        self._has_connected = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -194,9 +194,9 @@ class AgentClient:
         """List the calls of a turn that wait for an answer."""
         return (await self.turn(agent, session_id, turn_id)).pending_calls
 
-    async def answer(self, agent: str, session_id: str, turn_id: str, answers: Answers) -> TurnResult:
-        """Answer one or more calls that wait. Guarantee: idempotent; another answer to an answered call is a 409."""
-        return await self._turn_request(agent, "POST", f"{_path(agent, session_id, turn_id)}/answers", answers)
+    async def answer(self, agent: str, session_id: str, turn_id: str, answer: Answer | Sequence[Answer]) -> TurnResult:
+        """Answer a call that waits, or several. Guarantee: idempotent; an answer that differs from an earlier one is a 409."""
+        return await self._turn_request(agent, "POST", f"{_path(agent, session_id, turn_id)}/answers", answer)
 
     async def cancel(self, agent: str, session_id: str, turn_id: str) -> TurnResult:
         """Cancel a turn that runs or waits. Guarantee: idempotent; a turn that has ended otherwise is a 409."""
@@ -213,7 +213,7 @@ class AgentClient:
                     await response.aread()
                     return _turn_result(agent, response.json())
             except HostUnreachableError as error:
-                await outage.wait(error, can_wait=self._has_answered)
+                await outage.wait(error, can_wait=self._has_connected)
 
     async def _events(
         self, method: str, path: str, body: Any, headers: Mapping[str, str], last_id: int | None
@@ -241,7 +241,7 @@ class AgentClient:
                 is_restarting = last_id is not None and error.status == HTTPStatus.SERVICE_UNAVAILABLE
                 if not is_restarting and not isinstance(error, HostUnreachableError):
                     raise
-                await outage.wait(error, can_wait=self._has_answered)
+                await outage.wait(error, can_wait=self._has_connected)
 
     @asynccontextmanager
     async def _open(
@@ -260,7 +260,7 @@ class AgentClient:
                 if response.is_error:
                     await response.aread()
                     raise _error_of(response)
-                self._has_answered = True
+                self._has_connected = True
                 yield response
             finally:
                 await response.aclose()
