@@ -195,7 +195,7 @@ class AgentClient:
         return (await self.turn(agent, session_id, turn_id)).pending_calls
 
     async def answer(self, agent: str, session_id: str, turn_id: str, answer: Answer | Sequence[Answer]) -> TurnResult:
-        """Answer a call that waits, or several. Guarantee: idempotent; an answer that differs from an earlier one is a 409."""
+        """Answer a call that waits, or several. Guarantee: idempotent; a different answer is a 409."""
         return await self._turn_request(agent, "POST", f"{_path(agent, session_id, turn_id)}/answers", answer)
 
     async def cancel(self, agent: str, session_id: str, turn_id: str) -> TurnResult:

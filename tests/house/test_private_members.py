@@ -16,8 +16,7 @@ MADE_TO_BE_DERIVED = {
     "agent_framework._sessions:HistoryProvider",
     "azure.core.pipeline.transport._aiohttp:AioHttpTransport",
     "click.exceptions:ClickException",
-    "httpx2._transports.base:AsyncBaseTransport",
-    "httpx2._types:AsyncByteStream",
+    "httpx2:AsyncBaseTransport",
     "starlette.responses:JSONResponse",
     "starlette.responses:StreamingResponse",
 }
