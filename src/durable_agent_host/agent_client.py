@@ -7,9 +7,10 @@ last event.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Self, cast
@@ -21,6 +22,9 @@ import httpx2
 from durable_agent_host.errors import AgentClientError, HostUnreachableError
 from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.turn_events import rule_of_stored
+
+LOGGER: Final = logging.getLogger(__name__)
+"""Says when the connection is lost, and when the host is back."""
 
 PATIENCE_SECONDS: Final = 300.0
 """How long a host that has answered before may be unreachable; its turns continue without the client."""
@@ -156,7 +160,7 @@ class AgentClient:
                 if error.status != HTTPStatus.GATEWAY_TIMEOUT:  # still running: the same request waits on
                     raise
 
-    async def stream(
+    def stream(
         self,
         agent: str,
         message: str | Sequence[Mapping[str, Any]],
@@ -166,25 +170,21 @@ class AgentClient:
         policy: Policy = "queue",
         **fields: Any,
     ) -> AsyncGenerator[TurnEvent]:
-        """Run a turn and yield its events; the arguments are those of `run`.
+        """Run a turn as its events are read; the arguments are those of `run`.
 
-        Yields:
-            Each event once, over lost connections, too; the last one says how the turn has ended.
-
-        Raises:
-            AgentClientError: the turn was refused.
+        Returns:
+            Each event once, over lost connections, too; the last one says how the turn has ended. Raises
+            `AgentClientError` when the turn is refused.
         """
         body = _run_body(message, session_id, policy, fields)
         headers = {"idempotency-key": idempotency_key or uuid4().hex, "accept": "text/event-stream"}
-        async for event in self._events("POST", f"{_path(agent)}/run", body, headers, None):
-            yield event
+        return self._events("POST", f"{_path(agent)}/run", body, headers, None)
 
-    async def follow(
+    def follow(
         self, agent: str, session_id: str, turn_id: str, *, after: int | None = None
     ) -> AsyncGenerator[TurnEvent]:
-        """Yield the events of a turn from its first one, or after the event with an id; as `stream` does."""
-        async for event in self._events("GET", f"{_path(agent, session_id, turn_id)}/events", None, {}, after):
-            yield event
+        """Read the events of a turn from its first one, or after the event with an id; as `stream` does."""
+        return self._events("GET", f"{_path(agent, session_id, turn_id)}/events", None, {}, after)
 
     async def turn(self, agent: str, session_id: str, turn_id: str) -> TurnResult:
         """Read a turn's current state."""
@@ -209,11 +209,12 @@ class AgentClient:
         outage = _Outage()
         while True:
             try:
-                async with self._open(method, path, body, headers or {}) as response:
-                    await response.aread()
-                    return _turn_result(agent, response.json())
+                response = await self._send(method, path, body, headers or {})
             except HostUnreachableError as error:
                 await outage.wait(error, can_wait=self._has_connected)
+            else:
+                outage.end()
+                return _turn_result(agent, response.json())
 
     async def _events(
         self, method: str, path: str, body: Any, headers: Mapping[str, str], last_id: int | None
@@ -223,16 +224,14 @@ class AgentClient:
         while True:
             resume = {} if last_id is None else {"last-event-id": str(last_id)}
             try:
-                async with self._open(method, path, body, {**headers, **resume}) as response:
-                    if response.status_code == HTTPStatus.NO_CONTENT:
-                        return  # the caller has all events
-                    session_id, turn_id = (unquote(response.headers[f"x-ms-{name}-id"]) for name in ("session", "turn"))
-                    async for item in httpx2.EventSource(response, max_event_size=None):
-                        event = TurnEvent(
-                            int(item.id), item.event, cast("dict[str, Any]", item.json()), session_id, turn_id
-                        )
+                response = await self._send(method, path, body, {**headers, **resume}, is_stream=True)
+                if response.status_code == HTTPStatus.NO_CONTENT:  # the caller has all events
+                    await response.aclose()
+                    return
+                async with aclosing(_read_events(response)) as events:
+                    async for event in events:
                         last_id = event.id
-                        outage = _Outage()
+                        outage.end()
                         yield event
                         if event.is_last:
                             return
@@ -243,11 +242,10 @@ class AgentClient:
                     raise
                 await outage.wait(error, can_wait=self._has_connected)
 
-    @asynccontextmanager
-    async def _open(
-        self, method: str, path: str, body: Any, headers: Mapping[str, str]
-    ) -> AsyncGenerator[httpx2.Response]:
-        """Send a request once, and open its answer.
+    async def _send(
+        self, method: str, path: str, body: Any, headers: Mapping[str, str], *, is_stream: bool = False
+    ) -> httpx2.Response:
+        """Send a request once; the answer to a stream is to be read and closed.
 
         Raises:
             HostUnreachableError: no host answers, only a gateway does, or the connection is lost.
@@ -255,19 +253,32 @@ class AgentClient:
         """
         request = self._http.build_request(method, self._base + path, json=body, headers=dict(headers))
         try:
-            response = await self._http.send(request, stream=True)
-            try:
-                if response.is_error:
-                    await response.aread()
-                    raise _error_of(response)
-                self._has_connected = True
-                yield response
-            finally:
-                await response.aclose()
+            response = await self._http.send(request, stream=is_stream)
+            if response.is_error:
+                await response.aread()
         except httpx2.TransportError as error:
             raise HostUnreachableError(
                 f"no host answers at {self._base} ({type(error).__name__}: {error}): check its URL, and that it runs"
             ) from error
+        if response.is_error:
+            raise _error_of(response)
+        self._has_connected = True
+        return response
+
+
+async def _read_events(response: httpx2.Response) -> AsyncGenerator[TurnEvent]:
+    """Read the events of a stream, and close it."""
+    items = aiter(httpx2.EventSource(response, max_event_size=None))
+    try:
+        async for item in items:
+            session_id, turn_id = (unquote(response.headers[f"x-ms-{name}-id"]) for name in ("session", "turn"))
+            yield TurnEvent(int(item.id), item.event, cast("dict[str, Any]", item.json()), session_id, turn_id)
+    except httpx2.TransportError as error:
+        raise HostUnreachableError(f"the connection to the host is lost ({type(error).__name__}: {error})") from error
+    finally:
+        await response.aclose()
+        with suppress(Exception):
+            await anext(items)  # its readers end now, in their order, and not when the event loop is closed
 
 
 class _Outage:
@@ -280,11 +291,20 @@ class _Outage:
     async def wait(self, error: AgentClientError, *, can_wait: bool) -> None:
         """Pause before the next attempt; raise the error when it has lasted too long."""
         now = time.monotonic()
-        self._since = self._since or now
-        if not can_wait or now - self._since > PATIENCE_SECONDS:
+        if not can_wait or (self._since is not None and now - self._since > PATIENCE_SECONDS):
             raise error
+        if self._since is None:
+            self._since = now
+            LOGGER.warning("the connection to the host is lost; waiting for it")
         await asyncio.sleep(self._pause_seconds)
         self._pause_seconds = min(self._pause_seconds * 1.5, _MAX_PAUSE_SECONDS)
+
+    def end(self) -> None:
+        """Note that the host answers."""
+        if self._since is not None:
+            LOGGER.warning("the host is back")
+        self._since = None
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
 
 
 def _path(agent: str, session_id: str = "", turn_id: str = "") -> str:
