@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from durable_agent_host.durable.session_entity import DurableAgentEntity
     from durable_agent_host.errors import AgentClientError
     from durable_agent_host.model.budget import Budget, Budgets, Price
+    from durable_agent_host.model.pending_call import PendingCall
     from durable_agent_host.model.principal import ANONYMOUS, THE_APP, Owner, Principal
     from durable_agent_host.redaction import redact_personal_data
     from durable_agent_host.settings import Settings
@@ -33,6 +34,7 @@ __all__ = [
     "DurableAgentApp",
     "DurableAgentEntity",
     "Owner",
+    "PendingCall",
     "Price",
     "Principal",
     "Settings",
@@ -61,6 +63,7 @@ _MODULES = {
     "DurableAgentApp": "app",
     "DurableAgentEntity": "durable.session_entity",
     "Owner": "model.principal",
+    "PendingCall": "model.pending_call",
     "Price": "model.budget",
     "Principal": "model.principal",
     "Settings": "settings",

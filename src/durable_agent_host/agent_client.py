@@ -20,6 +20,7 @@ from uuid import uuid4
 import httpx2
 
 from durable_agent_host.errors import AgentClientError, HostUnreachableError
+from durable_agent_host.model.pending_call import PendingCall
 from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.turn_events import rule_of_stored
 
@@ -51,7 +52,8 @@ class TurnResult:
         response: the answer's text, None while there is none.
         value: the parsed answer, with a ``response_format``.
         usage: token counts, or None.
-        pending_calls: the calls that wait for an answer, as JSON.
+        pending_calls: the calls that wait for an answer. Arguments that are too long for the body are empty here: the
+            event ``call.pending`` has them.
         data: all fields of the body.
     """
 
@@ -62,7 +64,7 @@ class TurnResult:
     response: str | None
     value: Any
     usage: Mapping[str, Any] | None
-    pending_calls: tuple[Mapping[str, Any], ...]
+    pending_calls: tuple[PendingCall, ...]
     data: Mapping[str, Any]
 
 
@@ -190,7 +192,7 @@ class AgentClient:
         """Read a turn's current state."""
         return await self._turn_request(agent, "GET", _path(agent, session_id, turn_id))
 
-    async def pending(self, agent: str, session_id: str, turn_id: str) -> Sequence[Mapping[str, Any]]:
+    async def pending(self, agent: str, session_id: str, turn_id: str) -> tuple[PendingCall, ...]:
         """List the calls of a turn that wait for an answer."""
         return (await self.turn(agent, session_id, turn_id)).pending_calls
 
@@ -328,8 +330,24 @@ def _turn_result(agent: str, data: Mapping[str, Any]) -> TurnResult:
         response=data.get("response"),
         value=data.get("value"),
         usage=data.get("usage"),
-        pending_calls=tuple(data.get("pending_calls") or ()),
+        pending_calls=tuple(_pending_call(fields) for fields in data.get("pending_calls") or ()),
         data=data,
+    )
+
+
+def _pending_call(fields: Mapping[str, Any]) -> PendingCall:
+    return PendingCall(
+        call_id=fields["call_id"],
+        kind=fields["kind"],
+        name=fields["name"],
+        arguments=fields.get("arguments") or {},
+        path=fields["path"],
+        reason=fields.get("reason"),
+        schema=fields.get("schema"),
+        approved_by=fields.get("approved_by"),
+        changed_by=fields.get("changed_by"),
+        created_at=fields["created_at"],
+        expires_at=fields["expires_at"],
     )
 
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from durable_agent_host import AgentClient, AgentClientError, Principal, TurnEvent, TurnResult
+from durable_agent_host import AgentClient, AgentClientError, PendingCall, Principal, TurnEvent, TurnResult
 from durable_agent_host.errors import HostUnreachableError
 from tests.kit import AgentHost, PracticeModel, running_host, start_host
 from tests.processes import wait_until
@@ -43,9 +43,14 @@ def local_call(host: AgentHost, method: str, *, principal: str = "ada", **argume
     if error := body.get("error"):
         raise AgentClientError(error["message"], status=error["status"], problem=error["problem"])
     value = body["value"]
-    if isinstance(value, list):
-        return [TurnEvent(**item) for item in value]
-    return TurnResult(**value | {"pending_calls": tuple(value["pending_calls"])})
+    if isinstance(value, dict):
+        return TurnResult(**value | {"pending_calls": pending_calls(value["pending_calls"])})
+    return pending_calls(value) if method == "pending" else [TurnEvent(**item) for item in value]
+
+
+def pending_calls(items: list[dict[str, Any]]) -> tuple[PendingCall, ...]:
+    """Read pending calls of the function's answer."""
+    return tuple(PendingCall(**item) for item in items)
 
 
 async def remote_call(host: AgentHost, method: str, *, principal: str = "ada", **arguments: Any) -> Any:
@@ -102,6 +107,36 @@ async def test_a_turn_that_runs_is_cancelled(call: Call, model: PracticeModel):
     assert events[-1].name == "turn.cancelled"
     assert (await call("cancel", agent="Payer", **ids)).status == "cancelled"
     assert (await call("run", agent="Payer", message="so?", session_id=turn.session_id)).response == "Well."
+
+
+async def test_pending_calls_are_answered(call: Call, site: AgentHost, model: PracticeModel):
+    """A turn that waits is a result, with its calls; the answers let it go on, and may be given again."""
+    amounts = [float(uuid4().int % 10**6) for _ in range(2)]
+    calls = [{"name": "pay", "arguments": {"amount": amount}} for amount in amounts]
+    model.plan({"calls": calls}, {"text": "Paid once."})
+    arguments = {"agent": "Payer", "message": "pay", "idempotency_key": uuid4().hex}
+    result = await call("run", **arguments)
+    assert (result.status, result.response) == ("waiting", None)
+    ids = {"agent": "Payer", "session_id": result.session_id, "turn_id": result.turn_id}
+    assert await call("pending", **ids) == result.pending_calls
+    first, second = result.pending_calls
+    assert (first.kind, first.name, first.arguments) == ("approval", "pay", {"amount": amounts[0]})
+    approval = {"call_id": first.call_id, "approved": True}
+    denial = {"call_id": second.call_id, "approved": False, "reason": "too much"}
+    assert (await call("answer", **ids, answer=approval)).pending_calls == (second,)
+    answers = (await call("answer", **ids, answer=[denial, approval])).data["answers"]
+    assert {name: answer["approved"] for name, answer in answers.items()} == {
+        first.call_id: True,
+        second.call_id: False,
+    }
+    with pytest.raises(AgentClientError, match="different answer") as refusal:
+        await call("answer", **ids, answer=approval | {"approved": False})
+    assert refusal.value.status == 409
+    assert (await call("run", **arguments)).response == "Paid once."
+    ledger = site.data.parent / "ledger.txt"
+    assert [line for line in ledger.read_text().splitlines() if line in {f"paid {a}" for a in amounts}] == [
+        f"paid {amounts[0]}"
+    ]
 
 
 async def test_a_refusal_has_status_and_reason(call: Call, model: PracticeModel):

@@ -17,7 +17,6 @@ from typing import Any, cast
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
 
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
-from durable_agent_host.agent.approval_requests import ApprovalRequests, answer_requests
 from durable_agent_host.agent.budget_accounting import Ask, BudgetAccount
 from durable_agent_host.agent.call_middleware import RunCalls, Send
 from durable_agent_host.agent.call_order import (
@@ -44,6 +43,7 @@ from durable_agent_host.agent.layers.running_call import CALL_SCOPE, CallScope, 
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_model_calls import NestedCallMeter
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
+from durable_agent_host.agent.pending_calls import PendingCalls, answer_requests
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes, check_model_call, received_bytes
 from durable_agent_host.agent.retry_classification import RetryPolicy
@@ -186,14 +186,14 @@ class CurrentRun:
 
     Attributes:
         journal: finished calls, and where to append.
-        approvals: people's decisions, and the calls that wait for one.
+        pending_calls: the calls that wait for an answer from outside, and the answers.
         gate: whether the run may do new work.
         budget_account: counts the turn's usage, and enforces its budgets; None without budgets.
         progress: how far the stream is.
     """
 
     journal: Journal
-    approvals: ApprovalRequests
+    pending_calls: PendingCalls
     gate: RunGate
     budget_account: BudgetAccount | None
     progress: StreamProgress
@@ -214,7 +214,8 @@ class AgentRuns:
         history_session_id: see `durable_agent_host.agent.transcript_provider.DurableSession.restore`.
         with_files: adds the bytes of files to a request that refers to them.
         request: the turn's request.
-        approvals: people's decisions, by the question's id.
+        replies: to pending calls, by their ids.
+        answer_seconds: how long a pending call waits.
         exchange_recorder: records the HTTP exchanges of model calls.
         was_cancelled: the turn was cancelled while it waited: only what is in the journal is collected.
         agent_session: the framework's session of the current run.
@@ -241,7 +242,8 @@ class AgentRuns:
     with_files: Callable[[TurnRequest], Awaitable[TurnRequest]]
     overlay_before: Mapping[str, Any] | None
     request: TurnRequest
-    approvals: Mapping[str, Mapping[str, Any]]
+    replies: Mapping[str, Mapping[str, Any]]
+    answer_seconds: float
     exchange_recorder: ExchangeRecorder
     was_cancelled: bool = False
     history_session_id: str = ""
@@ -289,7 +291,7 @@ class AgentRuns:
             journal = await self.attempt.begin_run(self.provider, has_journal=self.hosted_agent.has_journal)
             run = self._begin_run(journal, dict(breaks))
             self.nested_calls = NestedCallMeter(
-                journal, self.attempt.observers, run.gate, run.approvals, run.budget_account
+                journal, self.attempt.observers, run.gate, run.pending_calls, run.budget_account
             )
             await self.nested_calls.begin(received_bytes)
             try:
@@ -343,10 +345,16 @@ class AgentRuns:
     def _begin_run(self, journal: Journal, breaks: Mapping[CallPath, int]) -> CurrentRun:
         self.output = RunOutput(self.provider)
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
-        approvals = ApprovalRequests(self.request.turn_id, self.approvals, journal, self.attempt.observers)
-        account = _new_budget_account(self, journal, approvals.ask_for_budget)
-        gate = RunGate(approvals, account, replay_only=self.was_cancelled)
-        run = self.run = CurrentRun(journal, approvals, gate, account, StreamProgress())
+        pending_calls = PendingCalls(
+            self.request.turn_id,
+            self.replies,
+            journal,
+            self.attempt.observers,
+            answer_seconds=self.answer_seconds,
+        )
+        account = _new_budget_account(self, journal, pending_calls.ask_for_budget)
+        gate = RunGate(pending_calls, account, replay_only=self.was_cancelled)
+        run = self.run = CurrentRun(journal, pending_calls, gate, account, StreamProgress())
         session_state = SessionState(self.agent_session, journal.recorded)
         model_layers = self._new_model_layers(run, session_state, breaks)
         self.context = self._new_context(journal, model_layers)
@@ -386,9 +394,9 @@ class AgentRuns:
         return ToolLayers(
             journal=JournalToolCalls(run.journal, self.attempt.observers, session_state, run.gate),
             progress=run.progress,
-            approval=RequireApproval(run.approvals),
+            approval=RequireApproval(run.pending_calls),
             lost_server=RecoverLostCalls(label=label),
-            in_doubt=ResolveDoubt(run.approvals, label=label),
+            in_doubt=ResolveDoubt(run.pending_calls, label=label),
             budget=run.budget_account,
             running_call=EnterToolCall(turn_id, run.journal, run.gate.gave_up),
             run_tool=RunTool(
@@ -481,7 +489,7 @@ class AgentRuns:
                     await self._collect(run, update)
                     await stretch.pause()
             if (
-                run.approvals.pending
+                run.pending_calls.pending
                 or (next_messages := await self._answer_provider_requests(run, messages, start)) is None
             ):
                 break
@@ -493,7 +501,7 @@ class AgentRuns:
         if not self.hosted_agent.has_journal:
             return None
         response_messages = self.output.response(start).messages
-        answer = await answer_requests(run.approvals, run.journal, response_messages)
+        answer = await answer_requests(run.pending_calls, run.journal, response_messages)
         if answer is None:
             return None
         self.output.add(AgentResponseUpdate(role="user", contents=answer.contents), None)
@@ -635,7 +643,7 @@ def _new_budget_account(runs: AgentRuns, journal: Journal, ask: Ask) -> BudgetAc
         runs.budgets,
         journal,
         before=runs.record.session.budget_usage,
-        approvals=runs.approvals,
+        replies=runs.replies,
         ask=ask,
         elapsed_before=runs.elapsed_before,
         started_at=runs.started_at,

@@ -13,14 +13,14 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponse, UsageDetails, add_usage_details
 
-from durable_agent_host.agent.approval_requests import ApprovalRequests
 from durable_agent_host.agent.budget_accounting import BudgetAccount
 from durable_agent_host.agent.layers.running_call import CALL_SCOPE
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.observer import NestedModelCallCompleted, ObserverGroup
+from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.response_limits import ReceivedBytes, check_model_call, received_bytes
 from durable_agent_host.agent.run_gate import RunGate
-from durable_agent_host.agent.run_result import AwaitingApproval, Failed, RunStoppedError, stop_of
+from durable_agent_host.agent.run_result import AwaitingReplies, Failed, RunStoppedError, stop_of
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import known_counts
 from durable_agent_host.model.call_path import AGENT_RUN, CallPath
@@ -35,7 +35,7 @@ class NestedCallMeter:
         journal: of the run.
         observers: notified of each call.
         gate: whether the run may do new work.
-        approvals: the questions of the run.
+        pending_calls: of the run.
         budget_account: of the run; None without budgets.
 
     Attributes:
@@ -48,7 +48,7 @@ class NestedCallMeter:
         journal: Journal,
         observers: ObserverGroup,
         gate: RunGate,
-        approvals: ApprovalRequests,
+        pending_calls: PendingCalls,
         budget_account: BudgetAccount | None,
     ) -> None:
         self.usage: UsageDetails | None = None
@@ -56,7 +56,7 @@ class NestedCallMeter:
         self._journal = journal
         self._observers = observers
         self._gate = gate
-        self._approvals = approvals
+        self._pending_calls = pending_calls
         self._counts = Counter[CallPath]()
 
     async def begin(self, received: ReceivedBytes) -> None:
@@ -83,7 +83,7 @@ class NestedCallMeter:
         if self.budget_account is not None and not await self.budget_account.admit_model_call(
             path, call.messages, call.options
         ):
-            raise RunStoppedError(AwaitingApproval(tuple(self._approvals.pending)))
+            raise RunStoppedError(AwaitingReplies(tuple(self._pending_calls.pending)))
         async with aclosing(call_next(replace(call, path=path))) as items:
             async for item in items:
                 if isinstance(item, CompletedResponse):

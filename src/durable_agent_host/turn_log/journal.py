@@ -69,7 +69,9 @@ class JournalState:
         tools: started and finished tool calls.
         outcome: the activity's result, once it is done.
         discard_from: offset of the first event of a model call without a response, or None.
-        requested_approval_ids: calls of which clients know that a person must decide.
+        pending_calls: calls of which clients know that they wait, by their ids, as clients have them.
+        answered_call_ids: those of which clients know that they have their answers.
+        waiting_call_ids: those for which the turn was last suspended.
         has_started: whether clients know that the turn runs.
         state_changes: changes of the session's state by finished steps, each with its offset, in order.
         compaction_responses: of the strategies' finished model calls.
@@ -87,7 +89,9 @@ class JournalState:
     tools: dict[CallPath, RecordedTool] = field(default_factory=dict[CallPath, RecordedTool])
     outcome: Mapping[str, Any] | None = None
     discard_from: int | None = None
-    requested_approval_ids: set[str] = field(default_factory=set[str])
+    pending_calls: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    replied_call_ids: set[str] = field(default_factory=set[str])
+    waiting_call_ids: tuple[str, ...] = ()
     has_started: bool = False
     state_changes: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list[tuple[int, Mapping[str, Any]]])
     compaction_responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
@@ -169,8 +173,12 @@ class JournalState:
 
     def _add_event(self, data: Mapping[str, Any], offset: int) -> None:
         event = data["event"]
-        if event == turn_events.APPROVAL_REQUESTED:
-            self.requested_approval_ids.add(data["data"]["call_id"])
+        if event == turn_events.CALL_PENDING:
+            self.pending_calls[data["data"]["call_id"]] = data["data"]
+        elif event == turn_events.CALL_REPLIED:
+            self.replied_call_ids.add(data["data"]["call_id"])
+        elif event == turn_events.TURN_WAITING:
+            self.waiting_call_ids = tuple(call["call_id"] for call in data["data"]["pending_calls"])
         elif event == turn_events.TURN_STARTED:
             self.has_started = True
         elif event == turn_events.TURN_RESTARTED:

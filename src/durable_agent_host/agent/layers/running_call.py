@@ -9,7 +9,7 @@ from hashlib import sha256
 from threading import Event
 from typing import Any, Final
 
-from durable_agent_host.agent.run_result import AwaitingApproval, RunStoppedError
+from durable_agent_host.agent.run_result import AwaitingReplies, RunStoppedError
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.tool_calls import RUNNING_CALL, ToolCall
@@ -93,7 +93,7 @@ class EnterToolCall:
         try:
             return await call_next(call)
         except RunStoppedError as stop_error:
-            if not isinstance(stop_error.stop, AwaitingApproval):
+            if not isinstance(stop_error.stop, AwaitingReplies):
                 raise
             return text_result("stopped", _STOPPED)
         finally:
