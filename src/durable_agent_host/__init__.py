@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from durable_agent_host.app import DurableAgentApp
     from durable_agent_host.conversation_json import Conversation, decode, encode, fold
     from durable_agent_host.durable.session_entity import DurableAgentEntity
-    from durable_agent_host.errors import AgentClientError
+    from durable_agent_host.errors import AgentClientError, HostUnreachableError
     from durable_agent_host.model.budget import Budget, Budgets, Price
     from durable_agent_host.model.pending_call import PendingCall
     from durable_agent_host.model.principal import ANONYMOUS, THE_APP, Owner, Principal
@@ -33,6 +33,7 @@ __all__ = [
     "Conversation",
     "DurableAgentApp",
     "DurableAgentEntity",
+    "HostUnreachableError",
     "Owner",
     "PendingCall",
     "Price",
@@ -62,6 +63,7 @@ _MODULES = {
     "Conversation": "conversation_json",
     "DurableAgentApp": "app",
     "DurableAgentEntity": "durable.session_entity",
+    "HostUnreachableError": "errors",
     "Owner": "model.principal",
     "PendingCall": "model.pending_call",
     "Price": "model.budget",

@@ -159,8 +159,9 @@ class AgentClient:
             try:
                 return await self._turn_request(agent, "POST", f"{_path(agent)}/run", body, headers)
             except AgentClientError as error:
-                if error.status != HTTPStatus.GATEWAY_TIMEOUT:  # still running: the same request waits on
+                if error.status != HTTPStatus.GATEWAY_TIMEOUT or isinstance(error, HostUnreachableError):
                     raise
+            # the turn is still running: the same request waits for it again
 
     def stream(
         self,
@@ -262,9 +263,10 @@ class AgentClient:
             raise HostUnreachableError(
                 f"no host answers at {self._base} ({type(error).__name__}: {error}): check its URL, and that it runs"
             ) from error
-        if response.is_error:
-            raise _error_of(response)
-        self._has_connected = True
+        error = _error_of(response) if response.is_error else None
+        self._has_connected = self._has_connected or not isinstance(error, HostUnreachableError)
+        if error is not None:
+            raise error
         return response
 
 

@@ -10,8 +10,15 @@ from uuid import uuid4
 import pytest
 import requests
 
-from durable_agent_host import AgentClient, AgentClientError, PendingCall, Principal, TurnEvent, TurnResult
-from durable_agent_host.errors import HostUnreachableError
+from durable_agent_host import (
+    AgentClient,
+    AgentClientError,
+    HostUnreachableError,
+    PendingCall,
+    Principal,
+    TurnEvent,
+    TurnResult,
+)
 from tests.kit import AgentHost, PracticeModel, running_host, start_host
 from tests.processes import wait_until
 
