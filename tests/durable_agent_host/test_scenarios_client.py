@@ -106,12 +106,12 @@ async def test_a_stream_has_the_events_of_the_turn(call: Call, model: PracticeMo
 async def test_a_turn_that_runs_is_cancelled(call: Call, model: PracticeModel):
     """Who started it without waiting cancels it, twice; another run of the session goes on."""
     model.plan({"text": "This takes very long. " * 40, "delay_milliseconds": 50}, {"text": "Well."})
-    turn = await call("run", agent="Payer", message="talk", wait=False)
+    turn = await call("run", agent="Payer", message="talk", wait=False, session_id=f"büro 7 {uuid4().hex}")
     assert turn.status == "accepted"
     ids = {"session_id": turn.session_id, "turn_id": turn.turn_id}
     assert (await call("cancel", agent="Payer", **ids)).status == "cancelling"
     events = await call("follow", agent="Payer", **ids)
-    assert events[-1].name == "turn.cancelled"
+    assert (events[-1].name, events[-1].session_id) == ("turn.cancelled", turn.session_id)
     assert (await call("cancel", agent="Payer", **ids)).status == "cancelled"
     assert (await call("run", agent="Payer", message="so?", session_id=turn.session_id)).response == "Well."
 
