@@ -109,6 +109,7 @@ async def test_a_turn_that_runs_is_cancelled(call: Call, model: PracticeModel):
     turn = await call("run", agent="Payer", message="talk", wait=False, session_id=f"büro 7 {uuid4().hex}")
     assert turn.status == "accepted"
     ids = {"session_id": turn.session_id, "turn_id": turn.turn_id}
+    await asyncio.to_thread(wait_until, model.requests)
     assert (await call("cancel", agent="Payer", **ids)).status == "cancelling"
     events = await call("follow", agent="Payer", **ids)
     assert (events[-1].name, events[-1].session_id) == ("turn.cancelled", turn.session_id)
