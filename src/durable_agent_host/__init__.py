@@ -10,7 +10,7 @@ if sys.version_info < (3, 13):  # noqa: UP036 - an older interpreter gets a sent
 if TYPE_CHECKING:
     from durable_agent_host.activities import agent_activity, agent_call
     from durable_agent_host.agent.coalescing_history_provider import CoalescingHistoryProvider
-    from durable_agent_host.agent_client import AgentClient, TurnEvent, TurnResult
+    from durable_agent_host.agent_client import AgentClient, PendingTurnCall, TurnEvent, TurnResult
     from durable_agent_host.app import DurableAgentApp
     from durable_agent_host.conversation_json import Conversation, decode, encode, fold
     from durable_agent_host.durable.session_entity import DurableAgentEntity
@@ -36,6 +36,7 @@ __all__ = [
     "HostUnreachableError",
     "Owner",
     "PendingCall",
+    "PendingTurnCall",
     "Price",
     "Principal",
     "Settings",
@@ -66,6 +67,7 @@ _MODULES = {
     "HostUnreachableError": "errors",
     "Owner": "model.principal",
     "PendingCall": "model.pending_call",
+    "PendingTurnCall": "agent_client",
     "Price": "model.budget",
     "Principal": "model.principal",
     "Settings": "settings",

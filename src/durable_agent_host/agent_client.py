@@ -13,8 +13,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, Self, cast
-from urllib.parse import quote, unquote, urlsplit
+from typing import Any, Final, NamedTuple, Self, cast
+from urllib.parse import quote, unquote, urlencode, urlsplit
 from uuid import uuid4
 
 import httpx2
@@ -66,6 +66,20 @@ class TurnResult:
     usage: Mapping[str, Any] | None
     pending_calls: tuple[PendingCall, ...]
     data: Mapping[str, Any]
+
+
+class PendingTurnCall(NamedTuple):
+    """A call that waits for an answer, and its turn.
+
+    Attributes:
+        agent, session_id, turn_id: of the turn.
+        call: the call.
+    """
+
+    agent: str
+    session_id: str
+    turn_id: str
+    call: PendingCall
 
 
 @dataclass(frozen=True)
@@ -193,9 +207,17 @@ class AgentClient:
         """Read a turn's current state."""
         return await self._turn_request(agent, "GET", _path(agent, session_id, turn_id))
 
-    async def pending(self, agent: str, session_id: str, turn_id: str) -> tuple[PendingCall, ...]:
-        """List the calls of a turn that wait for an answer."""
-        return (await self.turn(agent, session_id, turn_id)).pending_calls
+    async def pending(self) -> list[PendingTurnCall]:
+        """List the calls that the caller may answer, over all agents and sessions; those of one turn, see `turn`."""
+        found: list[PendingTurnCall] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await self._request("GET", f"/pending?{urlencode({'cursor': cursor})}")
+            for fields in page["pending_calls"]:
+                call = _pending_call(fields)
+                found.append(PendingTurnCall(fields["agent"], fields["session_id"], fields["turn_id"], call))
+            cursor = page["cursor"]
+        return found
 
     async def answer(self, agent: str, session_id: str, turn_id: str, answer: Answer | Sequence[Answer]) -> TurnResult:
         """Answer a call that waits, or several. Guarantee: idempotent; a different answer is a 409."""
@@ -208,7 +230,13 @@ class AgentClient:
     async def _turn_request(
         self, agent: str, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> TurnResult:
-        """Send a request until it is answered; read the turn in the answer."""
+        """Send a request; read the turn in the answer."""
+        return _turn_result(agent, await self._request(method, path, body, headers))
+
+    async def _request(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Mapping[str, Any]:
+        """Send a request until it is answered."""
         outage = _Outage()
         while True:
             try:
@@ -217,7 +245,7 @@ class AgentClient:
                 await outage.wait(error, can_wait=self._has_connected)
             else:
                 outage.end()
-                return _turn_result(agent, response.json())
+                return response.json()
 
     async def _events(
         self, method: str, path: str, body: Any, headers: Mapping[str, str], last_id: int | None

@@ -75,7 +75,7 @@ from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.model.access import ERASURE, MAINTENANCE
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.principal import THE_APP, Owner, Principal
-from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
+from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call, identify_caller
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import add_known_secrets, find_secrets
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
@@ -120,6 +120,7 @@ class DurableAgentApp(AgentFunctionApp):
         identify: identifies the caller over HTTP and MCP, who then owns the sessions they begin. By default nobody.
         authorize: lets callers other than the owner into a session; by default nobody.
         allowed_options: options that clients may set for a turn: name → True, or a list of values; by default none.
+        allow_client_tools: whether requests may bring tools that the client runs.
         observers: receive every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
         compaction: the framework's strategy for agents without a compaction of their own.
         session_ttl: how long sessions are kept after last use, seconds or a timedelta; 0 for ever; else the setting.
@@ -150,6 +151,7 @@ class DurableAgentApp(AgentFunctionApp):
         identify: Identify | None = None,
         authorize: Authorize | None = None,
         allowed_options: AllowedOptions | None = None,
+        allow_client_tools: bool = True,
         observers: Sequence[TurnObserver] = (),
         compaction: CompactionStrategy | None = None,
         session_ttl: timedelta | float | None = None,
@@ -169,6 +171,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._redactors = Redactors(redact)
         self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}
+        self._allows_client_tools = allow_client_tools
         self._compactions = Compactions(compaction)
         self._budgets = AgentBudgets(budgets)
         self._runners: dict[str, AgentRunner] = {}
@@ -364,6 +367,7 @@ class DurableAgentApp(AgentFunctionApp):
             open_log=self._open_log,
             gate=self._gate,
             allowed_options=self._allowed_options,
+            allows_client_tools=self._allows_client_tools,
             list_hosted_agents=partial(hosted_agents, self._agent_metadata),
             metrics=metrics_page,
         )
@@ -405,7 +409,6 @@ class DurableAgentApp(AgentFunctionApp):
         answer = partial(
             answer_tool_call,
             agent_name,
-            gate=self._gate,
             wait_seconds=self.settings.wait_seconds,
             max_query_bytes=self.settings.max_request_bytes,
         )
@@ -415,6 +418,7 @@ class DurableAgentApp(AgentFunctionApp):
             tool_name=agent_name,
             description=agent_description or f"Interact with {agent_name} agent",
             properties=TOOL_PROPERTIES,
+            identify=partial(identify_caller, agent_name, self._gate),
             answer=answer,
             services=self._services,
         )

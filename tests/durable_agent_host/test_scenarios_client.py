@@ -15,6 +15,7 @@ from durable_agent_host import (
     AgentClientError,
     HostUnreachableError,
     PendingCall,
+    PendingTurnCall,
     Principal,
     TurnEvent,
     TurnResult,
@@ -50,14 +51,11 @@ def local_call(host: AgentHost, method: str, *, principal: str = "ada", **argume
     if error := body.get("error"):
         raise AgentClientError(error["message"], status=error["status"], problem=error["problem"])
     value = body["value"]
-    if isinstance(value, dict):
-        return TurnResult(**value | {"pending_calls": pending_calls(value["pending_calls"])})
-    return pending_calls(value) if method == "pending" else [TurnEvent(**item) for item in value]
-
-
-def pending_calls(items: list[dict[str, Any]]) -> tuple[PendingCall, ...]:
-    """Read pending calls of the function's answer."""
-    return tuple(PendingCall(**item) for item in items)
+    if method == "pending":
+        return [PendingTurnCall(*item[:3], PendingCall(**item[3])) for item in value]
+    if isinstance(value, list):
+        return [TurnEvent(**item) for item in value]
+    return TurnResult(**value | {"pending_calls": tuple(PendingCall(**item) for item in value["pending_calls"])})
 
 
 async def remote_call(host: AgentHost, method: str, *, principal: str = "ada", **arguments: Any) -> Any:
@@ -126,7 +124,8 @@ async def test_pending_calls_are_answered(call: Call, site: AgentHost, model: Pr
     result = await call("run", **arguments)
     assert (result.status, result.response) == ("waiting", None)
     ids = {"agent": "Payer", "session_id": result.session_id, "turn_id": result.turn_id}
-    assert await call("pending", **ids) == result.pending_calls
+    assert await call("pending") == [PendingTurnCall(*ids.values(), pending) for pending in result.pending_calls]
+    assert await call("pending", principal="bob") == []
     first, second = result.pending_calls
     assert (first.kind, first.name, first.arguments) == ("approval", "pay", {"amount": amounts[0]})
     approval = {"call_id": first.call_id, "approved": True}
@@ -145,6 +144,19 @@ async def test_pending_calls_are_answered(call: Call, site: AgentHost, model: Pr
     assert [line for line in ledger.read_text().splitlines() if line in {f"paid {a}" for a in amounts}] == [
         f"paid {amounts[0]}"
     ]
+
+
+async def test_a_tool_of_the_request_is_run_by_the_client(call: Call, model: PracticeModel):
+    """Further fields of a run go to the route; the result of the tool is an answer."""
+    model.plan({"calls": [{"name": "locate", "arguments": {}}]}, {"text": "You are in Rome."})
+    tool = {"name": "locate", "description": "Where the user is.", "parameters": {"type": "object", "properties": {}}}
+    run = {"agent": "Payer", "message": "where am I?", "idempotency_key": uuid4().hex, "client_tools": [tool]}
+    result = await call("run", **run)
+    (pending_call,) = result.pending_calls
+    assert (pending_call.kind, pending_call.name) == ("client_tool", "locate")
+    ids = {"agent": "Payer", "session_id": result.session_id, "turn_id": result.turn_id}
+    await call("answer", **ids, answer={"call_id": pending_call.call_id, "result": {"city": "Rome"}})
+    assert (await call("run", **run)).response == "You are in Rome."
 
 
 async def test_a_refusal_has_status_and_reason(call: Call, model: PracticeModel):
