@@ -35,6 +35,14 @@ _TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
 
 _FIRST_PAUSE_SECONDS: Final = 0.2
 _MAX_PAUSE_SECONDS: Final = 2.0
+_OF_CONNECTIONS: Final = (
+    httpx2.ReadError,
+    httpx2.WriteError,
+    httpx2.ReadTimeout,
+    httpx2.WriteTimeout,
+    httpx2.RemoteProtocolError,
+)
+"""Errors of a connection that there was."""
 _OF_GATEWAYS: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
 Answer = Mapping[str, Any]
@@ -288,6 +296,7 @@ class AgentClient:
             if response.is_error:
                 await response.aread()
         except httpx2.TransportError as error:
+            self._has_connected = self._has_connected or isinstance(error, _OF_CONNECTIONS)
             raise HostUnreachableError(
                 f"no host answers at {self._base} ({type(error).__name__}: {error}): check its URL, and that it runs"
             ) from error

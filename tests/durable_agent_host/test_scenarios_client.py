@@ -222,8 +222,9 @@ async def test_a_stream_and_a_run_outlive_a_kill_of_the_host(model: PracticeMode
     events: list[TurnEvent] = []
     is_killed = False
     try:
-        async with AgentClient(host.url, headers={"x-who": "ada"}) as client:
-            run = asyncio.create_task(client.run("Payer", "and?"))
+        clients = [AgentClient(host.url, headers={"x-who": "ada"}) for _ in range(2)]
+        async with clients[0] as client, clients[1] as other:
+            run = asyncio.create_task(other.run("Payer", "and?"))
             async for event in client.stream("Payer", "when?"):
                 events.append(event)
                 if event.name == "message.delta" and not is_killed:
