@@ -348,7 +348,7 @@ async def test_cancel_marks_stay(backend):
 
 
 async def test_messages_are_sent_to_a_turn(backend):
-    """Messages need no attempt, are seen by every process and beside the cancel mark, and are there once by their id."""
+    """Messages need no attempt, are seen by every process, and are there once by their id."""
     log, other, log_id, ids = backend.log(), backend.log(), new_id(), [new_id() for _ in range(2)]
     assert await log.read_inbox(log_id) == Inbox()
     messages = {ids[0]: delta("é \ud83d"), ids[1]: delta("long " * 1000)}

@@ -184,6 +184,8 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
             [request, agent_response, runs.approvals], redact
         )
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, model_info=served_by)
+    if runs.steering is not None:
+        runs.steering.add_times(answer["messages"])
     entries = (encode_request_entry(stored_request), with_approvals(answer, approvals))
     is_redacted = stored_request is not request or response is not agent_response
     if is_redacted:

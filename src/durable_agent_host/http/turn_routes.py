@@ -73,9 +73,13 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     )
     if parameters.files:
         await keep_sent_files(client, request, parameters.files)
-    headers = turn_headers(request)
     redacted_request = await client.storage.redact_request(request)
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
+    if parameters.policy == "steer":
+        if completed_turn is None and (response := await _steer(host, call, client, request, redacted_request)):
+            return response
+        request, redacted_request = _joined(completed_turn and completed_turn.outcome, request, redacted_request)
+    headers = turn_headers(request)
     urls = turn_urls(call.base_url, request)
     if not parameters.wait:
         admission_outcome = completed_turn.outcome if completed_turn else await _admission(host, client, request)
@@ -84,20 +88,76 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
         return _accepted_response(call, request, accepted_view(redacted_request))
     if parameters.wants_events:
         return await _streamed_run(host, call, client, redacted_request, completed_turn)
+    return await _waited_run(host, call, client, request, redacted_request=redacted_request, turn=completed_turn)
+
+
+async def _waited_run(
+    host: HandlerContext,
+    call: RouteRequest,
+    client: TurnClient,
+    request: TurnRequest,
+    *,
+    redacted_request: TurnRequest,
+    turn: Turn | None,
+) -> Response:
+    """Wait for a turn's answer."""
     try:
-        turn = completed_turn or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
+        turn = turn or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
     except TurnTimedOutError as error:
-        return problem_of_error(
-            error, headers=headers | {"Location": urls["turn_url"]}, **turn_identity(request), **urls
-        )
+        return _timeout_response(call, request, error)
     await client.claims.reject_foreign_turn(request, turn.outcome)
     if (outcome := turn.outcome) is None:
         return _accepted_response(call, request, pending_approvals_view(turn))
+    if outcome.joined_turn_id:
+        request, redacted_request = _joined(outcome, request, redacted_request)
     if outcome.error is not None:
         partial_response = {"response": outcome.text} if outcome.status == "cancelled" else {}
+        urls = turn_urls(call.base_url, request)
         names = turn_identity(request) | {"turn_status": outcome.status} | urls | partial_response
-        return problem_of_outcome(outcome.error, headers=headers, **names)
+        return problem_of_outcome(outcome.error, headers=turn_headers(request), **names)
     return _answer(call, client, request, redacted_request, outcome)
+
+
+async def _steer(
+    host: HandlerContext, call: RouteRequest, client: TurnClient, request: TurnRequest, redacted_request: TurnRequest
+) -> Response | None:
+    """Answer for the running turn that gets the request's message.
+
+    Returns:
+        None when there is no running turn, or when it has ended: the end of the request's own turn is the answer.
+    """
+    if await _admission(host, client, request) is not None:
+        return None
+    running_turn_id = await client.find_steered_turn(request, seconds=ADMISSION_SECONDS)
+    if running_turn_id is None:
+        return None
+    running_request = replace(request, turn_id=running_turn_id)
+    own_turn = {"queued_turn_id": request.turn_id}
+    if not call.run.wait:
+        view = accepted_view(replace(redacted_request, turn_id=running_turn_id))
+        return _accepted_response(call, running_request, view | own_turn)
+    if call.run.wants_events:
+        return await _stream(host, client, running_request, last_event_id=call.run.last_event_id, turn=None)
+    try:
+        turn = await client.wait(running_turn_id, seconds=host.settings.wait_seconds, or_people=True)
+    except TurnTimedOutError as error:
+        return _timeout_response(call, running_request, error)
+    if turn.outcome is None:
+        return _accepted_response(call, running_request, pending_approvals_view(turn) | own_turn)
+    return None
+
+
+def _timeout_response(call: RouteRequest, request: TurnRequest, error: TurnTimedOutError) -> Response:
+    urls = turn_urls(call.base_url, request)
+    headers = turn_headers(request) | {"Location": urls["turn_url"]}
+    return problem_of_error(error, headers=headers, **turn_identity(request), **urls)
+
+
+def _joined(outcome: TurnOutcome | None, *requests: TurnRequest) -> tuple[TurnRequest, ...]:
+    """Name in requests the turn that got their message while it ran, if there is one."""
+    if outcome is None or not outcome.joined_turn_id:
+        return requests
+    return tuple(replace(request, turn_id=outcome.joined_turn_id) for request in requests)
 
 
 def _accepted_response(

@@ -28,6 +28,7 @@ from durable_agent_host.model.journal_entry import (
     BudgetReservedEntry,
     CompactionCallCompletedEntry,
     ElapsedTimeEntry,
+    MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
     NestedCallCompletedEntry,
@@ -78,6 +79,7 @@ class JournalState:
         unmeasured: the reservations of calls whose responses had no token counts.
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
         finished_at: offsets of finished model calls and tool calls.
+        messages: the requests that were sent to the running turn, by the model call that got them first.
     """
 
     responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
@@ -96,6 +98,7 @@ class JournalState:
     unmeasured: list[Reservation] = field(default_factory=list[Reservation])
     active_seconds: float = 0.0
     nested_calls: list[NestedCallCompletedEntry] = field(default_factory=list[NestedCallCompletedEntry])
+    messages: dict[CallPath, list[Mapping[str, Any]]] = field(default_factory=dict[CallPath, list[Mapping[str, Any]]])
 
     def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""
@@ -123,8 +126,8 @@ class JournalState:
             case ToolCallCompletedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).finished = step
                 self._add_completion(step.path, step.state, record.offset)
-            case ModelCallStartedEntry():
-                self.continuations[step.path] = step.continuation
+            case ModelCallStartedEntry() | MessageReceivedEntry():
+                self._add_call_start(step)
                 return False
             case CompactionCallCompletedEntry():
                 self.compaction_responses[step.path] = step.response
@@ -143,6 +146,13 @@ class JournalState:
             case None:
                 return False
         return True
+
+    def _add_call_start(self, step: ModelCallStartedEntry | MessageReceivedEntry) -> None:
+        match step:
+            case ModelCallStartedEntry():
+                self.continuations[step.path] = step.continuation
+            case MessageReceivedEntry():
+                self.messages.setdefault(step.path, []).append(step.request)
 
     def _add_open_call(self, step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry) -> None:
         open_calls = self.reserved.setdefault(step.path, [])
@@ -256,6 +266,13 @@ class Journal:
         await self._writer.commit(encode_journal_entry(ModelCallCompletedEntry(path, response, state)))
         reach("journal.model.after_append")
 
+    async def message_received(self, path: CallPath, request: Mapping[str, Any]) -> None:
+        """Append that a model call gets a message that was sent to the turn; durable when this returns."""
+        reach("journal.message.before_append")
+        await self._writer.commit(encode_journal_entry(MessageReceivedEntry(path, request)))
+        self.recorded.messages.setdefault(path, []).append(request)
+        reach("journal.message.after_append")
+
     async def compaction_call_finished(self, path: CallPath, response: Mapping[str, Any]) -> None:
         """Append the response of a strategy's model call; durable when this returns."""
         reach("journal.side_call.before_append")
@@ -288,6 +305,11 @@ class Journal:
         reach("journal.budget.before_release")
         await self._writer.commit(encode_journal_entry(ReservationReleasedEntry(path)))
         reach("journal.budget.after_release")
+
+    @property
+    def following_call(self) -> CallPath:
+        """The path of the agent's next model call."""
+        return CallPath().model_call(self.position + 1)
 
     @property
     def current_call(self) -> CallPath:

@@ -581,8 +581,7 @@ class RedisTurnLog:
 
     async def read_inbox(self, log_id: str) -> Inbox:
         """Return what was sent to the turn."""
-        reply = await self._pipelines.ask(_ReadHash(_inbox(log_id)))
-        bodies = dict(zip(reply[::2], reply[1::2], strict=True)) if isinstance(reply, list) else dict(reply)
+        bodies: dict[bytes, bytes] = await self._pipelines.ask(_ReadHash(_inbox(log_id)))
         is_cancel_requested = bodies.pop(_CANCEL.encode(), None) is not None
         return Inbox(is_cancel_requested, {name.decode(): decode_log_entry(body) for name, body in bodies.items()})
 
