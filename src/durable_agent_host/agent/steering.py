@@ -56,8 +56,7 @@ class Steering:
         self._load = load
         self._provider = provider
         self._requests: dict[str, TurnRequest] = {}
-        self._unreadable_turn_ids: set[str] = set()
-        self._places: list[tuple[Message, list[Message]]] = []
+        self._additions: list[tuple[Message, list[Message]]] = []
 
     @property
     def request_hashes(self) -> Mapping[str, str]:
@@ -74,14 +73,13 @@ class Steering:
         last = messages[-1]
         if not is_replayed and last.role != "assistant":  # a model that has paused continues its own answer first
             await self._journal_new(path)
-        new_messages = self._take(path)
+        new_messages = self._add_to_output(path)
         if not (context.options or {}).get("conversation_id"):  # else the service has the earlier ones
-            for place, earlier_messages in self._places:
-                index = _find_index_after(messages, place)
+            for previous, earlier_messages in self._additions:
+                index = _find_index_after(messages, previous)
                 messages[index:index] = earlier_messages
-        if new_messages:
-            self._places.append((last, new_messages))
-        context.messages = [*messages, *new_messages]
+        self._additions.append((last, new_messages))
+        context.messages = messages + new_messages
 
     async def take_next_messages(self) -> list[Message]:
         """Return the messages that came while the last answer was made, for one more model call; maybe none.
@@ -89,54 +87,45 @@ class Steering:
         Raises:
             RunStoppedError: the log cannot be written.
         """
-        path = self._journal.following_call
+        path = CallPath().model_call(self._journal.position + 1)
         if path not in self._journal.recorded.responses:
             await self._journal_new(path)
-        messages = self._take(path)
+        messages = self._add_to_output(path)
         if messages:
-            self._places.clear()  # the transcript has the earlier ones from here on
+            self._additions.clear()  # the transcript has the earlier ones from here on
         return messages
 
     def add_times(self, messages: Sequence[MessageWire]) -> None:
         """Add to the stored messages when they were sent."""
         for message in messages:
-            request = self._requests.get(str(extension_of(message).get("messageId")))
-            if request is not None:
+            if request := self._requests.get(str(extension_of(message).get("messageId"))):
                 message["createdAt"] = request.created_at
 
     async def _journal_new(self, path: CallPath) -> None:
         """Journal the messages that no model call has got."""
-        journaled_turn_ids = {
-            request["turn_id"] for requests in self._journal.recorded.messages.values() for request in requests
-        }
         requests = [decode_turn_request(entry.data) for entry in self._attempt.inbox.messages.values()]
         for request in sorted(requests, key=lambda request: request.created_at):
-            if request.turn_id in journaled_turn_ids | self._unreadable_turn_ids:
+            if request.turn_id in self._journal.recorded.messages:
                 continue
             try:
                 full_request = await self._load(request)
                 self._provider.check_message(_build_message(full_request))
-            except DurableAgentHostError as error:  # the message begins a turn, which fails with the reason
-                self._unreadable_turn_ids.add(request.turn_id)
-                _LOGGER.warning("%s does not get a message: %s", self._attempt.label, log_reason(error))
-                continue
-            try:
                 await self._journal.message_received(path, encode_turn_request(full_request))
             except LogError as error:
                 raise RunStoppedError(stop_of(error)) from error
+            except DurableAgentHostError as error:  # the message begins a turn, which fails with the reason
+                _LOGGER.warning("%s does not get a message: %s", self._attempt.label, log_reason(error))
 
-    def _take(self, path: CallPath) -> list[Message]:
-        """Return the messages that a model call gets first, and add them to the output."""
+    def _add_to_output(self, path: CallPath) -> list[Message]:
+        """Return the messages that a model call is the first to get, and add them to the output."""
         messages: list[Message] = []
-        for wire in self._journal.recorded.messages.get(path, ()):
-            request = decode_turn_request(wire)
-            if request.turn_id in self._requests:
-                continue
-            self._requests[request.turn_id] = request
-            message = _build_message(request)
-            update = AgentResponseUpdate(role="user", contents=message.contents, message_id=request.turn_id)
-            self._output.add(update, None)
-            messages.append(message)
+        for message_received in self._journal.recorded.messages.values():
+            request = decode_turn_request(message_received.request)
+            if message_received.path == path and request.turn_id not in self._requests:
+                self._requests[request.turn_id] = request
+                messages.append(_build_message(request))
+                update = AgentResponseUpdate(role="user", contents=messages[-1].contents, message_id=request.turn_id)
+                self._output.add(update, None)
         return messages
 
 
@@ -145,8 +134,8 @@ def _build_message(request: TurnRequest) -> Message:
     return Message("user", contents, message_id=request.turn_id)
 
 
-def _find_index_after(messages: Sequence[Message], place: Message) -> int:
+def _find_index_after(messages: Sequence[Message], previous: Message) -> int:
     """Find where the messages go that came after another; if middleware has replaced that, after the user's last."""
-    indexes = [index for index, message in enumerate(messages) if message is place]
+    indexes = [index for index, message in enumerate(messages) if message is previous]
     indexes = indexes or [index for index, message in enumerate(messages) if message.role == "user"]
     return indexes[-1] + 1 if indexes else 0

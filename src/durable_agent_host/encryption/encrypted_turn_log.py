@@ -130,9 +130,11 @@ class EncryptedTurnLog:
         if not inbox.messages:
             return inbox
         await self._keyring.ready()
-        return replace(
-            inbox, messages={name: self._message(log_id, name, message) for name, message in inbox.messages.items()}
-        )
+        messages = {
+            name: self._decrypt(_location_of_message(log_id, name), message, "a message")
+            for name, message in inbox.messages.items()
+        }
+        return replace(inbox, messages=messages)
 
     async def check(self) -> None:
         """Check that the store is writable and the keys are there; see the protocol."""
@@ -196,19 +198,13 @@ class EncryptedTurnLog:
     def _record(self, log_id: str, record: LogRecord) -> LogRecord:
         if record.entry.kind == ATTEMPT:  # written by the store itself
             return record
-        if record.entry.kind != ENCRYPTED:
-            self._cipher.check_plaintext(f"entry {record.offset} of the turn log {log_id}")
-            return record
         location = _location_of(log_id, record.attempt, record.offset)
         return replace(record, entry=self._decrypt(location, record.entry, f"entry {record.offset}"))
 
-    def _message(self, log_id: str, message_id: str, message: LogEntry) -> LogEntry:
-        if message.kind != ENCRYPTED:
-            self._cipher.check_plaintext(f"a message of the turn log {log_id}")
-            return message
-        return self._decrypt(_location_of_message(log_id, message_id), message, "a message")
-
     def _decrypt(self, location: AssociatedData, entry: LogEntry, label: str) -> LogEntry:
+        if entry.kind != ENCRYPTED:
+            self._cipher.check_plaintext(f"{label} of the turn log {location[1]}")
+            return entry
         line = self._cipher.decrypt_value(location, entry.data)
         if line is None:
             raise CorruptStateError(f"{label} of the turn log {location[1]} is not what was encrypted")

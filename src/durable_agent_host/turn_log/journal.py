@@ -79,7 +79,7 @@ class JournalState:
         unmeasured: the reservations of calls whose responses had no token counts.
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
         finished_at: offsets of finished model calls and tool calls.
-        messages: the requests that were sent to the running turn, by the model call that got them first.
+        messages: that were sent to the running turn and that a model call got, by the ids of their own turns.
     """
 
     responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
@@ -98,7 +98,7 @@ class JournalState:
     unmeasured: list[Reservation] = field(default_factory=list[Reservation])
     active_seconds: float = 0.0
     nested_calls: list[NestedCallCompletedEntry] = field(default_factory=list[NestedCallCompletedEntry])
-    messages: dict[CallPath, list[Mapping[str, Any]]] = field(default_factory=dict[CallPath, list[Mapping[str, Any]]])
+    messages: dict[str, MessageReceivedEntry] = field(default_factory=dict[str, MessageReceivedEntry])
 
     def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""
@@ -152,7 +152,7 @@ class JournalState:
             case ModelCallStartedEntry():
                 self.continuations[step.path] = step.continuation
             case MessageReceivedEntry():
-                self.messages.setdefault(step.path, []).append(step.request)
+                self.messages[step.request["turn_id"]] = step
 
     def _add_open_call(self, step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry) -> None:
         open_calls = self.reserved.setdefault(step.path, [])
@@ -269,8 +269,9 @@ class Journal:
     async def message_received(self, path: CallPath, request: Mapping[str, Any]) -> None:
         """Append that a model call gets a message that was sent to the turn; durable when this returns."""
         reach("journal.message.before_append")
-        await self._writer.commit(encode_journal_entry(MessageReceivedEntry(path, request)))
-        self.recorded.messages.setdefault(path, []).append(request)
+        message = MessageReceivedEntry(path, request)
+        await self._writer.commit(encode_journal_entry(message))
+        self.recorded.messages[request["turn_id"]] = message
         reach("journal.message.after_append")
 
     async def compaction_call_finished(self, path: CallPath, response: Mapping[str, Any]) -> None:
@@ -305,11 +306,6 @@ class Journal:
         reach("journal.budget.before_release")
         await self._writer.commit(encode_journal_entry(ReservationReleasedEntry(path)))
         reach("journal.budget.after_release")
-
-    @property
-    def following_call(self) -> CallPath:
-        """The path of the agent's next model call."""
-        return CallPath().model_call(self.position + 1)
 
     @property
     def current_call(self) -> CallPath:
