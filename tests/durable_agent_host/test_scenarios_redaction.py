@@ -195,7 +195,7 @@ def test_the_search_finds_unredacted_secrets(lives: Lives, model: PracticeModel,
 
 
 def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path):
-    """A call that waits is shown redacted, and runs as the model wrote it; what people answer and add is redacted too."""
+    """A call that waits is shown redacted, and runs as the model wrote it; what people answer or add is redacted."""
     host, session = lives.host, uuid4().hex
     calls = [{"name": "pay", "arguments": {"card": SECRETS["payment"], "reason": SECRETS["reason"]}} for _ in range(2)]
     model.plan({"calls": calls}, {"text": "Paid."})

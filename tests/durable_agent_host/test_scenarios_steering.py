@@ -123,6 +123,37 @@ def test_a_message_during_the_last_model_call_leads_to_one_more(
     assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant"]
 
 
+def test_a_message_that_comes_too_late_begins_the_next_turn(people: AgentHost, model: PracticeModel, tmp_path: Path):
+    """Nothing follows a structured answer in its turn: the caller who waits gets the answer of the next one."""
+    go = tmp_path / "go"
+    model.plan({"text": '{"paid": 1}', "until_file": str(go)}, {"text": "I hurry."})
+    schema = {"type": "object", "properties": {"paid": {"type": "number"}}, "required": ["paid"]}
+    body = {"message": "pay", "response_format": schema}
+    turn = people.run("Talker", body, headers=ASYNC_HEADERS).json()
+    wait_until(model.requests)
+    with ThreadPoolExecutor(1) as pool:
+        response = pool.submit(steer, people, "Talker", turn, wait=True)
+        wait_until(lambda: people.session("Talker", turn["session_id"])["queued_turn_ids"])
+        go.touch()
+        answer = response.result(60).json()
+    assert (answer["response"], answer["message"]) == ("I hurry.", HURRY)
+    assert answer["turn_id"] != turn["turn_id"]
+    assert people.end_of_turn(turn["turn_url"])["value"] == {"paid": 1}
+    assert people.session("Talker", turn["session_id"])["message_count"] == 4
+
+
+def test_a_caller_who_streams_gets_the_running_turns_events(people: AgentHost, model: PracticeModel, book: Path):
+    """From its beginning to its end."""
+    rest_then_answer(model, "I hurry.")
+    turn = start(people, "Rester", "rest")
+    wait_until(lambda: "resting" in book.read_text())
+    body = {"message": HURRY, "session_id": turn["session_id"], "policy": "steer"}
+    response = people.run("Rester", body, headers={"accept": "text/event-stream"})
+    assert response.headers["x-ms-turn-id"] == turn["turn_id"]
+    names = [line.removeprefix("event: ") for line in response.text.splitlines() if line.startswith("event: ")]
+    assert (names[0], names[-1], "tool.completed" in names) == ("turn.started", "turn.completed", True)
+
+
 def test_a_turn_that_waits_for_a_person_gets_the_message(people: AgentHost, model: PracticeModel, book: Path):
     """With its next model call, after the answer; the caller learns at once what the turn waits for."""
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 1}}]}, {"text": "Paid in a hurry."})
