@@ -168,6 +168,19 @@ def test_a_turn_that_waits_for_a_person_gets_the_message(people: AgentHost, mode
     assert book.read_text() == "paid 1.0\n"
 
 
+def test_a_message_is_taken_back(people: AgentHost, model: PracticeModel, book: Path):
+    """Its own turn is cancelled at once, and the running turn does not get it."""
+    rest_then_answer(model, "I am done.")
+    turn = start(people, "Rester", "rest")
+    wait_until(lambda: "resting" in book.read_text())
+    own_turn_id = steer(people, "Rester", turn).json()["queued_turn_id"]
+    own_url = f"{turn['session_url']}/turns/{own_turn_id}"
+    assert cancel({"turn_url": own_url}).status_code == 202
+    assert people.end_of_turn(own_url)["status"] == "cancelled"
+    assert people.end_of_turn(turn["turn_url"])["response"] == "I am done."
+    assert HURRY not in json.dumps([request["body"] for request in model.requests()])
+
+
 def test_a_cancelled_turn_keeps_the_message(people: AgentHost, model: PracticeModel, book: Path):
     """What the model has got is part of the conversation, and does not begin a turn."""
     rest = {"calls": [{"name": "rest", "arguments": {"seconds": 0.5}}]}

@@ -108,6 +108,8 @@ class Steering:
             if request.turn_id in self._journal.recorded.messages:
                 continue
             try:
+                if await self._attempt.is_withdrawn(request):
+                    continue
                 full_request = await self._load(request)
                 self._provider.check_message(_build_message(full_request))
                 await self._journal.message_received(path, encode_turn_request(full_request))

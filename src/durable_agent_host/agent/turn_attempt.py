@@ -289,6 +289,10 @@ class TurnAttempt:
         self.inbox = await self._log.read_inbox(self.log_id)
         return self.inbox
 
+    async def is_withdrawn(self, request: TurnRequest) -> bool:
+        """Return whether a request that was sent to the turn has been cancelled since."""
+        return (await self._log.read_inbox(_log_id(request))).is_cancel_requested
+
     async def is_lost(self) -> bool:
         """Return whether everything this attempt wrote is gone, because somebody emptied the store."""
         return not (await self._log.read(self.log_id, max_bytes=1)).records

@@ -275,7 +275,7 @@ def _admit(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[
             admission = yield admission_call
             continue
         wait_result: WaitResult = yield WaitForAdmission(lease)
-        if wait_result.kind == "cancel" and request.policy != "steer":  # the running turn may have the message
+        if wait_result.kind == "cancel":
             leave_reply = yield CallEntity("leave", {"turn_id": request.turn_id, "cancelled": True})
             yield from _wake(request, leave_reply)
         elif wait_result.kind == "timeout":
