@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 import requests
 
+from durable_agent_host import AgentClient
 from tests.durable_agent_host.test_scenarios_cancel import ASYNC_HEADERS, cancel, start
 from tests.durable_agent_host.test_scenarios_journal import CrashingHost, crashing_host
 from tests.kit import AgentHost, PracticeModel
@@ -34,6 +35,18 @@ def kinds_of(body: dict[str, Any]) -> list[str]:
 def rest_then_answer(model: PracticeModel, *texts: str, seconds: float = 1.0) -> None:
     """Plan a turn in which a tool rests."""
     model.plan({"calls": [{"name": "rest", "arguments": {"seconds": seconds}}]}, *({"text": text} for text in texts))
+
+
+async def test_the_client_steers(people: AgentHost, model: PracticeModel, book: Path):
+    """The result names the running turn, whose next model call has the message."""
+    rest_then_answer(model, "I hurry.")
+    turn = start(people, "Rester", "rest")
+    wait_until(lambda: "resting" in book.read_text())
+    async with AgentClient(people.url) as client:
+        result = await client.steer("Rester", turn["session_id"], HURRY)
+    assert (result.turn_id, result.status) == (turn["turn_id"], "accepted")
+    assert people.end_of_turn(turn["turn_url"])["response"] == "I hurry."
+    assert json.dumps(model.requests()[-1]["body"]).count(HURRY) == 1
 
 
 def test_a_message_during_a_tool_call_is_in_the_next_request(people: AgentHost, model: PracticeModel, book: Path):
