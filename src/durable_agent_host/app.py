@@ -32,6 +32,7 @@ from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret
+from durable_agent_host.durable.callback_tokens import make_token
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.function_registration import (
     check_duplicate_names,
@@ -346,14 +347,13 @@ class DurableAgentApp(AgentFunctionApp):
             list_hosted_agents=partial(hosted_agents, self._agent_metadata),
             metrics=metrics_page,
         )
-        auth = func.AuthLevel.ANONYMOUS if is_health else self._agents_auth_level
         for route in (candidate for candidate in ROUTES if candidate.is_health is is_health):
             register_route(
                 cast("DFApp", self),
                 name=route.name,
                 template=route.template,
                 method=route.method,
-                auth=auth,
+                auth=func.AuthLevel.ANONYMOUS if is_health or route.is_open else self._agents_auth_level,
                 handler=partial(route.serve, host),
                 services=self._services,
             )
@@ -413,6 +413,7 @@ class DurableAgentApp(AgentFunctionApp):
             budgets=self._budgets.of_agent(agent_name),
             notify_end=report_end,
             redactor=self._redactors.get(agent_name),
+            new_token=partial(make_token, self._services.hub.secret),
         )
         entity = self._entity_class(runner, self.settings, has_owners=self._gate.identifies)
         register_agent_entity(cast("DFApp", self), agent_name, entity, self._services.hub)

@@ -207,6 +207,7 @@ class ToolCallMiddleware(FunctionMiddleware):
             has_changed_arguments=False,
             metadata=context.metadata,
             run=run,
+            deferred=recorded_call.deferred,
         )
         try:
             end = await self._calls.make_tool_call(call)

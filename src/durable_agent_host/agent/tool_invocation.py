@@ -34,6 +34,7 @@ class ToolInvocation:
         metadata: of the framework's invocation, in which an MCP tool leaves what only the app gets.
         run: runs the tool, and the app's middleware around it, and returns the result; takes arguments instead of the
             model's, or None.
+        deferred: what its pending call needs, when the tool has run and its result comes later; else None.
     """
 
     path: CallPath
@@ -43,6 +44,7 @@ class ToolInvocation:
     has_changed_arguments: bool
     metadata: MutableMapping[str, Any]
     run: Callable[[Mapping[str, Any] | None], Awaitable[Any]]
+    deferred: Mapping[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -118,7 +120,7 @@ def decode_result(entry: ToolCallCompletedEntry, metadata: MutableMapping[str, A
         case "input_required":
             error = UserInputRequiredException([decode_content(item) for item in wire["contents"]])
             return ToolResult(entry.outcome, wire, error=error)
-        case "error":
+        case "error" if "items" not in wire:  # raised by the tool; others came from outside
             return ToolResult(entry.outcome, wire, error=_decode_error(wire))
         case "terminated":
             return ToolResult(entry.outcome, wire, decode_tool_result(wire), MiddlewareTermination())

@@ -16,6 +16,8 @@ from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, answer_purpose
+from durable_agent_host.durable.callback_tokens import CALLBACK_PREFIX as CALLBACK_PREFIX  # noqa: PLC0414 - routes import it from here
+from durable_agent_host.durable.callback_tokens import CallbackToken, parse_token
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
 from durable_agent_host.durable.ownership_claims import OwnershipClaims
@@ -371,6 +373,11 @@ class TurnClient:
         """
         await self.check_log()
         await self._stopper.stop(self._client, turn.request.agent, turn.request.session_id, turn.request.turn_id)
+
+    async def parse_token(self, token: str) -> CallbackToken | None:
+        """Parse the token of a deferred call; None when the app has not made it."""
+        await self._secret.ready()
+        return parse_token(self._secret, token)
 
     async def with_digests(self, turn_id: str, replies: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return answers with what tells each from another answer to the same call."""

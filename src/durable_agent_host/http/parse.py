@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.strict_json import MAX_LEVELS, is_nested_too_deeply
-from durable_agent_host.errors import RequestError, RequestTooLargeError
+from durable_agent_host.errors import ForbiddenError, RequestError, RequestTooLargeError
 from durable_agent_host.http.body_parsing import (
     FORM,
     UploadedFile,
@@ -271,6 +271,25 @@ def parse_replies(body: bytes) -> dict[str, dict[str, Any]]:
             raise RequestError(f"call {call_id} is answered twice in one request: answer it once")
         replies[call_id] = answer
     return replies
+
+
+def parse_callback(body: bytes, call_id: str) -> dict[str, Any]:
+    """Read the body of a request that answers the one call of a token.
+
+    Returns:
+        The answer, with ``result`` or with ``error``.
+
+    Raises:
+        RequestError: the body is something else.
+        ForbiddenError: it answers another call.
+    """
+    value = parse_json(body)
+    _check_nesting(value, "the body")
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    answered_id, answer = _parse_answer({"call_id": call_id} | fields)
+    if answered_id != call_id:
+        raise ForbiddenError("the token is for another call: leave 'call_id' out")
+    return answer
 
 
 _ANSWER_FORMS: Final = (

@@ -77,9 +77,22 @@ def read_message(message: Any) -> MessageInput:
         RequestError: it is something else, or a part is invalid; names the part, counted from 1, and its field.
     """
     if isinstance(message, list):
-        parts = _number_parts(cast("list[Any]", message))
-        return message_from_contents([_read_part(part, f"part {number} of 'message'") for number, part in parts])
+        return message_from_contents(read_parts(cast("list[Any]", message), "'message'"))
     return MessageInput(checked_text(message))
+
+
+def read_parts(parts: Sequence[Any], label: str) -> list[Content]:
+    """Read a list of parts; raises as `read_message` does.
+
+    Args:
+        parts: JSON.
+        label: names the list in an error.
+    """
+    if not parts:
+        raise RequestError(f"{label} is an empty list: give at least one part")
+    if len(parts) > MAX_PARTS:
+        raise RequestError(f"{label} has {len(parts)} parts, and {MAX_PARTS} are allowed: send fewer")
+    return [_read_part(part, f"part {number} of {label}") for number, part in enumerate(parts, 1)]
 
 
 def message_from_contents(contents: Sequence[Content]) -> MessageInput:
@@ -109,14 +122,6 @@ def with_contents(message: MessageInput, new_contents: Sequence[Content]) -> Mes
     if message.text and not before:
         before = [Content("text", text=message.text)]
     return message_from_contents([*before, *new_contents])
-
-
-def _number_parts(message: Sequence[Any]) -> list[tuple[int, Any]]:
-    if not message:
-        raise RequestError("'message' is an empty list: give at least one part")
-    if len(message) > MAX_PARTS:
-        raise RequestError(f"'message' has {len(message)} parts, and {MAX_PARTS} are allowed: send fewer")
-    return list(enumerate(message, 1))
 
 
 def checked_text(message: Any) -> str:

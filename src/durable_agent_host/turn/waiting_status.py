@@ -22,7 +22,10 @@ from durable_agent_host.model.pending_call import DECISIONS
 BUDGET_PREFIX: Final = "budget-"
 """Prefix of ids of budget questions; see `durable_agent_host.turn.budget_checks.LimitExceeded`."""
 
-_GENERATED_ID: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:[0-9]+(?:\.[0-9]+)?\Z")
+CALLBACK_SUFFIX: Final = ":callback"
+"""Suffix of ids of calls that wait for their callback, where people may have been asked about the same call."""
+
+_GENERATED_ID: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:[0-9]+(?:\.[0-9]+)?\Z|{CALLBACK_SUFFIX}\Z")
 
 
 def pending_call_id(path: CallPath, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:

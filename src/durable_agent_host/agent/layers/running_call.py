@@ -10,8 +10,11 @@ from threading import Event
 from typing import Any, Final
 
 from durable_agent_host.agent.run_result import AwaitingReplies, RunStoppedError
+from durable_agent_host.agent.running_tool import RunningTool
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.principal import Principal
+from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.tool_calls import RUNNING_CALL, ToolCall
 from durable_agent_host.turn_log.journal import Journal
 
@@ -57,11 +60,39 @@ class CallScope:
         step_id = f"{agent}:{name}:{digest}"
         path = self.path.tool_call(step_id, self._occurrences[step_id])
         self._occurrences[step_id] += 1
-        return replace(self._call, call_id=call_id, name=name, idempotency_key=self._idempotency_key(path))
+        key = self._idempotency_key(path)
+        return replace(self._call, call_id=call_id, name=name, idempotency_key=key, path=str(path), host=None)
 
 
 CALL_SCOPE: Final[ContextVar[CallScope | None]] = ContextVar("durable_agent_host_call_scope", default=None)
 """Set by the host around what it journals as one call."""
+
+
+def current_call(
+    request: TurnRequest, path: CallPath, name: str, *, journal: Journal, starts: int, gave_up: Event
+) -> ToolCall:
+    """Return a call of a turn as its tool sees it.
+
+    Args:
+        request: of the turn.
+        path: of the call.
+        name: of the tool.
+        journal: of the run.
+        starts: how often the call has started before.
+        gave_up: set when the run's results are no longer wanted.
+    """
+    return ToolCall(
+        call_id=path.call_id,
+        name=name,
+        turn_id=request.turn_id,
+        idempotency_key=journal.idempotency_key(path),
+        attempt=starts + 1,
+        cancelled=gave_up,
+        agent=request.agent,
+        session_id=request.session_id,
+        principal=Principal(request.principal, request.tenant or "") if request.principal else None,
+        path=str(path),
+    )
 
 
 @dataclass(frozen=True)
@@ -69,24 +100,25 @@ class EnterToolCall:
     """Makes a call the current one while its tool runs.
 
     Attributes:
-        turn_id: of the call's turn.
+        request: of the turn.
         journal: of the run.
         gave_up: set when the run's results are no longer wanted.
+        new_host: makes what the host does for a running tool.
     """
 
-    turn_id: str
+    request: TurnRequest
     journal: Journal
     gave_up: Event
+    new_host: Callable[[ToolInvocation], RunningTool]
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Make a call; an agent within it that waits for its budget has no result, and the turn waits afterwards."""
-        running_call = ToolCall(
-            call_id=call.path.call_id,
-            name=call.name,
-            turn_id=self.turn_id,
-            idempotency_key=self.journal.idempotency_key(call.path),
-            attempt=call.starts + 1,
-            cancelled=self.gave_up,
+        host = self.new_host(call)
+        running_call = replace(
+            current_call(
+                self.request, call.path, call.name, journal=self.journal, starts=call.starts, gave_up=self.gave_up
+            ),
+            host=host,
         )
         token = RUNNING_CALL.set(running_call)
         scope_token = CALL_SCOPE.set(CallScope(call.path, running_call, self.journal.idempotency_key))
@@ -99,3 +131,5 @@ class EnterToolCall:
         finally:
             RUNNING_CALL.reset(token)
             CALL_SCOPE.reset(scope_token)
+            if host.notes_task is not None:
+                await host.end_notes(host.notes_task)
