@@ -32,7 +32,8 @@ from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.pending_call import PendingCall, PendingKind
 from durable_agent_host.tool_calls import APPROVED_BY
-from durable_agent_host.turn.call_results import parse_result
+from durable_agent_host.turn.call_results import check_fit
+from durable_agent_host.turn.client_tools import tool_result_of
 from durable_agent_host.turn.waiting_status import CALLBACK_SUFFIX, pending_call_id
 from durable_agent_host.turn_log.journal import Journal
 
@@ -187,16 +188,16 @@ def result_of_reply(
         max_bytes: limit on a result.
         changed_arguments: with which the call was made instead of the model's, or None.
     """
-    if "error" in reply:
-        return text_result("error", f"Error: {reply['error']}")
     try:
-        value = parse_result(reply.get("result"), call.schema, max_bytes=max_bytes)
+        if "error" not in reply:
+            check_fit(reply.get("result"), call.schema, max_bytes=max_bytes)
+        value = tool_result_of(reply)
         if changed_arguments is not None:
             value = remark_on_arguments(value, changed_arguments)
         wire = encode_tool_result(value)
     except (RequestError, CorruptStateError) as error:
         return text_result("error", f"Error: The call has ended, and its result cannot be used: {error}")
-    return ToolResult("success", wire, decode_tool_result(wire))
+    return ToolResult("error" if "error" in reply else "success", wire, decode_tool_result(wire))
 
 
 def _is_same_value(left: Any, right: Any) -> bool:

@@ -20,7 +20,7 @@ from durable_agent_host.model.pending_call import DECISIONS, is_answer_to
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.settings import Settings
-from durable_agent_host.turn.call_results import parse_result
+from durable_agent_host.turn.call_results import check_fit
 
 PENDING_VISIBLE_SECONDS: Final = 3.0
 """A client may know a call from its event this long before the turn shows it as pending."""
@@ -115,7 +115,7 @@ def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], settings:
         form = "'approved': true or false" if kind in DECISIONS else "a 'result' or an 'error'"
         raise RequestError(f"call {pending['call_id']} is of the kind {kind!r}: its answer has {form}")
     if "result" in answer and kind == "callback":
-        parse_result(answer["result"], pending.get("schema"), max_bytes=settings.max_tool_result_bytes)
+        check_fit(answer["result"], pending.get("schema"), max_bytes=settings.max_tool_result_bytes)
 
 
 def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> None:

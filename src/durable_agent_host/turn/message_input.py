@@ -77,22 +77,18 @@ def read_message(message: Any) -> MessageInput:
         RequestError: it is something else, or a part is invalid; names the part, counted from 1, and its field.
     """
     if isinstance(message, list):
-        return message_from_contents(read_parts(cast("list[Any]", message), "'message'"))
+        return message_from_contents(read_parts(message, "'message'"))
     return MessageInput(checked_text(message))
 
 
-def read_parts(parts: Sequence[Any], label: str) -> list[Content]:
-    """Read a list of parts; raises as `read_message` does.
+def read_parts(parts: Any, location: str) -> list[Content]:
+    """Read a list of texts, images, audio and files.
 
-    Args:
-        parts: JSON.
-        label: names the list in an error.
+    Raises:
+        RequestError: a part is invalid; names it, counted from 1, and its field.
     """
-    if not parts:
-        raise RequestError(f"{label} is an empty list: give at least one part")
-    if len(parts) > MAX_PARTS:
-        raise RequestError(f"{label} has {len(parts)} parts, and {MAX_PARTS} are allowed: send fewer")
-    return [_read_part(part, f"part {number} of {label}") for number, part in enumerate(parts, 1)]
+    numbered_parts = _number_parts(cast("list[Any]", parts))
+    return [_read_part(part, f"part {number} of {location}") for number, part in numbered_parts]
 
 
 def message_from_contents(contents: Sequence[Content]) -> MessageInput:
@@ -122,6 +118,14 @@ def with_contents(message: MessageInput, new_contents: Sequence[Content]) -> Mes
     if message.text and not before:
         before = [Content("text", text=message.text)]
     return message_from_contents([*before, *new_contents])
+
+
+def _number_parts(message: Sequence[Any]) -> list[tuple[int, Any]]:
+    if not message:
+        raise RequestError("'message' is an empty list: give at least one part")
+    if len(message) > MAX_PARTS:
+        raise RequestError(f"'message' has {len(message)} parts, and {MAX_PARTS} are allowed: send fewer")
+    return list(enumerate(message, 1))
 
 
 def checked_text(message: Any) -> str:
