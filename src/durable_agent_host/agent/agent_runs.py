@@ -398,6 +398,9 @@ class AgentRuns:
     def _new_tool_layers(self, run: CurrentRun, session_state: SessionState) -> ToolLayers:
         turn_id = self.request.turn_id
         label = self.attempt.label
+        callback = AwaitCallback(
+            run.pending_calls, run.journal, session_state, max_result_bytes=self.bounds.max_tool_result_bytes
+        )
         return ToolLayers(
             journal=JournalToolCalls(run.journal, self.attempt.observers, session_state, run.gate),
             progress=run.progress,
@@ -406,9 +409,7 @@ class AgentRuns:
             lost_server=RecoverLostCalls(label=label),
             in_doubt=ResolveDoubt(run.pending_calls, label=label),
             budget=run.budget_account,
-            callback=AwaitCallback(
-                run.pending_calls, run.journal, session_state, max_result_bytes=self.bounds.max_tool_result_bytes
-            ),
+            callback=callback,
             running_call=EnterToolCall(
                 self.request,
                 run.journal,
@@ -420,6 +421,7 @@ class AgentRuns:
                     self.deferral_rules,
                     asyncio.get_running_loop(),
                 ),
+                defer=callback.begin,
             ),
             run_tool=RunTool(
                 turn_id,

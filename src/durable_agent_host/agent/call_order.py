@@ -112,7 +112,7 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
         layers.append(of_run.in_doubt)
     if of_run.budget is not None:
         layers.append(of_run.budget.count_tool_call)
-    layers += [of_run.journal.record_start, of_run.callback, of_run.running_call]
+    layers += [of_run.journal.record_start, of_run.running_call]
     return _chain(layers, of_run.run_tool)(call)
 
 

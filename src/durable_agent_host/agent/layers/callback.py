@@ -6,7 +6,7 @@ from typing import Any
 
 from durable_agent_host.agent.pending_calls import PendingCalls, result_of_reply
 from durable_agent_host.agent.session_state_tracker import SessionState
-from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, WaitingToolCall
+from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, WaitingToolCall
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.model.journal_entry import DEFERRED
 from durable_agent_host.model.pending_call import PendingCall
@@ -30,11 +30,8 @@ class AwaitCallback:
     session_state: SessionState
     max_result_bytes: int
 
-    async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
-        """Run a tool; if it has deferred its result, record that, so that it never runs again, and wait."""
-        end = await call_next(call)
-        if not isinstance(end, WaitingToolCall) or not isinstance(deferral := end.value, DeferredCall):
-            return end
+    async def begin(self, call: ToolInvocation, deferral: DeferredCall) -> ToolCallEnd:
+        """Record that a tool has deferred its result, so that it never runs again, and wait."""
         deferred = {
             "call_id": self.pending_calls.callback_id(call),
             "arguments": call.arguments,

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -11,11 +11,17 @@ from typing import Any, Final
 
 from durable_agent_host.agent.run_result import AwaitingReplies, RunStoppedError
 from durable_agent_host.agent.running_tool import RunningTool
-from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
+from durable_agent_host.agent.tool_invocation import (
+    NextToolCall,
+    ToolCallEnd,
+    ToolInvocation,
+    WaitingToolCall,
+    text_result,
+)
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.tool_calls import RUNNING_CALL, ToolCall
+from durable_agent_host.tool_calls import RUNNING_CALL, DeferredCall, ToolCall
 from durable_agent_host.turn_log.journal import Journal
 
 _STOPPED: Final = (
@@ -104,12 +110,14 @@ class EnterToolCall:
         journal: of the run.
         gave_up: set when the run's results are no longer wanted.
         new_host: makes what the host does for a running tool.
+        defer: ends a call whose tool has deferred its result.
     """
 
     request: TurnRequest
     journal: Journal
     gave_up: Event
     new_host: Callable[[ToolInvocation], RunningTool]
+    defer: Callable[[ToolInvocation, DeferredCall], Awaitable[ToolCallEnd]]
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Make a call; an agent within it that waits for its budget has no result, and the turn waits afterwards."""
@@ -123,7 +131,7 @@ class EnterToolCall:
         token = RUNNING_CALL.set(running_call)
         scope_token = CALL_SCOPE.set(CallScope(call.path, running_call, self.journal.idempotency_key))
         try:
-            return await call_next(call)
+            end = await call_next(call)
         except RunStoppedError as stop_error:
             if not isinstance(stop_error.stop, AwaitingReplies):
                 raise
@@ -133,3 +141,5 @@ class EnterToolCall:
             CALL_SCOPE.reset(scope_token)
             if host.notes_task is not None:
                 await host.end_notes(host.notes_task)
+        is_deferred = isinstance(end, WaitingToolCall) and isinstance(end.value, DeferredCall)
+        return await self.defer(call, end.value) if is_deferred else end
