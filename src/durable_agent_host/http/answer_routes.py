@@ -1,8 +1,9 @@
-"""The routes by which a turn's pending calls are answered."""
+"""The routes of pending calls: list those that the caller may answer, and answer them."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
+from operator import itemgetter
 from typing import Any, Final
 
 from azurefunctions.extensions.http.fastapi import Response
@@ -13,7 +14,13 @@ from durable_agent_host.errors import ForbiddenError, NotFoundError, RequestErro
 from durable_agent_host.http.parse import parse_callback, parse_replies
 from durable_agent_host.http.problem_details import problem
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
-from durable_agent_host.http.response_views import answer_view, json_response, turn_headers, turn_urls
+from durable_agent_host.http.response_views import (
+    answer_view,
+    json_response,
+    turn_headers,
+    turn_identity,
+    turn_urls,
+)
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.pending_call import DECISIONS, is_answer_to
@@ -106,6 +113,33 @@ async def submit_callback(host: HandlerContext, call: RouteRequest, client: Turn
     is_received = token.call_id in turn.replies
     status = HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED
     return json_response(status, {"call_id": token.call_id, "status": "answered" if is_received else "accepted"}, {})
+
+
+async def list_pending(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``GET /pending``: the pending calls that the caller may answer, over all agents and sessions."""
+    turns, following = await client.waiting_turns(call.query.get("cursor", ""))
+    pending_calls = [
+        {
+            "agent": turn.request.agent,
+            **turn_identity(turn.request),
+            "turn_url": turn_urls(call.base_url, turn.request)["turn_url"],
+            **pending_call,
+        }
+        for turn in turns
+        if turn.request.agent in host.descriptions
+        for pending_call in turn.pending
+        if _may_answer(pending_call, turn, client.context.principal)
+    ]
+    pending_calls.sort(key=itemgetter("created_at"))
+    return json_response(HTTPStatus.OK, {"pending_calls": pending_calls, "cursor": following or None}, {})
+
+
+def _may_answer(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> bool:
+    try:
+        _check_approver(pending, turn, principal)
+    except ForbiddenError:
+        return False
+    return True
 
 
 def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], settings: Settings) -> None:

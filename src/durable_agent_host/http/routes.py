@@ -67,5 +67,6 @@ ROUTES: Final = (
         accepts_token=True,
         is_open=True,
     ),
+    Route("http-pending", "GET", "pending", "turn.answer", answer_routes.list_pending),
     Route("http-health", "GET", "health", "health.read", app_routes.health, is_health=True),
 )
