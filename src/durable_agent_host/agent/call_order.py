@@ -96,7 +96,7 @@ def chain_nested_call(meter: NestedCallMeter | None, call: ModelCall, innermost:
 
 def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolCallEnd]:
     """Make a tool call of a run's agent through its layers."""
-    if call.deferred is not None:
+    if call.deferral is not None:
         return of_run.journal(call, of_run.callback.resume)
     may_lose_server = is_mcp_tool(call.tool)
     layers: list[ToolLayer] = [of_run.journal]

@@ -15,7 +15,7 @@ from durable_agent_host.errors import RequestError
 from durable_agent_host.tool_calls import DeferredCall
 from durable_agent_host.turn.call_results import check_schema
 
-_SECONDS_BETWEEN_NOTES: Final = 0.25
+_SECONDS_BETWEEN_EVENTS: Final = 0.25
 
 NewToken = Callable[[str, datetime], str]
 """Makes the token of a pending call, of its id and of when it expires."""
@@ -44,7 +44,7 @@ class RunningTool:
         observers: notified of the progress.
         rules: for deferred results.
         loop: of the run; a tool may be in another thread.
-        notes_task: shows the progress; None before the first note.
+        progress_task: shows the progress; None before the first note.
     """
 
     call: ToolInvocation
@@ -52,8 +52,8 @@ class RunningTool:
     observers: ObserverGroup
     rules: DeferralRules
     loop: asyncio.AbstractEventLoop
-    notes_task: asyncio.Task[None] | None = None
-    _note: ToolProgressed | None = None
+    progress_task: asyncio.Task[None] | None = None
+    _latest: ToolProgressed | None = None
     _end: asyncio.Event = field(default_factory=asyncio.Event)
 
     def defer(self, expires_at: datetime, schema: Mapping[str, Any] | None) -> DeferredCall:
@@ -77,24 +77,24 @@ class RunningTool:
 
     def report_progress(self, text: str, fraction: float | None) -> None:
         """Show a note soon; a later one replaces it until then. Safe from any thread."""
-        note = ToolProgressed(self.call.path.call_id, text, fraction)
-        call_in_loop(self.loop, lambda: self._show(note))
+        progress = ToolProgressed(self.call.path.call_id, text, fraction)
+        call_in_loop(self.loop, lambda: self._show(progress))
 
-    def _show(self, note: ToolProgressed) -> None:
+    def _show(self, progress: ToolProgressed) -> None:
         if self._end.is_set():
             return
-        self._note = note
-        if self.notes_task is None or self.notes_task.done():
-            self.notes_task = asyncio.create_task(self._show_notes())
+        self._latest = progress
+        if self.progress_task is None or self.progress_task.done():
+            self.progress_task = asyncio.create_task(self._notify())
 
-    async def _show_notes(self) -> None:
-        while (note := self._note) is not None:
-            self._note = None
-            await self.observers.notify(note)
+    async def _notify(self) -> None:
+        while (progress := self._latest) is not None:
+            self._latest = None
+            await self.observers.notify(progress)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._end.wait(), _SECONDS_BETWEEN_NOTES)
+                await asyncio.wait_for(self._end.wait(), _SECONDS_BETWEEN_EVENTS)
 
-    async def end_notes(self, notes_task: asyncio.Task[None]) -> None:
+    async def end_progress(self, progress_task: asyncio.Task[None]) -> None:
         """Show the last note, if it has not been shown; later ones are ignored."""
         self._end.set()
-        await notes_task
+        await progress_task

@@ -214,7 +214,7 @@ class TurnAttempt:
             return
         tools = self.recorded.tools.values()
         finished_count = sum(1 for tool in tools if tool.finished is not None)
-        deferred_count = sum(1 for tool in tools if tool.finished is None and tool.deferred is not None)
+        deferred_count = sum(1 for tool in tools if tool.finished is None and tool.deferral is not None)
         _LOGGER.log(
             logging.INFO if replies or was_cancelled else logging.WARNING,
             "%s resumes from the previous attempt: %d model calls and %d tool calls finished and %d in doubt",

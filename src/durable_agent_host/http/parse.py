@@ -292,8 +292,8 @@ def parse_callback(body: bytes, call_id: str) -> dict[str, Any]:
     value = parse_json(body)
     _check_nesting(value, "the body")
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    answered_id, answer = _parse_answer({"call_id": call_id} | fields)
-    if answered_id != call_id:
+    replied_id, answer = _parse_answer({"call_id": call_id} | fields)
+    if replied_id != call_id:
         raise ForbiddenError("the token is for another call: leave 'call_id' out")
     return answer
 

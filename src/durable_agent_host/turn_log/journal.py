@@ -54,17 +54,17 @@ class RecordedTool:
     Attributes:
         starts: how often it has started.
         finished: how it ended, or None.
-        deferred: what its pending call needs, when its result comes later; else None.
+        deferral: what its pending call needs, when its result comes later; else None.
     """
 
     starts: int = 0
     finished: ToolCallCompletedEntry | None = None
-    deferred: Mapping[str, Any] | None = None
+    deferral: Mapping[str, Any] | None = None
 
     def add_end(self, entry: ToolCallCompletedEntry) -> None:
         """Add how the call ended, or that its result comes later."""
         if entry.outcome == DEFERRED:
-            self.deferred = entry.result
+            self.deferral = entry.result
         else:
             self.finished = entry
 

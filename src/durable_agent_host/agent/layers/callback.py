@@ -30,31 +30,31 @@ class AwaitCallback:
     session_state: SessionState
     max_result_bytes: int
 
-    async def begin(self, call: ToolInvocation, deferral: DeferredCall) -> ToolCallEnd:
+    async def begin(self, call: ToolInvocation, deferred_call: DeferredCall) -> ToolCallEnd:
         """Record that a tool has deferred its result, so that it never runs again, and wait."""
-        deferred = {
+        deferral = {
             "call_id": self.pending_calls.callback_id(call),
             "arguments": call.arguments,
-            "schema": deferral.schema,
-            "expires_at": deferral.expires_at.isoformat(),
+            "schema": deferred_call.schema,
+            "expires_at": deferred_call.expires_at.isoformat(),
         }
-        await self.journal.tool_finished(call.path, DEFERRED, deferred, self.session_state.changes())
-        return await self._wait(call, deferred)
+        await self.journal.tool_finished(call.path, DEFERRED, deferral, self.session_state.changes())
+        return await self._wait(call, deferral)
 
     async def resume(self, call: ToolInvocation) -> ToolCallEnd:
         """Continue with a call that an earlier attempt has deferred; its tool does not run."""
         self.session_state.restore(call.path)
-        return await self._wait(call, call.deferred or {})
+        return await self._wait(call, call.deferral or {})
 
-    async def _wait(self, call: ToolInvocation, deferred: Mapping[str, Any]) -> ToolCallEnd:
+    async def _wait(self, call: ToolInvocation, deferral: Mapping[str, Any]) -> ToolCallEnd:
         pending_call = PendingCall(
-            deferred["call_id"],
+            deferral["call_id"],
             "callback",
             call.name,
-            deferred["arguments"],
+            deferral["arguments"],
             str(call.path),
-            schema=deferred["schema"],
-            expires_at=deferred["expires_at"],
+            schema=deferral["schema"],
+            expires_at=deferral["expires_at"],
         )
         reply = self.pending_calls.answer(pending_call.call_id)
         if reply is None:

@@ -139,7 +139,7 @@ class EnterToolCall:
         finally:
             RUNNING_CALL.reset(token)
             CALL_SCOPE.reset(scope_token)
-            if host.notes_task is not None:
-                await host.end_notes(host.notes_task)
+            if host.progress_task is not None:
+                await host.end_progress(host.progress_task)
         is_deferred = isinstance(end, WaitingToolCall) and isinstance(end.value, DeferredCall)
         return await self.defer(call, end.value) if is_deferred else end
