@@ -290,6 +290,24 @@ def test_tools_show_their_progress(studio: Studio, model: PracticeModel):
     assert names.index("tool.started") < names.index("tool.progress") < len(names) - names[::-1].index("tool.completed")
 
 
+def test_a_job_shows_its_progress(studio: Studio, model: PracticeModel):
+    """The pending call has the last note; notes that come fast are dropped, and a result ends them."""
+    plan(model, ("render", {"film": "Vampyr"}))
+    turn = studio.begin("job")
+    studio.waiting(turn)
+    path = studio.paths()["Vampyr"]
+    assert studio.call_back(path, {"progress": {"text": "half", "fraction": 0.5}}).status_code == 202
+    progress = wait_until(lambda: studio.waiting(turn)[0].get("progress"))
+    assert (progress["text"], progress["fraction"]) == ("half", 0.5)
+    assert studio.call_back(path, {"progress": {"text": "more"}}).status_code == 202
+    for body in ({"progress": "half"}, {"progress": {"text": "x", "fraction": 2}}):
+        assert studio.call_back(path, body).status_code == 400
+    assert studio.waiting(turn)[0]["progress"] == progress
+    assert studio.call_back(path, {"result": "rendered"}).status_code == 200
+    assert studio.ended(turn)["status"] == "completed"
+    assert studio.call_back(path, {"progress": {"text": "late"}}).status_code == 409
+
+
 def test_a_tool_knows_for_whom_it_runs(studio: Studio, model: PracticeModel):
     """The running call has the principal, the agent, the session, the turn and the path."""
     plan(model, ("introduce", {}))

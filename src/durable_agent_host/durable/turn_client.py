@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from aiohttp import ClientConnectionError
@@ -421,6 +422,14 @@ class TurnClient:
                     request = turn.request
                     turns += filter(None, [await self.find(request.agent, request.session_id, turn_id)])
         return turns, following
+
+    async def show_progress(self, turn: Turn, call_id: str, progress: Mapping[str, Any]) -> None:
+        """Show how far the job of a deferred call is, in the turn's pending call."""
+        redactor = self.storage.redactor_of(turn.request.agent)
+        text = redactor.text(progress["text"]) if redactor is not None else progress["text"]
+        fields = {"text": text, "fraction": progress["fraction"], "at": datetime.now(UTC).isoformat()}
+        payload = {"call_id": call_id, "progress": fields}
+        await self._client.raise_event(turn.request.turn_id, REPLIES_EVENT, payload)
 
     async def wait_for_calls(self, turn_id: str, call_ids: AbstractSet[str], *, seconds: float) -> Turn | None:
         """Wait until a turn shows calls as pending or answered: clients learn of them a moment earlier, from events.

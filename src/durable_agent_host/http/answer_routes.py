@@ -1,7 +1,7 @@
 """The routes of pending calls: list those that the caller may answer, and answer them."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from operator import itemgetter
 from typing import Any, Final
@@ -34,6 +34,8 @@ PENDING_VISIBLE_SECONDS: Final = 3.0
 
 CALLBACK_VISIBLE_SECONDS: Final = 20.0
 """A job may be done this long before its call waits, because the turn still makes other calls."""
+
+PROGRESS_INTERVAL: Final = timedelta(seconds=30)
 
 RECEIPT_WAIT_SECONDS: Final = 10.0
 
@@ -92,27 +94,38 @@ async def submit_callback(host: HandlerContext, call: RouteRequest, client: Turn
     replies = await client.with_digests(token.turn_id, {token.call_id: answer})
     if token.call_id not in turn.replies:
         pending = next((pending for pending in turn.pending if pending["call_id"] == token.call_id), None)
-        if token.expires_at <= datetime.now(UTC):
-            return problem(HTTPStatus.GONE, f"the call has expired at {token.expires_at.isoformat()}")
-        if pending is None and turn.outcome is not None:
-            return problem(HTTPStatus.CONFLICT, "the turn has ended: the result came too late")
-        if pending is None:
-            return problem(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "the turn still makes other calls, and takes no result yet: send it again",
-                headers={"Retry-After": "5"},
-            )
+        if pending is None or token.expires_at <= datetime.now(UTC):
+            return _refuse_result(token.expires_at, turn)
+        if "progress" in answer:
+            if _is_progress_due(pending):
+                await client.show_progress(turn, token.call_id, answer["progress"])
+            return json_response(HTTPStatus.ACCEPTED, {"call_id": token.call_id, "status": "waiting"}, {})
         _check_form(pending, answer, host.settings)
         await client.check_log()
         replied_at = {"at": datetime.now(UTC).isoformat()}
         reply = {token.call_id: replies[token.call_id] | replied_at}
         turn = await client.submit_replies(turn, reply, seconds=RECEIPT_WAIT_SECONDS)
     if (conflict := _find_conflict(turn, replies)) is not None:
-        detail, status = conflict
-        return problem(status, detail)
+        return problem(conflict[1], conflict[0])
     is_received = token.call_id in turn.replies
     status = HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED
     return json_response(status, {"call_id": token.call_id, "status": "answered" if is_received else "accepted"}, {})
+
+
+def _refuse_result(expires_at: datetime, turn: Turn) -> Response:
+    """Refuse a result that comes too late or too early."""
+    if expires_at <= datetime.now(UTC):
+        return problem(HTTPStatus.GONE, f"the call has expired at {expires_at.isoformat()}")
+    if turn.outcome is not None:
+        return problem(HTTPStatus.CONFLICT, "the turn has ended: the result came too late")
+    detail = "the turn still makes other calls, and takes no result yet: send it again"
+    return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "5"})
+
+
+def _is_progress_due(pending: Mapping[str, Any]) -> bool:
+    """Return whether progress may be shown again: each note is an event that the turn's orchestration keeps."""
+    progress: Mapping[str, Any] | None = pending.get("progress")
+    return progress is None or datetime.now(UTC) - datetime.fromisoformat(progress["at"]) > PROGRESS_INTERVAL
 
 
 async def list_pending(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
