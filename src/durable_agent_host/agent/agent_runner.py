@@ -9,6 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
 from typing import Any, Final, cast
 
 from agent_framework import AgentResponse, Content, SupportsAgentRun
@@ -42,6 +44,7 @@ from durable_agent_host.agent.run_result import (
     Superseded,
     stop_of,
 )
+from durable_agent_host.agent.running_tool import DeferralRules
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
@@ -151,6 +154,7 @@ class RunLimits:
         bounds: limits on what the model's service and the tools may send.
         recording_bounds: limits on the recorded exchanges of model calls.
         answer_seconds: how long a call waits for its answer from outside.
+        deferral_seconds: how long a call may wait whose tool has deferred its result.
     """
 
     turn_seconds: float = 1800.0
@@ -158,6 +162,7 @@ class RunLimits:
     bounds: ResponseLimits = field(default_factory=ResponseLimits)
     recording_bounds: RecordingLimits = field(default_factory=RecordingLimits)
     answer_seconds: float = 6 * 24 * 3600.0
+    deferral_seconds: float = 7 * 24 * 3600.0
 
 
 class AgentRunner:
@@ -178,6 +183,7 @@ class AgentRunner:
         budgets: limits on the usage of the agent's turns and sessions.
         notify_end: notified of turns that end without an orchestration.
         redactor: for stored and shown data; None for no redaction.
+        new_token: makes the tokens of deferred calls: of the turn's request, the pending call's id and its expiry.
 
     Attributes:
         tracks_budget: whether the usage of the agent's turns is counted.
@@ -198,6 +204,7 @@ class AgentRunner:
         budgets: Budgets = NO_BUDGETS,
         notify_end: ReportEnd = lambda _: None,
         redactor: Redactor | None = None,
+        new_token: Callable[[TurnRequest, str, datetime], str] | None = None,
     ) -> None:
         self.notify_end = notify_end
         self.name = name
@@ -211,6 +218,7 @@ class AgentRunner:
         self._budgets = budgets
         self.tracks_budget = budgets.counts
         self._redactor = redactor
+        self._new_token = new_token
         self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for, compaction))
 
     @property
@@ -295,6 +303,10 @@ class AgentRunner:
             request=request,
             replies=replies or {},
             answer_seconds=self._limits.answer_seconds,
+            deferral_rules=DeferralRules(
+                partial(self._new_token, request) if self._new_token is not None else None,
+                self._limits.deferral_seconds,
+            ),
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
             budgets=self._budgets,
             redactor=self._redactor,

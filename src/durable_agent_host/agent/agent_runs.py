@@ -33,6 +33,7 @@ from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
+from durable_agent_host.agent.layers.callback import AwaitCallback
 from durable_agent_host.agent.layers.client_tool import AskClient
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
@@ -40,7 +41,7 @@ from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
 from durable_agent_host.agent.layers.response import ReadResponse
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
-from durable_agent_host.agent.layers.running_call import CALL_SCOPE, CallScope, EnterToolCall
+from durable_agent_host.agent.layers.running_call import CALL_SCOPE, CallScope, EnterToolCall, current_call
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_model_calls import NestedCallMeter
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
@@ -52,6 +53,7 @@ from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import Cancelled, RunStoppedError
+from durable_agent_host.agent.running_tool import DeferralRules, RunningTool
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.steering import Steering
 from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream, StreamProgress
@@ -71,7 +73,6 @@ from durable_agent_host.segments.conversation_reader import ConversationReader, 
 from durable_agent_host.session.context_selection import context_messages
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.transcript import replay_messages
-from durable_agent_host.tool_calls import ToolCall
 from durable_agent_host.turn.client_tools import client_tool
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
@@ -222,6 +223,7 @@ class AgentRuns:
         request: the turn's request.
         replies: to pending calls, by their ids.
         answer_seconds: how long a pending call waits.
+        deferral_rules: how tools may defer results.
         exchange_recorder: records the HTTP exchanges of model calls.
         was_cancelled: the turn was cancelled while it waited: only what is in the journal is collected.
         agent_session: the framework's session of the current run.
@@ -252,6 +254,7 @@ class AgentRuns:
     request: TurnRequest
     replies: Mapping[str, Mapping[str, Any]]
     answer_seconds: float
+    deferral_rules: DeferralRules
     exchange_recorder: ExchangeRecorder
     was_cancelled: bool = False
     history_session_id: str = ""
@@ -401,6 +404,9 @@ class AgentRuns:
     def _new_tool_layers(self, run: CurrentRun, session_state: SessionState) -> ToolLayers:
         turn_id = self.request.turn_id
         label = self.attempt.label
+        callback = AwaitCallback(
+            run.pending_calls, run.journal, session_state, max_result_bytes=self.bounds.max_tool_result_bytes
+        )
         return ToolLayers(
             journal=JournalToolCalls(run.journal, self.attempt.observers, session_state, run.gate),
             progress=run.progress,
@@ -409,7 +415,20 @@ class AgentRuns:
             lost_server=RecoverLostCalls(label=label),
             in_doubt=ResolveDoubt(run.pending_calls, label=label),
             budget=run.budget_account,
-            running_call=EnterToolCall(turn_id, run.journal, run.gate.gave_up),
+            callback=callback,
+            running_call=EnterToolCall(
+                self.request,
+                run.journal,
+                run.gate.gave_up,
+                new_host=lambda call: RunningTool(
+                    call,
+                    run.pending_calls,
+                    self.attempt.observers,
+                    self.deferral_rules,
+                    asyncio.get_running_loop(),
+                ),
+                defer=callback.begin,
+            ),
             run_tool=RunTool(
                 turn_id,
                 run.gate.gave_up,
@@ -569,13 +588,13 @@ class AgentRuns:
                 f"{self.hosted_agent.why_no_journal}"
             )
         await journal.tool_started(AGENT_RUN, self.request.agent, {})
-        agent_call = ToolCall(
-            call_id=AGENT_RUN.call_id,
-            name=self.request.agent,
-            turn_id=self.request.turn_id,
-            idempotency_key=journal.idempotency_key(AGENT_RUN),
-            attempt=recorded_call.starts + 1 if recorded_call is not None else 1,
-            cancelled=run.gate.gave_up,
+        agent_call = current_call(
+            self.request,
+            AGENT_RUN,
+            self.request.agent,
+            journal=journal,
+            starts=recorded_call.starts if recorded_call is not None else 0,
+            gave_up=run.gate.gave_up,
         )
         scope = CallScope(AGENT_RUN, agent_call, journal.idempotency_key)
         CALL_SCOPE.set(scope)  # in the context of the attempt's task, like `RECEIVED`

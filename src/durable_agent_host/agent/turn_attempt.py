@@ -215,14 +215,16 @@ class TurnAttempt:
             if replies:
                 raise missing_entries(self.log_id, 0)
             return
-        finished_count = sum(1 for tool in self.recorded.tools.values() if tool.finished is not None)
+        tools = self.recorded.tools.values()
+        finished_count = sum(1 for tool in tools if tool.finished is not None)
+        deferred_count = sum(1 for tool in tools if tool.finished is None and tool.deferral is not None)
         _LOGGER.log(
             logging.INFO if replies or was_cancelled else logging.WARNING,
             "%s resumes from the previous attempt: %d model calls and %d tool calls finished and %d in doubt",
             self.label,
             len(self.recorded.responses),
             finished_count,
-            len(self.recorded.tools) - finished_count,
+            len(tools) - finished_count - deferred_count,
         )
         for call_id, call in self.recorded.pending_calls.items():
             if call_id in replies and call_id not in self.recorded.replied_call_ids:

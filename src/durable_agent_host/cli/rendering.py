@@ -63,6 +63,7 @@ class TurnView:
             turn_events.REASONING_DELTA: lambda event: self._run_on("reasoning", event.data["text"], dim=True),
             turn_events.TOOL_STARTED: lambda event: self._line(f"→ {named_call(event.data)}", bold=True),
             turn_events.TOOL_DELTA: lambda event: self._run_on("code", event.data["text"], dim=True),
+            turn_events.TOOL_PROGRESS: lambda event: self._line(f"  {event.data['text']}", dim=True),
             turn_events.TOOL_COMPLETED: self._show_completed,
             turn_events.CALL_PENDING: self._show_pending_call,
             turn_events.TURN_RESTARTED: self._show_restart,

@@ -370,7 +370,8 @@ def _wait_for_replies(
     pending_calls: Sequence[Mapping[str, Any]], replies: dict[str, Mapping[str, Any]], notification: int
 ) -> Generator[Step, Any, bool]:
     """Wait until every call has an answer, and add them to ``answers``; return whether the turn was cancelled."""
-    while open_calls := [call for call in pending_calls if call["call_id"] not in replies]:
+    calls = [dict(call) for call in pending_calls]
+    while open_calls := [call for call in calls if call["call_id"] not in replies]:
         yield SetCustomStatus(open_calls, dict(replies))
         expires_at = min(call["expires_at"] for call in open_calls)
         wait_result: WaitResult = yield WaitForReplies(expires_at, notification)
@@ -385,7 +386,9 @@ def _wait_for_replies(
             }
         for call_id, answer in parse_replies(wait_result.value):
             call = open_calls_by_id.get(call_id)
-            if (
+            if call is not None and "progress" in answer:
+                call["progress"] = answer["progress"]
+            elif (
                 call is not None
                 and is_answer_to(call["kind"], answer)
                 and (answer.get("by") or not call.get("approved_by"))

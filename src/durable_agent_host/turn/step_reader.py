@@ -18,6 +18,7 @@ from durable_agent_host.codec.log_entry import format_entry_time
 from durable_agent_host.model.budget import Price, is_measured
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import (
+    DEFERRED,
     CompactionCallCompletedEntry,
     JournalStep,
     MessageReceivedEntry,
@@ -313,7 +314,8 @@ class StepReader:
         self._finish_tool(step, entry.outcome, tool_result_text(entry.result), at)
         if (exception_json := entry.result.get("raised")) is not None:
             step["raised"] = exception_json
-        self._completed_counts["tool_calls"] += 1
+        if entry.outcome != DEFERRED:
+            self._completed_counts["tool_calls"] += 1
 
     def _finish_tool(self, step: Step, outcome: str, result: str, at: str | None) -> None:
         step |= {"outcome": outcome, "result": result[:MAX_TEXT_CHARACTERS], "ended_at": at}

@@ -25,6 +25,7 @@ from durable_agent_host.model.budget import Reservation, is_measured
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
+    DEFERRED,
     BudgetReservedEntry,
     CompactionCallCompletedEntry,
     ElapsedTimeEntry,
@@ -54,10 +55,19 @@ class RecordedTool:
     Attributes:
         starts: how often it has started.
         finished: how it ended, or None.
+        deferral: what its pending call needs, when its result comes later; else None.
     """
 
     starts: int = 0
     finished: ToolCallCompletedEntry | None = None
+    deferral: Mapping[str, Any] | None = None
+
+    def add_end(self, entry: ToolCallCompletedEntry) -> None:
+        """Add how the call ended, or that its result comes later."""
+        if entry.outcome == DEFERRED:
+            self.deferral = entry.result
+        else:
+            self.finished = entry
 
 
 @dataclass
@@ -128,7 +138,7 @@ class JournalState:
             case ToolCallStartedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).starts += 1
             case ToolCallCompletedEntry():
-                self.tools.setdefault(step.path, RecordedTool()).finished = step
+                self.tools.setdefault(step.path, RecordedTool()).add_end(step)
                 self._add_completion(step.path, step.state, record.offset)
             case ModelCallStartedEntry() | MessageReceivedEntry():
                 self._add_call_start(step)
