@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
+from itertools import takewhile
 from typing import Any, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
@@ -494,29 +495,34 @@ class AgentRuns:
                     run.gate.raise_if_waiting()
                     await self._collect(run, update)
                     await stretch.pause()
-            if (
-                run.pending_calls.pending
-                or (next_messages := await self._answer_provider_requests(run, messages, start)) is None
+            if run.pending_calls.pending or not (
+                next_messages := await self._answer_provider_requests(run, messages, start)
             ):
                 break
             messages = next_messages
         run.gate.raise_if_waiting()
 
-    async def _answer_provider_requests(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message] | None:
-        """Return the messages with which the run continues after the provider's requests for approval, or None."""
+    async def _answer_provider_requests(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message]:
+        """Return the messages with which the run continues after what the provider's tools ask; none at its end."""
         if not self.hosted_agent.has_journal:
-            return None
+            return []
         response_messages = self.output.response(start).messages
-        answer = await answer_requests(run.pending_calls, run.journal, response_messages)
-        if answer is None:
-            return None
-        self.output.add(AgentResponseUpdate(role="user", contents=answer.contents), None)
+        answers = await answer_requests(run.pending_calls, run.journal, self.provider, response_messages)
+        if not answers:
+            return []
+        is_replayed = CallPath().model_call(run.journal.position + 1) in run.journal.recorded.responses
+        for answer in answers:
+            update = AgentResponseUpdate(role=answer.role, contents=answer.contents)
+            self.output.add(update, None)
+            if answer.role == "tool":
+                await self.attempt.observers.notify(UpdateReceived(update, is_replayed))
         session = self.agent_session
         if session.service_session_id:  # the service has the conversation, and accepts only new messages
             session.transcript = ()
-        else:
-            session.transcript = self.provider.as_history([*session.transcript, *sent, *response_messages])
-        return [answer]
+            unsent_results = [*takewhile(lambda message: message.role == "tool", reversed(response_messages))][::-1]
+            return [*unsent_results, *answers]
+        session.transcript = self.provider.as_history([*session.transcript, *sent, *response_messages])
+        return answers
 
     async def _collect(self, run: CurrentRun, update: AgentResponseUpdate) -> None:
         source = run.progress.source
