@@ -97,7 +97,7 @@ def prepare_output(content: Content, prepared: Item) -> Item:
         return prepared
     output = {**prepared, "type": output_type}
     if output_type == "apply_patch_call_output":
-        return {**output, "status": "failed" if content.exception else "completed", "output": content.result}
+        return {**output, "status": "failed" if content.exception else "completed", "output": content.result or None}
     if output_type == "shell_call_output":
         return {**output, "output": _shell_outputs(content)}
     return output

@@ -223,6 +223,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         matching_content_types=frozenset({"shell_tool_call", "function_call"}),
         input_fields=_fields("id call_id action environment status caller"),
         required_fields=("call_id", "action"),
+        is_id_optional=True,
         needs_result=True,
     ),
     "shell_call_output": ItemType(
@@ -244,6 +245,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         input_fields=_fields("id call_id operation status caller"),
         rebuild=item_rebuild.patch_fields,
         required_fields=("call_id", "operation"),
+        is_id_optional=True,
         needs_result=True,
     ),
     "custom_tool_call": ItemType(
@@ -251,6 +253,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         complete=content_completion.complete_custom_call,
         input_fields=_fields("id call_id name input namespace caller async"),
         required_fields=("call_id", "name", "input"),
+        is_id_optional=True,
         needs_result=True,
     ),
     "computer_call": ItemType(
