@@ -20,6 +20,7 @@ from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import (
     CompactionCallCompletedEntry,
     JournalStep,
+    MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
     NestedCallCompletedEntry,
@@ -247,6 +248,9 @@ class StepReader:
                 self._add("inner_call", attempt=self._number, at=at, **response_summary)
             case ModelCallStartedEntry():
                 self._open_model_call()["background"] = step.continuation is not None
+            case MessageReceivedEntry():
+                sent = {name: step.request[name] for name in ("turn_id", "message", "created_at")}
+                self._add("message", position=step.path.position, attempt=self._number, at=at, **sent)
             case _:
                 pass
 
