@@ -22,27 +22,20 @@ from durable_agent_host.agent.budget_accounting import Ask, BudgetAccount
 from durable_agent_host.agent.call_middleware import RunCalls, Send
 from durable_agent_host.agent.call_order import (
     ModelLayers,
-    ToolLayers,
     chain_compaction_call,
     chain_model_call,
     chain_tool_call,
 )
+from durable_agent_host.agent.call_scope import CALL_SCOPE
 from durable_agent_host.agent.compaction import CompactionModelCalls
 from durable_agent_host.agent.context_window import ContextWindow
+from durable_agent_host.agent.current_run import CurrentRun
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES
-from durable_agent_host.agent.layers.approval import RequireApproval
-from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
-from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
-from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
-from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
-from durable_agent_host.agent.layers.response import ReadResponse
-from durable_agent_host.agent.layers.retry import RetryModelCalls
-from durable_agent_host.agent.layers.run_tool import RunTool
-from durable_agent_host.agent.layers.running_call import CALL_SCOPE, CallScope, EnterToolCall
+from durable_agent_host.agent.layers.journal import JournalCompactionCalls
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
-from durable_agent_host.agent.nested_model_calls import NestedCallMeter
+from durable_agent_host.agent.nested_runs import new_call_scope
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes, check_model_call, received_bytes
@@ -52,7 +45,13 @@ from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import Cancelled, RunStoppedError
 from durable_agent_host.agent.session_state_tracker import SessionState
-from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream, StreamProgress
+from durable_agent_host.agent.stream_progress import (
+    REPLAYED,
+    BrokenStream,
+    LiveStream,
+    NestedStreamBrokenError,
+    StreamProgress,
+)
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.content import decode_content, encode_content
@@ -61,7 +60,7 @@ from durable_agent_host.concurrency.cooperative_yield import TaskSlice
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.model.budget import Budgets, BudgetUsage
-from durable_agent_host.model.call_path import AGENT_RUN, CallPath
+from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT, CallPath
 from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import ResponseLimits, TurnRequest
@@ -69,7 +68,6 @@ from durable_agent_host.segments.conversation_reader import ConversationReader, 
 from durable_agent_host.session.context_selection import context_messages
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.transcript import replay_messages
-from durable_agent_host.tool_calls import ToolCall
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
 
@@ -180,25 +178,6 @@ def _name_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": json_schema}
 
 
-@dataclass(frozen=True)
-class CurrentRun:
-    """The parts of one run of the agent that decide how it continues and ends.
-
-    Attributes:
-        journal: finished calls, and where to append.
-        approvals: people's decisions, and the calls that wait for one.
-        gate: whether the run may do new work.
-        budget_account: counts the turn's usage, and enforces its budgets; None without budgets.
-        progress: how far the stream is.
-    """
-
-    journal: Journal
-    approvals: ApprovalRequests
-    gate: RunGate
-    budget_account: BudgetAccount | None
-    progress: StreamProgress
-
-
 @dataclass
 class AgentRuns:
     """The runs of one attempt, and their results so far.
@@ -220,7 +199,6 @@ class AgentRuns:
         agent_session: the framework's session of the current run.
         hosted_agent: the agent of the current run.
         run: the current one; None before the first.
-        nested_calls: model calls of nested agents.
         losses: what the model's service has lost.
         output: what the current run has streamed.
         histories: the agent's history providers in the current run.
@@ -248,7 +226,6 @@ class AgentRuns:
     agent_session: DurableSession = field(default_factory=DurableSession)
     hosted_agent: HostedAgent = field(init=False)
     run: CurrentRun | None = None
-    nested_calls: NestedCallMeter | None = None
     losses: LostProviderState = field(init=False)
     output: RunOutput = field(init=False)
     histories: RunHistoryProviders | None = None
@@ -258,6 +235,7 @@ class AgentRuns:
     elapsed_before: float = 0.0
     started_at: float = field(default_factory=time.perf_counter)
     _calls: RunCalls = field(init=False)
+    _breaks: dict[CallPath, int] = field(default_factory=dict[CallPath, int])
     _sent: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
@@ -282,25 +260,28 @@ class AgentRuns:
     async def _run_until_complete(self, received_bytes: ReceivedBytes) -> None:
         EXCHANGES.set(self.exchange_recorder)
         self.request = await self.with_files(self.request)
-        breaks: dict[CallPath, int] = {}
         while True:
             self.hosted_agent = self.host()
             self.provider = self.hosted_agent.provider
             journal = await self.attempt.begin_run(self.provider, has_journal=self.hosted_agent.has_journal)
-            run = self._begin_run(journal, dict(breaks))
-            self.nested_calls = NestedCallMeter(
-                journal, self.attempt.observers, run.gate, run.approvals, run.budget_account
-            )
-            await self.nested_calls.begin(received_bytes)
+            run = self._begin_run(journal)
+            strategy_call_count = len(journal.recorded.compaction_responses)
+            received_bytes.inner_calls = max(received_bytes.inner_calls, strategy_call_count)
+            CALL_SCOPE.set(run.new_scope(AGENT_RUN if self._is_opaque else TURN_AGENT))
+            broken: BrokenStream | None = None
             try:
                 await self._run_once(run)
+            except NestedStreamBrokenError as error:
+                broken = error.broken
+                repeats = RunRestarted(broken.reason, broken.wait_seconds)
             except Exception as error:
+                broken = run.progress.broken
                 if (repeats := self._repeats(run, error)) is None:
                     raise
             else:
                 return
-            if (broken := run.progress.broken) is not None:
-                breaks[broken.path] = breaks.get(broken.path, 0) + 1
+            if broken is not None:
+                self._breaks[broken.path] = self._breaks.get(broken.path, 0) + 1
             await self.attempt.observers.notify(repeats)
             await asyncio.sleep(repeats.wait_seconds)
             await self.attempt.read_again()
@@ -340,64 +321,38 @@ class AgentRuns:
         """Return the usage of the turn; None when nothing counts it."""
         return self.run.budget_account.total if self.run is not None and self.run.budget_account is not None else None
 
-    def _begin_run(self, journal: Journal, breaks: Mapping[CallPath, int]) -> CurrentRun:
+    def _begin_run(self, journal: Journal) -> CurrentRun:
         self.output = RunOutput(self.provider)
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
         approvals = ApprovalRequests(self.request.turn_id, self.approvals, journal, self.attempt.observers)
         account = _new_budget_account(self, journal, approvals.ask_for_budget)
-        gate = RunGate(approvals, account, replay_only=self.was_cancelled)
-        run = self.run = CurrentRun(journal, approvals, gate, account, StreamProgress())
-        session_state = SessionState(self.agent_session, journal.recorded)
-        model_layers = self._new_model_layers(run, session_state, breaks)
+        run = self.run = CurrentRun(
+            turn_id=self.request.turn_id,
+            label=self.attempt.label,
+            journal=journal,
+            observers=self.attempt.observers,
+            session_state=SessionState(self.agent_session, journal.recorded),
+            approvals=approvals,
+            gate=RunGate(approvals, account, replay_only=self.was_cancelled),
+            budget_account=account,
+            progress=StreamProgress(),
+            output=self.output,
+            retry_policy=self.retry_policy,
+            breaks=self._breaks,
+            exchange_recorder=self.exchange_recorder if self.exchange_recorder.is_enabled else None,
+            bounds=self.bounds,
+            drop_continuations=bool(self.losses),
+            includes_error_texts=self.hosted_agent.includes_error_texts,
+            new_scope=lambda path: new_call_scope(journal, run, self.attempt.observers, path),
+        )
+        model_layers = run.model_layers()
         self.context = self._new_context(journal, model_layers)
         self._calls = RunCalls(
             partial(self._begin_model_call, run, model_layers),
             journal.next_tool_call,
-            lambda call: chain_tool_call(self._new_tool_layers(run, session_state), call),
+            partial(chain_tool_call, run.tool_layers()),
         )
         return run
-
-    def _new_model_layers(
-        self, run: CurrentRun, session_state: SessionState, breaks: Mapping[CallPath, int]
-    ) -> ModelLayers:
-        observers = self.attempt.observers
-        return ModelLayers(
-            journal=JournalModelCalls(
-                run.journal,
-                observers,
-                session_state,
-                self.output,
-                run.progress,
-                bounds=self.bounds,
-                drop_continuations=bool(self.losses),
-            ),
-            retry=RetryModelCalls(
-                self.retry_policy, breaks, run.gate.check, observers, run.progress, label=self.attempt.label
-            ),
-            background=FetchBackgroundAnswers(run.journal, observers),
-            budget=run.budget_account,
-            exchange_recorder=self.exchange_recorder if self.exchange_recorder.is_enabled else None,
-            response=ReadResponse(self.output),
-        )
-
-    def _new_tool_layers(self, run: CurrentRun, session_state: SessionState) -> ToolLayers:
-        turn_id = self.request.turn_id
-        label = self.attempt.label
-        return ToolLayers(
-            journal=JournalToolCalls(run.journal, self.attempt.observers, session_state, run.gate),
-            progress=run.progress,
-            approval=RequireApproval(run.approvals),
-            lost_server=RecoverLostCalls(label=label),
-            in_doubt=ResolveDoubt(run.approvals, label=label),
-            budget=run.budget_account,
-            running_call=EnterToolCall(turn_id, run.journal, run.gate.gave_up),
-            run_tool=RunTool(
-                turn_id,
-                run.gate.gave_up,
-                max_result_bytes=self.bounds.max_tool_result_bytes,
-                includes_error_texts=self.hosted_agent.includes_error_texts,
-            ),
-        )
 
     def _new_context(self, journal: Journal, model_layers: ModelLayers) -> ContextWindow | None:
         compaction = self.hosted_agent.compaction
@@ -429,7 +384,7 @@ class AgentRuns:
         run.gate.raise_if_waiting()
         path, recorded_response = run.journal.next_model_call()
         is_finished = recorded_response is not None
-        received_bytes().calls = path.position + 1
+        received_bytes().started_calls.add(path)
         run.progress.record_available_tools(context.options)
         messages = await self._choose_messages(context, path, is_replayed=is_finished)
         if not is_finished:
@@ -468,7 +423,7 @@ class AgentRuns:
                 with_tools=self.request.enable_tool_calls,
             )
         )
-        if not self.hosted_agent.has_journal:
+        if self._is_opaque:
             await self._record_agent_start(run)
         while True:
             start = len(self.output)
@@ -477,7 +432,8 @@ class AgentRuns:
             options = build_options(self.request)
             async with aclosing(stream_updates(agent, messages, self.agent_session, options, apply_result)) as updates:
                 async for update in updates:
-                    run.gate.raise_if_waiting()
+                    if not self.hosted_agent.is_workflow:  # other agents of the workflow may go on
+                        run.gate.raise_if_waiting()
                     await self._collect(run, update)
                     await stretch.pause()
             if (
@@ -531,16 +487,6 @@ class AgentRuns:
                 f"{self.hosted_agent.why_no_journal}"
             )
         await journal.tool_started(AGENT_RUN, self.request.agent, {})
-        agent_call = ToolCall(
-            call_id=AGENT_RUN.call_id,
-            name=self.request.agent,
-            turn_id=self.request.turn_id,
-            idempotency_key=journal.idempotency_key(AGENT_RUN),
-            attempt=recorded_call.starts + 1 if recorded_call is not None else 1,
-            cancelled=run.gate.gave_up,
-        )
-        scope = CallScope(AGENT_RUN, agent_call, journal.idempotency_key)
-        CALL_SCOPE.set(scope)  # in the context of the attempt's task, like `RECEIVED`
 
     def _repeats(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
         """Return whether and when the agent is run again after an error.
@@ -552,10 +498,15 @@ class AgentRuns:
         if loss is None:
             broken = run.progress.broken
             return RunRestarted(broken.reason, broken.wait_seconds) if broken is not None else None
-        if self.output.updates_streamed and not self.hosted_agent.has_journal:
+        if self.output.updates_streamed and self._is_opaque:
             return None
         is_new = self.losses.add(loss, self.agent_session)
         return RunRestarted(f"the model's service can no longer use the {loss.kind}", 0.0) if is_new else None
+
+    @property
+    def _is_opaque(self) -> bool:
+        """Whether the agent's calls have no journal, so that its run is like a tool call."""
+        return not (self.hosted_agent.has_journal or self.hosted_agent.is_workflow)
 
     @property
     def _has_middleware(self) -> bool:

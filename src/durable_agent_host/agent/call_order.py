@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from functools import partial
 
 from durable_agent_host.agent.budget_accounting import BudgetAccount
-from durable_agent_host.agent.declarations import needs_approval
+from durable_agent_host.agent.declarations import is_agent_tool, needs_approval
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
+from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.layers.response import ReadResponse, read_unmetered
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.layers.running_call import EnterToolCall
 from durable_agent_host.agent.mcp_servers import is_mcp_tool
 from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall
-from durable_agent_host.agent.nested_model_calls import NestedCallMeter, end_turn_on_limit
 from durable_agent_host.agent.response_limits import received_bytes, stream_with_timeout
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer
@@ -37,6 +37,7 @@ class ModelLayers:
     budget: BudgetAccount | None
     exchange_recorder: ExchangeRecorder | None
     response: ReadResponse
+    nested: StopNestedRun | None
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class ToolLayers:
 
 def chain_model_call(of_run: ModelLayers, call: ModelCall) -> ModelStream:
     """Make a model call of a run's agent through its layers."""
-    layers: list[ModelLayer] = [of_run.journal, of_run.retry]
+    layers: list[ModelLayer] = [] if of_run.nested is None else [of_run.nested]
+    layers += [of_run.journal, of_run.retry]
     if call.options.get("background"):
         layers.append(of_run.background)
     if of_run.budget is not None:
@@ -79,15 +81,9 @@ def chain_compaction_call(of_run: ModelLayers, journal: JournalCompactionCalls, 
     return _chain(layers, read_unmetered)(call)
 
 
-def chain_nested_call(meter: NestedCallMeter | None, call: ModelCall, innermost: NextModelCall) -> ModelStream:
-    """Make a model call of an agent within a run's agent through its layers; without a meter, outside of a turn."""
-    layers: list[ModelLayer] = [end_turn_on_limit]
-    if meter is not None:
-        layers.append(meter.record_call)
-        if meter.budget_account is not None:
-            layers.append(meter.budget_account.count_call)
-    layers.append(_limit_time)
-    return _chain(layers, innermost)(call)
+def chain_limited_call(nested: StopNestedRun, response: ReadResponse, call: ModelCall) -> ModelStream:
+    """Make a model call outside of a run through its layers: those that limit what it receives."""
+    return _chain([nested, _limit_time], response)(call)
 
 
 def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolCallEnd]:
@@ -100,11 +96,13 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
         layers.append(of_run.approval)
     if may_lose_server:
         layers.append(of_run.lost_server)
-    if call.starts or may_lose_server:
+    is_resumed = call.starts > 0 and is_agent_tool(call.tool)  # what is in doubt is within it
+    if (call.starts or may_lose_server) and not is_resumed:
         layers.append(of_run.in_doubt)
-    if of_run.budget is not None:
-        layers.append(of_run.budget.count_tool_call)
-    layers.append(of_run.journal.record_start)
+    if not is_resumed:
+        if of_run.budget is not None:
+            layers.append(of_run.budget.count_tool_call)
+        layers.append(of_run.journal.record_start)
     layers.append(of_run.running_call)
     return _chain(layers, of_run.run_tool)(call)
 

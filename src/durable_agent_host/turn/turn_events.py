@@ -14,6 +14,7 @@ TOOL_DELTA: Final = "tool.delta"
 TOOL_COMPLETED: Final = "tool.completed"
 APPROVAL_REQUESTED: Final = "approval.requested"
 TURN_RESTARTED: Final = "turn.restarted"
+NESTED: Final = "inner"
 TURN_COMPLETED: Final = "turn.completed"
 TURN_FAILED: Final = "turn.failed"
 TURN_CANCELLED: Final = "turn.cancelled"
@@ -41,6 +42,7 @@ EVENTS: Final[Mapping[str, EventRule]] = {
     TOOL_DELTA: EventRule(is_delta=True, is_discardable=True),
     TOOL_COMPLETED: EventRule(is_discardable=True),
     APPROVAL_REQUESTED: EventRule(),
+    NESTED: EventRule(),
     TURN_RESTARTED: EventRule(),
     TURN_COMPLETED: EventRule(is_terminal=True),
     TURN_FAILED: EventRule(is_terminal=True),
@@ -106,6 +108,11 @@ def tool_completed(call_id: str, outcome: str, result: str = "") -> LiveEvent:
 def approval_requested(call: Mapping[str, Any]) -> LiveEvent:
     """Make the event of a call that waits for a person."""
     return LiveEvent(APPROVAL_REQUESTED, dict(call))
+
+
+def nested_event(path: str, event: LiveEvent) -> LiveEvent:
+    """Make the event of an agent within the turn's agent; clients that do not know it lose nothing of the answer."""
+    return LiveEvent(NESTED, {"path": path, "event": event.event, "data": event.data})
 
 
 def turn_restarted(discard_from: int) -> LiveEvent:
