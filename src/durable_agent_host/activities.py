@@ -40,14 +40,14 @@ class AgentCallWire(TypedDict):
         call_id: identifies the call; the same each time the call runs.
         input: the app's own value, passed to the decorated function.
         session: the conversation so far, as returned by an earlier call.
-        answers: people's decisions on the calls that an earlier run returned as ``pending``, by call id: ``approved``,
+        replies: people's decisions on the calls that an earlier run returned as ``pending``, by call id: ``approved``,
             ``reason``, ``arguments``.
     """
 
     call_id: str
     input: NotRequired[Any]
     session: NotRequired[Mapping[str, Any]]
-    answers: NotRequired[Mapping[str, Mapping[str, Any]]]
+    replies: NotRequired[Mapping[str, Mapping[str, Any]]]
 
 
 MessageOfCall = str | list[dict[str, Any]]
@@ -167,14 +167,19 @@ def run_limits(settings: Settings) -> RunLimits:
         first_seconds=settings.model_retry_seconds,
         most_seconds=settings.model_retry_most_seconds,
     )
-    return RunLimits(settings.turn_timeout_seconds, retries, bounds=settings, recording_bounds=settings)
+    return RunLimits(
+        settings.turn_timeout_seconds,
+        retries,
+        bounds=settings,
+        recording_bounds=settings,
+        answer_seconds=min(settings.approval_timeout_seconds, settings.turn_log_retention_hours * 3600),
+    )
 
 
 def plan_times(settings: Settings) -> PlanTimes:
     """Return the time limits of turns, from the settings."""
     return PlanTimes(
         lease_seconds=settings.lease_seconds,
-        approval_seconds=min(settings.approval_timeout_seconds, settings.turn_log_retention_hours * 3600),
         activity_attempts=settings.activity_attempts,
     )
 

@@ -84,7 +84,7 @@ class NotFoundError(RequestError):
 
 
 class ForbiddenError(RequestError):
-    """The caller may not do this; raised by the gate, by the app's functions for it, and for approvals."""
+    """The caller may not do this; raised by the gate, by the app's functions for it, and for answers."""
 
 
 class TooManyRequestsError(RequestError):

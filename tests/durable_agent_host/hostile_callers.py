@@ -69,7 +69,7 @@ ROWS: Mapping[str, RouteRequest | None] = {
     "http-turn-test": RouteRequest(),
     "http-events": RouteRequest(),
     "http-cancel": RouteRequest(),
-    "http-approvals": RouteRequest(b'{"call_id": "call_1", "approved": true}', {}, _JSON),
+    "http-answers": RouteRequest(b'{"call_id": "call_1", "approved": true}', {}, _JSON),
 }
 """Route → how it is asked; None for a route that is about no single session."""
 

@@ -86,7 +86,7 @@ def seeds(agent: str) -> list[RawRequest]:
         _manage("DELETE", "instances", createdTimeFrom="2036-01-01T00:00:00Z", runtimeStatus="Completed"),
         _manage("GET", "instances/ID", showHistory="true", showHistoryOutput="true"),
         _manage("DELETE", "instances/ID"),
-        _manage("POST", "instances/ID/raiseEvent/approval", json.dumps({"call_id": "c", "approved": True}).encode()),
+        _manage("POST", "instances/ID/raiseEvent/answers", json.dumps({"call_id": "c", "approved": True}).encode()),
         _manage("POST", "instances/ID/raiseEvent/granted", b"{}"),
         _manage("POST", "instances/ID/raiseEvent/cancel", b"null"),
         _manage("POST", "instances/ID/terminate", reason="enough"),
@@ -161,5 +161,5 @@ def seeds(agent: str) -> list[RawRequest]:
         _agent("GET", f"{turns}/test"),
         replace(_agent("GET", f"{turns}/events", last_event_id="1"), query=(("after", "1"),)),
         _agent("POST", f"{turns}/cancel"),
-        _agent("POST", f"{turns}/approvals", {"call_id": "c", "approved": True, "reason": "r", "arguments": {}}),
+        _agent("POST", f"{turns}/answers", {"call_id": "c", "approved": True, "reason": "r", "arguments": {}}),
     ]

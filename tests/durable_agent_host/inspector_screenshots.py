@@ -44,9 +44,9 @@ def play(folder: Path, model: PracticeModel) -> AgentHost:
     wait_until(lambda: any(step.get("characters", 0) > 60 for step in requests.get(steps, timeout=30).json()["steps"]))
     host.kill()
     host = start(int(host.url.rpartition(":")[2]))
-    pending = wait_until(lambda: requests.get(turn["turn_url"], timeout=30).json().get("pending_approvals"), 60)
+    pending = wait_until(lambda: requests.get(turn["turn_url"], timeout=30).json().get("pending_calls"), 60)
     approval = {"call_id": pending[0]["call_id"], "approved": True, "reason": "within the budget of November"}
-    requests.post(turn["turn_url"] + "/approvals", json=approval, timeout=30).raise_for_status()
+    requests.post(turn["turn_url"] + "/answers", json=approval, timeout=30).raise_for_status()
     wait_until(lambda: requests.get(turn["turn_url"], timeout=30).json()["status"] == "completed", 60)
     return host
 

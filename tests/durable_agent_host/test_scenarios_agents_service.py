@@ -121,10 +121,10 @@ def test_a_person_decides_during_a_run(lives: Lives, model: PracticeModel, effec
     """The run takes the output when the approval is there, after a kill as well."""
     model.plan({"calls": [{"name": "careful", "arguments": {"line": "approved"}}]}, {"text": "It is done."})
     turn = start_turn(lives, "Worker", "Be careful.", "careful")
-    pending = wait_until(lambda: lives.host.get(turn).json().get("pending_approvals"))
+    pending = wait_until(lambda: lives.host.get(turn).json().get("pending_calls"))
     lives.crash()
     response = requests.post(
-        f"{lives.host.url}/api{turn}/approvals",
+        f"{lives.host.url}/api{turn}/answers",
         json={"call_id": pending[0]["call_id"], "approved": True},
         timeout=60,
     )
@@ -146,9 +146,9 @@ def test_an_approval_of_an_mcp_tool_carries_its_headers(lives: Lives, model: Pra
     }
     model.plan({"item": call}, {"text": "I have looked it up."})
     turn = start_turn(lives, "Reader", "Look it up.", "mcp")
-    pending = wait_until(lambda: lives.host.get(turn).json().get("pending_approvals"))
+    pending = wait_until(lambda: lives.host.get(turn).json().get("pending_calls"))
     assert pending[0]["name"] == "look_up"
-    url = f"{lives.host.url}/api{turn}/approvals"
+    url = f"{lives.host.url}/api{turn}/answers"
     requests.post(url, json={"call_id": pending[0]["call_id"], "approved": True}, timeout=60).raise_for_status()
     assert wait_for_end(lives, turn)["response"] == "I have looked it up."
     [run], [submission] = posted_requests(model, "/runs"), posted_requests(model, "/submit_tool_outputs")
@@ -179,9 +179,9 @@ def test_an_expired_run_continues_in_a_new_thread(lives: Lives, model: PracticeM
     """A new thread gets the conversation in words; the tool that has run is not run again."""
     model.plan({"calls": [{"name": "careful", "arguments": {"line": "late"}}]}, {"text": "Better late."})
     turn = start_turn(lives, "Worker", "Wait for me.", "late")
-    pending = wait_until(lambda: lives.host.get(turn).json().get("pending_approvals"))
+    pending = wait_until(lambda: lives.host.get(turn).json().get("pending_calls"))
     requests.post(f"{model.control}/agents/expire", timeout=60).raise_for_status()
-    url = f"{lives.host.url}/api{turn}/approvals"
+    url = f"{lives.host.url}/api{turn}/answers"
     requests.post(url, json={"call_id": pending[0]["call_id"], "approved": True}, timeout=60).raise_for_status()
     assert wait_for_end(lives, turn)["response"] == "Better late."
     assert effects.read_text().splitlines().count("late") == 1

@@ -24,7 +24,7 @@ def waiting_turn(host: AgentHost, *, message: str = "pay", agent: str = "Payer",
     response = host.run(agent, {"message": message} | more)
     assert response.status_code == 202, response.text
     body = response.json()
-    assert body["status"] == "waiting_for_approval"
+    assert body["status"] == "waiting"
     assert response.headers["Location"] == body["turn_url"]
     return body
 
@@ -32,7 +32,7 @@ def waiting_turn(host: AgentHost, *, message: str = "pay", agent: str = "Payer",
 def approve(turn, *approvals) -> requests.Response:
     """Answer calls: one as an object, several as a list."""
     return requests.post(
-        f"{turn['turn_url']}/approvals", json=approvals[0] if len(approvals) == 1 else approvals, timeout=30
+        f"{turn['turn_url']}/answers", json=approvals[0] if len(approvals) == 1 else approvals, timeout=30
     )
 
 
@@ -56,10 +56,10 @@ def test_a_turn_continues_after_an_approval(people: AgentHost, model: PracticeMo
     """The waiting client gets 202 with the call, nothing runs before the answer, and one model call follows it."""
     model.plan(plan_payments(12.5), {"text": "Paid."})
     turn = waiting_turn(people)
-    (call,) = turn["pending_approvals"]
+    (call,) = turn["pending_calls"]
     assert (call["name"], call["arguments"]) == ("pay", {"amount": 12.5})
     view = requests.get(turn["turn_url"], timeout=30).json()
-    assert (view["status"], view["pending_approvals"]) == ("waiting_for_approval", [call])
+    assert (view["status"], view["pending_calls"]) == ("waiting", [call])
     assert (book.read_text(), len(model.requests())) == ("", 1)
     response = approve(turn, allow(call))
     assert response.status_code == 200, response.text
@@ -73,23 +73,20 @@ def test_a_turn_continues_after_an_approval(people: AgentHost, model: PracticeMo
 def read_ended_turn(turn):
     """Read a turn when it has ended."""
     now = requests.get(turn["turn_url"], timeout=30).json()
-    return now if now["status"] not in {"running", "waiting_for_approval"} else None
+    return now if now["status"] not in {"running", "waiting"} else None
 
 
 def test_a_denied_tool_does_not_run_and_the_model_gets_the_reason(people: AgentHost, model: PracticeModel, book):
     """The reason of a denial reaches the model as the call's result."""
     model.plan(plan_payments(99), {"text": "Not paid."})
     turn = waiting_turn(people)
-    assert approve(turn, deny(turn["pending_approvals"][0], "too expensive")).status_code == 200
+    assert approve(turn, deny(turn["pending_calls"][0], "too expensive")).status_code == 200
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Not paid."
     assert book.read_text() == ""
     assert "too expensive" in json.dumps(outputs(model))
     event_text = requests.get(turn["events_url"], timeout=60).text
-    assert (
-        event_text.index("event: approval.requested")
-        < event_text.index("event: tool.started")
-        < event_text.index('"denied"')
-    )
+    names = [line.removeprefix("event: ") for line in event_text.splitlines() if line.startswith("event: ")]
+    assert names[1:6] == ["call.pending", "turn.waiting", "call.answered", "tool.started", "tool.completed"]
     run_next_turn(people, model, "Payer", turn["session_id"])
 
 
@@ -97,7 +94,7 @@ def test_a_person_may_change_the_arguments(people: AgentHost, model: PracticeMod
     """The tool runs with the person's arguments."""
     model.plan(plan_payments(99), {"text": "Paid less."})
     turn = waiting_turn(people)
-    assert approve(turn, allow(turn["pending_approvals"][0], arguments={"amount": 1.25})).status_code == 200
+    assert approve(turn, allow(turn["pending_calls"][0], arguments={"amount": 1.25})).status_code == 200
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Paid less."
     assert book.read_text() == "paid 1.25\n"
 
@@ -107,7 +104,7 @@ def test_several_calls_are_decided_in_any_order(people: AgentHost, model: Practi
     """Calls are decided one by one, last first, or all together; the turn continues when all are decided."""
     model.plan(plan_payments(1, 2, 3), {"text": "Done."})
     turn = waiting_turn(people)
-    calls = turn["pending_approvals"]
+    calls = turn["pending_calls"]
     approvals = [allow(calls[2]), deny(calls[0], "no"), allow(calls[1])]
     if together:
         assert approve(turn, *approvals).status_code == 200
@@ -115,7 +112,7 @@ def test_several_calls_are_decided_in_any_order(people: AgentHost, model: Practi
         for remaining_count, approval in zip((2, 1, 0), approvals, strict=True):
             response = approve(turn, approval)
             assert response.status_code == 200, response.text
-            assert len(response.json().get("pending_approvals") or []) == remaining_count
+            assert len(response.json().get("pending_calls") or []) == remaining_count
             assert book.read_text() == "" or remaining_count == 0
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
     assert sorted(book.read_text().split("\n")) == ["", "paid 2.0", "paid 3.0"]
@@ -126,7 +123,7 @@ def test_a_call_is_decided_once(people: AgentHost, model: PracticeModel, book):
     """The same answer again is 200, another one 409, before and after the turn has ended."""
     model.plan(plan_payments(1, 2), {"text": "Done."})
     turn = waiting_turn(people)
-    first, second = turn["pending_approvals"]
+    first, second = turn["pending_calls"]
     assert approve(turn, allow(first)).status_code == 200
     assert approve(turn, allow(first)).status_code == 200
     other = approve(turn, deny(first, "changed my mind"))
@@ -152,17 +149,17 @@ def test_an_approval_does_not_apply_to_a_call_with_a_borrowed_id(people: AgentHo
         {"text": "Paid."},
     )
     turn = waiting_turn(people)
-    assert approve(turn, *(allow(call) for call in turn["pending_approvals"])).status_code == 200
+    assert approve(turn, *(allow(call) for call in turn["pending_calls"])).status_code == 200
 
     def poll():
         now = requests.get(turn["turn_url"], timeout=30).json()
-        calls = [call["arguments"] for call in now.get("pending_approvals") or ()]
+        calls = [call["arguments"] for call in now.get("pending_calls") or ()]
         return now if now["status"] == "completed" or calls == [{"amount": 666}] else None
 
     now = wait_until(poll)
-    assert now["status"] == "waiting_for_approval", now
+    assert now["status"] == "waiting", now
     assert sorted(book.read_text().split("\n")) == ["", "paid 1.0", "paid 2.0"]
-    assert approve(turn, deny(now["pending_approvals"][0])).status_code == 200
+    assert approve(turn, deny(now["pending_calls"][0])).status_code == 200
     assert wait_until(lambda: read_ended_turn(turn))["status"] == "completed"
     assert "666" not in book.read_text()
 
@@ -171,7 +168,7 @@ def test_of_concurrent_decisions_the_first_counts(people: AgentHost, model: Prac
     """Of two concurrent, different decisions, the later one is rejected."""
     model.plan(plan_payments(1, 2), {"text": "Done."})
     turn = waiting_turn(people)
-    first, second = turn["pending_approvals"]
+    first, second = turn["pending_calls"]
     with ThreadPoolExecutor(6) as pool:
         responses = list(pool.map(lambda n: approve(turn, allow(first) if n % 2 else deny(first, "no")), range(6)))
     assert sorted(response.status_code for response in responses) == [200] * 3 + [409] * 3
@@ -188,12 +185,12 @@ def test_only_pending_calls_can_be_decided(people: AgentHost, model: PracticeMod
     """An unknown call is a 404 that names the pending calls; without pending calls it is a 409; a bad body is a 400."""
     model.plan(plan_payments(1), {"text": "Done."})
     turn = waiting_turn(people)
-    (call,) = turn["pending_approvals"]
+    (call,) = turn["pending_calls"]
     unknown_call_response = approve(turn, {"call_id": "call_unknown", "approved": True})
     assert unknown_call_response.status_code == 404
     assert call["call_id"] in unknown_call_response.json()["detail"]
     for body in ({}, {"call_id": call["call_id"]}, {"call_id": call["call_id"], "approved": "yes"}, [], "yes"):
-        assert requests.post(f"{turn['turn_url']}/approvals", json=body, timeout=30).status_code == 400
+        assert requests.post(f"{turn['turn_url']}/answers", json=body, timeout=30).status_code == 400
     mixed_response = approve(turn, allow(call), {"call_id": "call_unknown", "approved": True})
     assert mixed_response.status_code == 404
     assert book.read_text() == ""
@@ -211,7 +208,7 @@ def test_a_turn_pending_approval_can_be_cancelled(people: AgentHost, model: Prac
     assert cancel(turn).status_code == 202
     assert wait_until(lambda: read_ended_turn(turn))["status"] == "cancelled"
     assert cancel(turn).status_code == 200
-    assert approve(turn, allow(turn["pending_approvals"][0])).status_code == 409
+    assert approve(turn, allow(turn["pending_calls"][0])).status_code == 409
     assert book.read_text() == ""
     assert role_texts(people.session("Payer", turn["session_id"])) == [("user", "pay"), ("assistant", "I would pay.")]
     sent = run_next_turn(people, model, "Payer", turn["session_id"])
@@ -225,7 +222,7 @@ def test_a_turn_pending_approval_blocks_its_session(people: AgentHost, model: Pr
     turn = waiting_turn(people)
     behind = start(people, "Payer", "next", turn["session_id"])
     wait_until(lambda: people.session("Payer", turn["session_id"])["queued_turn_ids"])
-    assert approve(turn, allow(turn["pending_approvals"][0])).status_code == 200
+    assert approve(turn, allow(turn["pending_calls"][0])).status_code == 200
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Paid."
     assert people.end_of_turn(behind["turn_url"])["response"] == "Next."
 
@@ -237,7 +234,7 @@ def test_a_retry_of_a_pending_turn_gets_its_pending_calls(people: AgentHost, mod
     first, second = (people.run("Payer", {"message": "pay"}, headers=key) for _ in range(2))
     assert (first.status_code, second.status_code) == (202, 202)
     assert first.json() == second.json()
-    approve(first.json(), allow(first.json()["pending_approvals"][0]))
+    approve(first.json(), allow(first.json()["pending_calls"][0]))
     third = wait_until(
         lambda: (
             response if (response := people.run("Payer", {"message": "pay"}, headers=key)).status_code == 200 else None
@@ -248,10 +245,10 @@ def test_a_retry_of_a_pending_turn_gets_its_pending_calls(people: AgentHost, mod
 
 
 def test_an_orchestration_approves_by_an_external_event(people: AgentHost, model: PracticeModel, book):
-    """The external event ``approval`` of the turn's instance accepts the same approvals, without a principal."""
+    """The external event ``answers`` of the turn's instance accepts the same approvals, without a principal."""
     model.plan(plan_payments(1), {"text": "Paid."})
     turn = waiting_turn(people)
-    event_input = {"turn_id": turn["turn_id"], "answer": allow(turn["pending_approvals"][0], by={"principal": "boss"})}
+    event_input = {"turn_id": turn["turn_id"], "answer": allow(turn["pending_calls"][0], by={"principal": "boss"})}
     assert people.orchestrate("approve_as_told", event_input)["output"] == "raised"
     completed_turn = wait_until(lambda: read_ended_turn(turn))
     assert (completed_turn["response"], "boss" in json.dumps(completed_turn)) == ("Paid.", False)
@@ -275,7 +272,7 @@ def test_approvals_survive_the_process(lives, model: PracticeModel, tmp_path):
     model.plan(plan_payments(1, 2), {"text": "Done."})
     life = lives(PEOPLE)
     turn = waiting_turn(life.host, session_id="s")
-    first, second = turn["pending_approvals"]
+    first, second = turn["pending_calls"]
 
     def moved_turn():
         return {"turn_url": f"{life.host.url}/api{turn['turn_url'].partition('/api')[2]}"}
@@ -284,7 +281,7 @@ def test_approvals_survive_the_process(lives, model: PracticeModel, tmp_path):
     assert approve(moved_turn(), allow(first)).status_code == 200
     life.crash()
     now = requests.get(moved_turn()["turn_url"], timeout=30).json()
-    assert [call["call_id"] for call in now["pending_approvals"]] == [second["call_id"]]
+    assert [call["call_id"] for call in now["pending_calls"]] == [second["call_id"]]
     assert approve(moved_turn(), allow(second)).status_code == 200
     assert wait_until(lambda: read_ended_turn(moved_turn()))["response"] == "Done."
     assert sorted((tmp_path / "ledger.txt").read_text().split()) == ["1.0", "2.0", "paid", "paid"]
@@ -301,10 +298,10 @@ def test_a_turn_without_its_log_does_not_start_again(lives, model: PracticeModel
         return {"turn_url": f"{life.host.url}/api{turn['turn_url'].partition('/api')[2]}"}
 
     def find_pending(amount: int):
-        calls = requests.get(moved_turn()["turn_url"], timeout=30).json().get("pending_approvals") or ()
+        calls = requests.get(moved_turn()["turn_url"], timeout=30).json().get("pending_calls") or ()
         return next((call for call in calls if call["arguments"] == {"amount": amount}), None)
 
-    assert approve(moved_turn(), allow(turn["pending_approvals"][0])).status_code == 200
+    assert approve(moved_turn(), allow(turn["pending_calls"][0])).status_code == 200
     second = wait_until(lambda: find_pending(2))
     life.host.kill()
     for file in life.data.rglob("turn-log.sqlite*"):
@@ -319,15 +316,15 @@ def test_a_turn_without_its_log_does_not_start_again(lives, model: PracticeModel
 
 
 def test_undecided_calls_expire(lives, model: PracticeModel, tmp_path):
-    """After the timeout the calls are denied, the model gets the reason, and a late decision is a 409."""
+    """After the timeout the calls are denied, the model gets the reason, and a late decision is a 410."""
     host = lives(PEOPLE, DURABLE_AGENT_HOST_APPROVAL_TIMEOUT_SECONDS="1.5").host
     model.plan(plan_payments(1, 2), {"text": "Nobody answered."})
     turn = waiting_turn(host)
-    first, second = turn["pending_approvals"]
+    first, second = turn["pending_calls"]
     assert approve(turn, allow(first)).status_code == 200
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Nobody answered."
-    assert "no answer within 1.5 s" in json.dumps(outputs(model))
+    assert f"no answer before {second['expires_at']}" in json.dumps(outputs(model))
     assert (tmp_path / "ledger.txt").read_text() == "paid 1.0\n"
     late = approve(turn, allow(second))
-    assert late.status_code == 409
-    assert "no answer within" in late.json()["detail"]
+    assert late.status_code == 410
+    assert "has expired" in late.json()["detail"]

@@ -130,7 +130,7 @@ def test_seconds_count_across_kills_and_approvals(tmp_path: Path, model: Practic
     lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
     try:
         turn = waiting_turn(lives.host, agent="AskCalls", session_id="s")
-        (call,) = turn["pending_approvals"]
+        (call,) = turn["pending_calls"]
         host = lives.crash()
         moved_turn = turn | {"turn_url": f"{host.url}/api{turn['turn_url'].partition('/api')[2]}"}
         assert approve(moved_turn, allow(call)).status_code == 200
@@ -150,7 +150,7 @@ def test_a_person_extends_the_budget(budgets: AgentHost, model: PracticeModel, p
     """The turn waits with the figures, continues after an approval, and asks again after the same amount."""
     model.plan(*[BUY_AGAIN] * 4, {"text": "Done."})
     turn = waiting_turn(budgets, agent="AskCalls")
-    (call,) = turn["pending_approvals"]
+    (call,) = turn["pending_calls"]
     assert call["name"] == "budget"
     figures = {"budget": "turn", "of": "model_calls", "limit": 2, "used": 2, "needed": 1}
     assert call["arguments"] == figures
@@ -358,7 +358,7 @@ def test_a_kill_refunds_no_budget(tmp_path: Path, model: PracticeModel, point: s
 
 def poll_allowing_more(turn):
     """Read a turn when it has ended; a call that the kill cut off counts, so it may ask once more."""
-    for call in requests.get(turn["turn_url"], timeout=30).json().get("pending_approvals") or []:
+    for call in requests.get(turn["turn_url"], timeout=30).json().get("pending_calls") or []:
         approve(turn, allow(call))
     return read_ended_turn(turn)
 
@@ -373,8 +373,8 @@ def test_a_budget_approval_survives_a_kill(tmp_path: Path, model: PracticeModel,
         path = turn["turn_url"].partition("/api")[2]
         host = lives.crash()
         moved_turn = turn | {"turn_url": f"{host.url}/api{path}"}
-        (call,) = wait_until(lambda: host.get(path).json().get("pending_approvals"))
-        assert call == turn["pending_approvals"][0]
+        (call,) = wait_until(lambda: host.get(path).json().get("pending_calls"))
+        assert call == turn["pending_calls"][0]
         assert approve(moved_turn, allow(call) if is_allowed else deny(call, "enough")).status_code == 200
         host = lives.crash()
         moved_turn |= {"turn_url": f"{host.url}/api{path}"}
@@ -409,7 +409,7 @@ def test_compaction_calls_count_against_the_budget(budgets: AgentHost, model: Pr
 
 def read_other_pending_calls(turn, call):
     """Read which calls wait, when another one than this waits."""
-    pending = requests.get(turn["turn_url"], timeout=30).json().get("pending_approvals") or []
+    pending = requests.get(turn["turn_url"], timeout=30).json().get("pending_calls") or []
     return [other for other in pending if other["call_id"] != call["call_id"]]
 
 
@@ -440,9 +440,7 @@ def test_a_turn_that_an_operator_terminates_is_counted(
     wait_until(lambda: len(model.requests()) == model_calls and len(purchases()) == tool_calls)
     if agent == "AskCalls":
         wait_until(
-            lambda: (
-                budgets.get(accepted_response.json()["turn_url"].partition("/api")[2]).json().get("pending_approvals")
-            )
+            lambda: budgets.get(accepted_response.json()["turn_url"].partition("/api")[2]).json().get("pending_calls")
         )
     url = f"{budgets.management}/instances/{accepted_response.json()['turn_id']}/terminate"
     assert requests.post(url, params={"reason": "enough"}, timeout=60).ok

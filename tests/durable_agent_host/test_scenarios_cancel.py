@@ -148,7 +148,7 @@ def test_a_turn_pending_approval_is_interrupted(people: AgentHost, model: Practi
     """A turn that interrupts does not wait for the person whom the other one waits for."""
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 1}}]}, {"text": "Never mind."})
     pending_turn = people.run("Payer", {"message": "pay"}).json()
-    assert pending_turn["status"] == "waiting_for_approval"
+    assert pending_turn["status"] == "waiting"
     body = {"message": "leave it", "session_id": pending_turn["session_id"], "policy": "interrupt"}
     response = people.run("Payer", body)
     assert (response.status_code, response.json().get("response")) == (200, "Never mind."), response.text

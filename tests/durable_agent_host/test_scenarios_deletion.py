@@ -300,7 +300,7 @@ def test_no_file_contains_anything_of_a_deleted_session(
         model.plan({"text": f"{WORD} thinks", "calls": [call]}, {"text": f"{WORD} paid"})
         pending_turn = start(host, "Payer", f"{WORD} pays", session)
         (pending_call,) = wait_until(
-            lambda: requests.get(pending_turn["turn_url"], timeout=30).json().get("pending_approvals")
+            lambda: requests.get(pending_turn["turn_url"], timeout=30).json().get("pending_calls")
         )
         queued_turn = start(host, "Payer", f"{WORD} queued {large}", session)
         wait_until(lambda: host.session("Payer", session)["queued_turn_ids"])
@@ -314,7 +314,7 @@ def test_no_file_contains_anything_of_a_deleted_session(
             "approved": False,
             "reason": f"{WORD} said no ".ljust(9_000, "z"),
         }
-        approval_response = requests.post(f"{pending_turn['turn_url']}/approvals", json=approval, timeout=30)
+        approval_response = requests.post(f"{pending_turn['turn_url']}/answers", json=approval, timeout=30)
         assert approval_response.status_code == 200, approval_response.text
         assert host.end_of_turn(pending_turn["turn_url"])["response"].endswith(f"{WORD} paid")
         assert files_with(tmp_path, WORD) >= {"turn-log.sqlite-wal"}

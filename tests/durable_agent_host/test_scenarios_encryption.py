@@ -88,7 +88,7 @@ def run_until_approval(host: AgentHost, model: PracticeModel, session: str) -> d
 def approve(host: AgentHost, turn: dict[str, Any]) -> dict[str, Any]:
     """Approve a call with other arguments, and wait for the turn's end; the host has another port than before."""
     url = host.url + urlsplit(turn["turn_url"]).path
-    (call,) = turn["pending_approvals"]
+    (call,) = turn["pending_calls"]
     assert call["arguments"] == {"text": "canary-argument"}
     approval = {
         "call_id": call["call_id"],
@@ -96,11 +96,11 @@ def approve(host: AgentHost, turn: dict[str, Any]) -> dict[str, Any]:
         "reason": "canary-reason",
         "arguments": {"text": "canary-other"},
     }
-    assert requests.post(f"{url}/approvals", json=approval, timeout=60).ok
+    assert requests.post(f"{url}/answers", json=approval, timeout=60).ok
 
     def poll() -> dict[str, Any] | None:
         turn = requests.get(url, timeout=60).json()
-        return turn if turn["status"] not in {"running", "waiting_for_approval"} else None
+        return turn if turn["status"] not in {"running", "waiting"} else None
 
     return wait_until(poll)
 

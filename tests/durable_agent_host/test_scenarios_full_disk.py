@@ -138,7 +138,7 @@ def test_tools_and_workflows_are_rejected_before_anything_runs(model: PracticeMo
         requests.post(
             f"{host.url}/api/workflow/shouting/respond/{instance_id}/{question['requestId']}", json="y", timeout=60
         ),
-        requests.post(f"{turn}/approvals", json={"approvals": []}, timeout=60),
+        requests.post(f"{turn}/answers", json={"approvals": []}, timeout=60),
     ):
         assert (rejection.status_code, "make room on the disk" in rejection.json()["detail"]) == (507, True), (
             rejection.text

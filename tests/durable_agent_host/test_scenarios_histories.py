@@ -283,7 +283,7 @@ def test_approval_items_of_a_hosted_tool_are_preserved(host: AgentHost, model: P
     session = uuid4().hex
     model.plan({"item": ASK}, {"items": [{"item": CALL}, {"text": "Published."}]}, {"text": "It was page 7."})
     turn = host.run(agent, {"message": "publish", "session_id": session}).json()
-    assert approve(turn, allow(turn["pending_approvals"][0])).status_code == 200
+    assert approve(turn, allow(turn["pending_calls"][0])).status_code == 200
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Published."
     run_turns(host, agent, session, "which page?")
     sent = model.requests()[-1]["body"]["input"]

@@ -129,7 +129,7 @@ def test_a_budget_approval_is_requested_within_an_agent(host: AgentHost, model: 
     """The inner agent stops, its call has a result with the reason, and the turn continues after an approval."""
     model.plan(CALL_INNER_AGENT, BUY, BUY, DONE)
     turn = waiting_turn(host, agent="AskCalls")
-    (call,) = turn["pending_approvals"]
+    (call,) = turn["pending_calls"]
     assert call["arguments"] == {"budget": "turn", "of": "model_calls", "limit": 3, "used": 3, "needed": 1}
     assert purchases() == ["one"] * 2
     assert approve(turn, allow(call)).status_code == 200

@@ -221,11 +221,11 @@ def test_a_call_that_was_running_is_in_doubt(crashing_host: CrashingHost, model:
     session_texts = {policy: json.dumps(host.session("Worker", policy)) for policy in ("fail", "retry")}
     assert "The outcome of this call is not known" in session_texts["fail"]
     assert "lingered retry" in session_texts["retry"]
-    pending_calls = wait_until(lambda: requests.get(url("ask"), timeout=30).json().get("pending_approvals"))
+    pending_calls = wait_until(lambda: requests.get(url("ask"), timeout=30).json().get("pending_calls"))
     assert (pending_calls[0]["name"], pending_calls[0]["arguments"]) == ("linger_asked", {"text": "ask", "seconds": 60})
     assert "may or may not have taken effect" in pending_calls[0]["reason"]
     approval = {"call_id": pending_calls[0]["call_id"], "approved": True}
-    assert requests.post(f"{url('ask')}/approvals", json=approval, timeout=30).ok
+    assert requests.post(f"{url('ask')}/answers", json=approval, timeout=30).ok
     assert host.end_of_turn(url("ask"))["response"] == "ask is over."
     starts = [line.split() for line in crashing_host.traces if line.startswith("begin")]
     keys = {policy: [key for _, name, key, _ in starts if name == policy] for policy in names}

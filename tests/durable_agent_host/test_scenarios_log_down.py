@@ -179,7 +179,7 @@ def test_a_turn_without_its_log_is_rejected_and_can_be_retried(site, model: Prac
     session, key = uuid4().hex, uuid4().hex
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 1}}]}, user_text="pay")
     running_turn = ask(host, "pay", session).json()
-    assert running_turn["status"] == "waiting_for_approval"
+    assert running_turn["status"] == "waiting"
     model.plan({"calls": [{"name": "note", "arguments": {"text": "two"}}]}, {"text": "noted"}, user_text="two")
     wait_for_run = in_background(lambda: ask(host, "two", session, key))
     wait_until(lambda: len(host.session("Worker", session)["queued_turn_ids"]) == 1)

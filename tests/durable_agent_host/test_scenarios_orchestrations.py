@@ -36,7 +36,7 @@ def wait_for_approval(host: AgentHost, session: str, agent: str = "Payer") -> di
             return None
         url = f"{host.url}/api/agents/{agent}/sessions/{session}/turns/{turn_id}"
         now = requests.get(url, timeout=60).json()
-        return now | {"turn_url": url} if now["status"] == "waiting_for_approval" else None
+        return now | {"turn_url": url} if now["status"] == "waiting" else None
 
     return wait_until(turn, 60)
 
@@ -49,8 +49,8 @@ def test_an_approval_suspends_an_orchestration(people: AgentHost, model: Practic
     turns = [wait_for_approval(people, session) for session in (first, second)]
     assert requests.get(status_url, timeout=60).json()["runtimeStatus"] == "Running"
     assert book.read_text() == ""
-    assert approve(turns[0], allow(turns[0]["pending_approvals"][0])).status_code == 200
-    approval = allow(turns[1]["pending_approvals"][0])
+    assert approve(turns[0], allow(turns[0]["pending_calls"][0])).status_code == 200
+    approval = allow(turns[1]["pending_calls"][0])
     approval_input = {"turn_id": turns[1]["turn_id"], "answer": approval}
     model.plan({"text": '{"paid": 1.0}'}, user_text="and?")
     assert people.orchestrate("approve_as_told", approval_input)["output"] == "raised"
@@ -71,7 +71,7 @@ def test_a_pending_orchestration_survives_a_crash(lives, model: PracticeModel, t
     wait_for_approval(life.host, "s")
     host = life.crash()
     turn = wait_for_approval(host, "s")
-    assert approve(turn, allow(turn["pending_approvals"][0])).status_code == 200
+    assert approve(turn, allow(turn["pending_calls"][0])).status_code == 200
     assert wait_for_end(f"{host.management}{status_url.rpartition('durabletask')[2]}")["output"] == "Paid."
     assert ((tmp_path / "ledger.txt").read_text(), len(model.requests())) == ("paid 2.0\n", 2)
 
@@ -82,7 +82,7 @@ def test_a_denial_is_a_result_and_a_cancel_fails_the_task(people: AgentHost, mod
     session = f"s-{uuid4().hex}"
     status_url = start_orchestration(people, "pay_or_say_why", {"session": session})
     turn = wait_for_approval(people, session)
-    assert approve(turn, deny(turn["pending_approvals"][0])).status_code == 200
+    assert approve(turn, deny(turn["pending_calls"][0])).status_code == 200
     assert wait_for_end(status_url)["output"] == "Not paid."
     model.plan(plan_payments(1))
     status_url = start_orchestration(people, "pay_or_say_why", {"session": session})

@@ -106,7 +106,7 @@ def test_an_approved_tool_runs_with_the_displayed_arguments(site: Site, agent):
     site.service.play(calling(agent, "convert", pair), saying(agent, "Done."))
     response = site.host.run(agent, {"message": "convert"})
     assert response.status_code == 202, response.text
-    (call,) = response.json()["pending_approvals"]
+    (call,) = response.json()["pending_calls"]
     assert (call["name"], call["arguments"]) == ("convert", pair)
     assert approve(response.json(), allow(call)).status_code == 200
     final_turn = wait_until(lambda: read_ended_turn(response.json()))
@@ -265,7 +265,7 @@ async def test_the_hosted_tools_of_gemini_are_sent_back_by_a_new_process(site: S
             site.host.kill()
             site.start()
             turn["turn_url"] = turn["turn_url"].replace(turn["turn_url"].split("/api/")[0], site.host.url)
-            assert approve(turn, *map(allow, turn["pending_approvals"])).status_code == 200
+            assert approve(turn, *map(allow, turn["pending_calls"])).status_code == 200
             assert wait_until(lambda turn=turn: read_ended_turn(turn))["status"] == "completed"
         else:
             assert response.ok, response.text

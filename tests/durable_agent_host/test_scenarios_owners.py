@@ -498,7 +498,7 @@ def test_another_principal_must_approve(site: Site, model: PracticeModel):
     calls = [{"name": "pay", "arguments": {"amount": 5}}, {"name": "lend", "arguments": {"amount": 7}}]
     model.plan({"calls": calls}, {"text": "Done."})
     pending_turn = site.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "pay and lend"}).json()
-    pending_calls = {call["name"]: call for call in pending_turn["pending_approvals"]}
+    pending_calls = {call["name"]: call for call in pending_turn["pending_calls"]}
     assert {name: call["approved_by"] for name, call in pending_calls.items()} == {
         "pay": "another",
         "lend": "role:finance",
@@ -507,7 +507,7 @@ def test_another_principal_must_approve(site: Site, model: PracticeModel):
 
     def approve(caller: str, tool: str, reason: str = "") -> int:
         body = {"call_id": pending_calls[tool]["call_id"], "approved": True, "reason": reason}
-        response = site.ask("POST", f"{url}/approvals", caller, json=body)
+        response = site.ask("POST", f"{url}/answers", caller, json=body)
         assert '"stored"' not in response.text
         return response.status_code
 
@@ -526,24 +526,24 @@ def test_another_principal_must_approve(site: Site, model: PracticeModel):
         return now if now["status"] == "completed" else None
 
     turn = wait_until(completed_turn)
-    by = {approval["call_id"]: approval["by"] for approval in turn["approvals"]}
+    by = {approval["call_id"]: approval["answered_by"] for approval in turn["answers"]}
     assert {pending_calls["lend"]["call_id"]} == {
-        approval["call_id"] for approval in turn["approvals"] if approval.get("truncated")
+        approval["call_id"] for approval in turn["answers"] if approval.get("truncated")
     }
-    assert not any("stored" in approval for approval in turn["approvals"])
+    assert not any("stored" in approval for approval in turn["answers"])
     expected_approvers = {
         pending_calls["pay"]["call_id"]: {"principal": "sue"},
         pending_calls["lend"]["call_id"]: {"principal": "ada", "tenant": "contoso"},
     }
     assert by == expected_approvers
     export = site.ask("GET", f"{url.partition('/turns')[0]}/export", "ada@contoso").json()
-    approvals = export["data"]["conversationHistory"][-1]["extensionData"]["durableAgentHost"]["approvals"]
+    approvals = export["data"]["conversationHistory"][-1]["extensionData"]["durableAgentHost"]["answers"]
     assert {call_id: approval["by"] for call_id, approval in approvals.items()} == expected_approvers
     assert approvals[pending_calls["lend"]["call_id"]]["reason"] == long
     purge_response = requests.delete(f"{site.host.management}/instances/{pending_turn['turn_id']}", timeout=60)
     assert purge_response.ok
     view = site.ask("GET", url, "ada@contoso").json()
-    assert {approval["call_id"]: approval["by"] for approval in view["approvals"]} == expected_approvers
+    assert {approval["call_id"]: approval["answered_by"] for approval in view["answers"]} == expected_approvers
 
 
 def test_changed_arguments_need_another_approver(site: Site, model: PracticeModel):
@@ -552,14 +552,14 @@ def test_changed_arguments_need_another_approver(site: Site, model: PracticeMode
     model.plan({"calls": calls}, {"text": "Done."})
     pending_turn = site.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "pay and lend more"}).json()
     url = pending_turn["turn_url"].partition("/api")[2]
-    pay, lend = (call["call_id"] for call in pending_turn["pending_approvals"])
+    pay, lend = (call["call_id"] for call in pending_turn["pending_calls"])
 
     def approve(caller: str, call_id: str, **more: Any) -> int:
         body = {"call_id": call_id, "approved": True} | more
-        return site.ask("POST", f"{url}/approvals", caller, json=body).status_code
+        return site.ask("POST", f"{url}/answers", caller, json=body).status_code
 
     def find_new_calls(*previous_ids: str) -> dict[str, Any] | None:
-        pending = site.ask("GET", url, "ada@contoso").json().get("pending_approvals") or []
+        pending = site.ask("GET", url, "ada@contoso").json().get("pending_calls") or []
         return (
             {call["name"]: call for call in pending}
             if pending and not {c["call_id"] for c in pending} & {*previous_ids}
@@ -589,7 +589,7 @@ def test_changed_arguments_need_another_approver(site: Site, model: PracticeMode
     ]
     assert [result.partition("(")[0].strip() for result in map(str, results)] == ["paid 5.0", "lent 8.0"]
     events = site.ask("GET", f"{url}/events", "ada@contoso", headers={"accept": "text/event-stream"}).text
-    assert events.count("event: approval.requested") == 5
+    assert events.count("event: call.pending") == 5
     assert '"amount": 1000000000.0' in events or '"amount":1000000000.0' in events
 
 
@@ -619,11 +619,11 @@ def test_permission_to_cancel_or_approve_reads_nothing(site: Site, model: Practi
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 5}}]}, {"text": "The answer of Rhinoceros."})
     message = {"message": "pay the Hippopotamus"}
     pending_turn = site.ask("POST", "/agents/Payer/run", "ada@contoso", json=message).json()
-    url, (call,) = pending_turn["turn_url"].partition("/api")[2], pending_turn["pending_approvals"]
+    url, (call,) = pending_turn["turn_url"].partition("/api")[2], pending_turn["pending_calls"]
     body = {"call_id": call["call_id"], "approved": True}
-    responses = [site.ask("POST", f"{url}/approvals", "sue:only-turn.approve", json=body)]
+    responses = [site.ask("POST", f"{url}/answers", "sue:only-turn.answer", json=body)]
     wait_until(lambda: site.ask("GET", url, "ada@contoso").json()["status"] == "completed")
-    responses.append(site.ask("POST", f"{url}/approvals", "sue:only-turn.approve", json=body))
+    responses.append(site.ask("POST", f"{url}/answers", "sue:only-turn.answer", json=body))
     assert [response.json()["answers"][call["call_id"]]["approved"] for response in responses] == [True, True]
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 6}}]}, user_text="pay the Hippopotamus again")
     other = site.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "pay the Hippopotamus again"}).json()

@@ -41,7 +41,7 @@ def test_a_provider_tool_needs_approval(people: AgentHost, model: PracticeModel,
     """The provider gets the approval and runs its tool; later turns contain request, decision and call."""
     model.plan({"item": ASK}, {"items": [{"item": CALL}, {"text": "Published."}]}, {"text": "It was page 7."})
     turn = run_until_approval(people, agent)
-    (call,) = turn["pending_approvals"]
+    (call,) = turn["pending_calls"]
     assert (call["name"], call["arguments"], len(model.requests())) == ("publish", {"page": 7}, 1)
     assert approve(turn, allow(call)).status_code == 200
     final_turn = wait_until(lambda: read_ended_turn(turn))
@@ -61,7 +61,7 @@ def test_provider_arguments_that_name_a_class_are_displayed_as_text(people: Agen
     arguments = '{"page": {"__class__": "Fraction", "__module__": "fractions", "__data__": 7}}'
     model.plan({"item": ASK | {"arguments": arguments}}, {"items": [{"item": CALL}, {"text": "Published."}]})
     turn = run_until_approval(people, "Talker")
-    (call,) = turn["pending_approvals"]
+    (call,) = turn["pending_calls"]
     assert call["arguments"] == {"arguments": arguments}
     assert approve(turn, allow(call)).status_code == 200
     final_turn = wait_until(lambda: read_ended_turn(turn))
@@ -75,7 +75,7 @@ def test_a_denial_is_sent_to_the_provider(people: AgentHost, model: PracticeMode
     """The provider gets the denial; changed arguments are a denial, too."""
     model.plan({"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Not published."})
     turn = run_until_approval(people, agent)
-    first, second = turn["pending_approvals"]
+    first, second = turn["pending_calls"]
     assert approve(turn, deny(first, "too early"), allow(second, arguments={"page": 8})).status_code == 200
     final_turn = wait_until(lambda: read_ended_turn(turn))
     assert (final_turn["status"], final_turn["response"]) == ("completed", "Not published."), final_turn
@@ -117,13 +117,13 @@ def plain(item):
 
 def decide_all(turn, *decisions):
     """Answer what waits now, and give the turn when it waits again or has ended."""
-    before = {call["call_id"] for call in turn["pending_approvals"]}
-    approvals = [decision(call) for decision, call in zip(decisions, turn["pending_approvals"], strict=True)]
+    before = {call["call_id"] for call in turn["pending_calls"]}
+    approvals = [decision(call) for decision, call in zip(decisions, turn["pending_calls"], strict=True)]
     assert approve(turn, *approvals).status_code == 200
 
     def next_view():
         now = requests.get(turn["turn_url"], timeout=30).json()
-        pending = {call["call_id"] for call in now.get("pending_approvals") or ()}
+        pending = {call["call_id"] for call in now.get("pending_calls") or ()}
         return now | {"turn_url": turn["turn_url"]} if now["status"] != "running" and not pending & before else None
 
     return wait_until(next_view)
@@ -134,11 +134,11 @@ def run_with_approvals(people: AgentHost, model: PracticeModel, agent: str, deny
     model.plan({"text": "Hello."}, PAY, {"item": ASK}, {"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Done."})
     session = people.run(agent, {"message": "hello"}).json()["session_id"]
     turn = people.run(agent, {"message": "publish", "session_id": session}).json()
-    call_ids = [turn["pending_approvals"][0]["call_id"]]
+    call_ids = [turn["pending_calls"][0]["call_id"]]
     turn = decide_all(turn, allow)
-    call_ids.append(turn["pending_approvals"][0]["call_id"])
+    call_ids.append(turn["pending_calls"][0]["call_id"])
     turn = decide_all(turn, allow)
-    call_ids += [call["call_id"] for call in turn["pending_approvals"]]
+    call_ids += [call["call_id"] for call in turn["pending_calls"]]
     final_turn = decide_all(turn, allow, deny_call)
     assert (final_turn["status"], final_turn["response"]) == ("completed", "Done."), final_turn
     return session, call_ids

@@ -201,7 +201,7 @@ def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path
     run_response = host.run("Teller", {"message": "Pay", "session_id": session})
     assert run_response.status_code == 202
     assert leaks(run_response.content) == []
-    first_call, second_call = run_response.json()["pending_approvals"]
+    first_call, second_call = run_response.json()["pending_calls"]
     assert (first_call["arguments"]["card"], first_call["arguments"]["reason"]) == (MASK, MASK)
     path = f"/agents/Teller/sessions/{session}/turns/{run_response.json()['turn_id']}"
     decisions = [
@@ -209,13 +209,13 @@ def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path
         {"call_id": second_call["call_id"], "approved": False, "reason": f"ask {SECRETS['denial']}"},
     ]
     for body in decisions:
-        response = host.post(f"{path}/approvals", json.dumps(body).encode(), content_type="application/json")
+        response = host.post(f"{path}/answers", json.dumps(body).encode(), content_type="application/json")
         assert response.ok, response.text
         assert leaks(response.content) == []
         decision = response.json()["answers"][body["call_id"]]
         assert decision is None or ("truncated" in decision) == ("reason" in body)
     final_turn = host.end_of_turn(f"{host.url}/api{path}")
-    while final_turn["status"] == "waiting_for_approval":
+    while final_turn["status"] == "waiting":
         final_turn = host.end_of_turn(f"{host.url}/api{path}")
     assert final_turn["response"] == "Paid."
     assert set(leaks(sent(model))) >= {"payment", "reason", "denial"}

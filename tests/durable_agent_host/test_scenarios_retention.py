@@ -78,12 +78,12 @@ def test_a_session_that_is_used_does_not_expire(keeping: AgentHost, model: Pract
     session, idle = f"s-{uuid4().hex[:8]}", f"s-{uuid4().hex[:8]}"
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 1, "to": "me"}}]}, {"text": "Paid."})
     turn = start(keeping, "Payer", "pay", session)
-    (call,) = wait_until(lambda: requests.get(turn["turn_url"], timeout=30).json().get("pending_approvals"))
+    (call,) = wait_until(lambda: requests.get(turn["turn_url"], timeout=30).json().get("pending_calls"))
     assert keeping.run("Brief", {"message": "hello", "session_id": idle}).ok
     maintained_until(keeping, lambda: is_deleted(keeping, "Brief", idle))
     maintained_until(keeping, lambda: True)
     approval = {"call_id": call["call_id"], "approved": True}
-    assert requests.post(f"{turn['turn_url']}/approvals", json=approval, timeout=30).ok
+    assert requests.post(f"{turn['turn_url']}/answers", json=approval, timeout=30).ok
     assert keeping.end_of_turn(turn["turn_url"])["response"] == "Paid."
     maintained_until(keeping, lambda: is_deleted(keeping, "Payer", session))
 

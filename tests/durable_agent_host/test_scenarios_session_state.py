@@ -82,7 +82,7 @@ def test_an_approval_loses_no_state(keeping: AgentHost, model: PracticeModel):
     response = keeping.run("Keeper", {"message": "go", "session_id": "asked"})
     assert response.status_code == 202, response.text
     turn = response.json()
-    assert approve(turn, allow(turn["pending_approvals"][0])).status_code == 200
+    assert approve(turn, allow(turn["pending_calls"][0])).status_code == 200
     wait_until(
         lambda: keeping.get(f"/agents/Keeper/sessions/asked/turns/{turn['turn_id']}").json()["status"] == "completed"
     )

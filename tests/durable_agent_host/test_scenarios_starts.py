@@ -232,17 +232,17 @@ def test_an_event_cannot_approve_for_a_principal(site: Site, model: PracticeMode
     """A call that another principal must approve waits for that principal, regardless of the event's name."""
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 5}}]}, {"text": "Paid."})
     pending_turn = site.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "pay"}).json()
-    (call,), url = pending_turn["pending_approvals"], pending_turn["turn_url"].partition("/api")[2]
-    events = f"{site.host.management}/instances/{pending_turn['turn_id']}/raiseEvent/approval"
+    (call,), url = pending_turn["pending_calls"], pending_turn["turn_url"].partition("/api")[2]
+    events = f"{site.host.management}/instances/{pending_turn['turn_id']}/raiseEvent/answers"
     approval = {"call_id": call["call_id"], "approved": True, "app_mark": "0" * 64}
     for by in ({}, {"by": {"principal": "boss"}, "at": "2026-01-01T00:00:00+00:00"}):
         for payload in (approval | by, [approval | by], json.dumps(approval | by)):
             assert requests.post(events, json=payload, timeout=60).status_code == 202
     body = {"call_id": call["call_id"], "approved": False, "reason": "too much"}
-    response = site.ask("POST", f"{url}/approvals", "sue:support", json=body)
+    response = site.ask("POST", f"{url}/answers", "sue:support", json=body)
     assert response.status_code == 200, response.text
     turn = wait_until(lambda: (now := site.ask("GET", url, "ada@contoso").json())["status"] == "completed" and now)
-    assert [(approval["approved"], approval["by"]) for approval in turn["approvals"]] == [(False, {"principal": "sue"})]
+    assert [(approval["approved"], approval["answered_by"]) for approval in turn["answers"]] == [(False, {"principal": "sue"})]
 
 
 def test_the_reason_of_a_terminated_run_is_not_unpickled(site: Site, tmp_path: Path):

@@ -41,7 +41,7 @@ def test_a_turn_has_its_steps(people: AgentHost, model: PracticeModel):
     error_step = {"error": {"status": 429, "code": "rate_limit", "message": "slow", "retry_after": 0.1}}
     model.plan(plan_payments(12.5), error_step, {"text": "Paid."})
     turn = waiting_turn(people)
-    url, (call,) = turn["turn_url"], turn["pending_approvals"]
+    url, (call,) = turn["turn_url"], turn["pending_calls"]
     before = steps_of(url)
     assert kinds(before) == ["wait:queue", "attempt", "model_call", "wait:person"]
     assert (before[1]["ended"], before[-1]["ended_at"]) == ("suspended", None)
@@ -109,7 +109,7 @@ def test_sessions_are_found(people: AgentHost, model: PracticeModel):
         return [session["session_id"] for session in page["sessions"]]
 
     assert set(find_sessions(search="FIND-")) == {"Find-one", "find-two", "find-waiting"}
-    assert find_sessions(search="find", status="waiting_for_approval") == ["find-waiting"]
+    assert find_sessions(search="find", status="waiting") == ["find-waiting"]
     assert set(find_sessions(search="find", status="completed,failed")) == {"Find-one", "find-two", "other-find"}
     assert find_sessions(search="find", used_to="2020-01-01") == []
     assert len(find_sessions(search="find", used_from="2020-01-01T00:00:00Z")) == 4
@@ -117,7 +117,7 @@ def test_sessions_are_found(people: AgentHost, model: PracticeModel):
     next_page = people.get(f"/agents/Talker/sessions?search=find&status=completed&cursor={page['cursor']}").json()
     assert len({session["session_id"] for session in page["sessions"] + next_page["sessions"]}) == 3
     (summary,) = people.get("/agents/Talker/sessions?search=find-waiting&details=true").json()["sessions"]
-    assert (summary["status"], summary["running_turn_id"]) == ("waiting_for_approval", pending_turn["turn_id"])
+    assert (summary["status"], summary["running_turn_id"]) == ("waiting", pending_turn["turn_id"])
     for wrong in ("status=odd", "details=2", "used_from=soon", "used_to=9999-12-31T23:59:59-23:59"):
         assert people.get(f"/agents/Talker/sessions?{wrong}").status_code == 400
     assert requests.post(f"{pending_turn['turn_url']}/cancel", timeout=30).ok

@@ -156,9 +156,9 @@ def test_every_wait_is_a_span_with_its_reason(host: AgentHost, model: PracticeMo
     assert first.status_code == 202
     second = host.run("Traced", {"message": "second", "session_id": session}, headers=later)
     time.sleep(0.5)
-    (pending,) = first.json()["pending_approvals"]
+    (pending,) = first.json()["pending_calls"]
     requests.post(
-        first.json()["turn_url"] + "/approvals", json={"call_id": pending["call_id"], "approved": True}, timeout=30
+        first.json()["turn_url"] + "/answers", json={"call_id": pending["call_id"], "approved": True}, timeout=30
     )
     turn = host.end_of_turn(first.json()["turn_url"])
     spans = trace_of(receiver, first.headers["x-ms-turn-id"])

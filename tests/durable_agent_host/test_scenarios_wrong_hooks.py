@@ -44,8 +44,8 @@ def test_another_approver_needs_identify(practice_model: PracticeModel, model: P
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 5}}]})
     with running_host(tmp_path, practice_model, app=APP, WRONG="nobody") as host:
         pending_turn = host.run("Helper", {"message": "Pay 5"}).json()
-        approval = {"call_id": pending_turn["pending_approvals"][0]["call_id"], "approved": True}
-        response = httpx.post(f"{pending_turn['turn_url']}/approvals", json=approval, timeout=30)
+        approval = {"call_id": pending_turn["pending_calls"][0]["call_id"], "approved": True}
+        response = httpx.post(f"{pending_turn['turn_url']}/answers", json=approval, timeout=30)
         assert response.status_code == 403
         assert "does not identify its callers: it needs identify" in response.json()["detail"]
 

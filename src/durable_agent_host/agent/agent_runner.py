@@ -31,7 +31,7 @@ from durable_agent_host.agent.outcome_builder import (
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.retry_classification import RetryPolicy, causes_of
 from durable_agent_host.agent.run_result import (
-    AwaitingApproval,
+    AwaitingReplies,
     Cancelled,
     Completed,
     Ending,
@@ -150,12 +150,14 @@ class RunLimits:
         retry_policy: for model calls.
         bounds: limits on what the model's service and the tools may send.
         recording_bounds: limits on the recorded exchanges of model calls.
+        answer_seconds: how long a call waits for its answer from outside.
     """
 
     turn_seconds: float = 1800.0
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     bounds: ResponseLimits = field(default_factory=ResponseLimits)
     recording_bounds: RecordingLimits = field(default_factory=RecordingLimits)
+    answer_seconds: float = 6 * 24 * 3600.0
 
 
 class AgentRunner:
@@ -251,7 +253,7 @@ class AgentRunner:
         self,
         session: Session,
         request: TurnRequest,
-        approvals: Mapping[str, Mapping[str, Any]] | None = None,
+        replies: Mapping[str, Mapping[str, Any]] | None = None,
         *,
         was_cancelled: bool = False,
     ) -> TurnOutcome:
@@ -269,7 +271,7 @@ class AgentRunner:
         attempt = await TurnAttempt.open(self._open_log(), request, self._observers, self._redactor)
         if (outcome := attempt.outcome) is not None:
             return outcome
-        attempt.resume(has_approvals=bool(approvals), was_cancelled=was_cancelled)
+        await attempt.resume(replies or {}, was_cancelled=was_cancelled)
         record = self.storage.record(session)
         runs = AgentRuns(
             host=self._host,
@@ -285,7 +287,8 @@ class AgentRunner:
             else "",
             overlay_before=await stored_overlay(record),
             request=request,
-            approvals=approvals or {},
+            replies=replies or {},
+            answer_seconds=self._limits.answer_seconds,
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
             budgets=self._budgets,
             redactor=self._redactor,
@@ -326,7 +329,7 @@ class AgentRunner:
             case Completed(response):
                 await runs.attempt.observers.notify(AgentCompleted(response))
                 ending, outcome = await self._complete(runs, response)
-            case AwaitingApproval(calls):
+            case AwaitingReplies(calls):
                 outcome = await build_suspended(runs, calls)
             case Cancelled():
                 try:

@@ -17,7 +17,6 @@ from typing import Any, cast
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
 
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
-from durable_agent_host.agent.approval_requests import ApprovalRequests, answer_requests
 from durable_agent_host.agent.budget_accounting import Ask, BudgetAccount
 from durable_agent_host.agent.call_middleware import RunCalls, Send
 from durable_agent_host.agent.call_order import (
@@ -37,6 +36,7 @@ from durable_agent_host.agent.layers.journal import JournalCompactionCalls
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_runs import new_call_scope
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
+from durable_agent_host.agent.pending_calls import PendingCalls, answer_requests
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes, check_model_call, received_bytes
 from durable_agent_host.agent.retry_classification import RetryPolicy
@@ -193,7 +193,8 @@ class AgentRuns:
         history_session_id: see `durable_agent_host.agent.transcript_provider.DurableSession.restore`.
         with_files: adds the bytes of files to a request that refers to them.
         request: the turn's request.
-        approvals: people's decisions, by the question's id.
+        replies: to pending calls, by their ids.
+        answer_seconds: how long a pending call waits.
         exchange_recorder: records the HTTP exchanges of model calls.
         was_cancelled: the turn was cancelled while it waited: only what is in the journal is collected.
         agent_session: the framework's session of the current run.
@@ -219,7 +220,8 @@ class AgentRuns:
     with_files: Callable[[TurnRequest], Awaitable[TurnRequest]]
     overlay_before: Mapping[str, Any] | None
     request: TurnRequest
-    approvals: Mapping[str, Mapping[str, Any]]
+    replies: Mapping[str, Mapping[str, Any]]
+    answer_seconds: float
     exchange_recorder: ExchangeRecorder
     was_cancelled: bool = False
     history_session_id: str = ""
@@ -324,16 +326,22 @@ class AgentRuns:
     def _begin_run(self, journal: Journal) -> CurrentRun:
         self.output = RunOutput(self.provider)
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
-        approvals = ApprovalRequests(self.request.turn_id, self.approvals, journal, self.attempt.observers)
-        account = _new_budget_account(self, journal, approvals.ask_for_budget)
+        pending_calls = PendingCalls(
+            self.request.turn_id,
+            self.replies,
+            journal,
+            self.attempt.observers,
+            answer_seconds=self.answer_seconds,
+        )
+        account = _new_budget_account(self, journal, pending_calls.ask_for_budget)
         run = self.run = CurrentRun(
             turn_id=self.request.turn_id,
             label=self.attempt.label,
             journal=journal,
             observers=self.attempt.observers,
             session_state=SessionState(self.agent_session, journal.recorded),
-            approvals=approvals,
-            gate=RunGate(approvals, account, replay_only=self.was_cancelled),
+            pending_calls=pending_calls,
+            gate=RunGate(pending_calls, account, replay_only=self.was_cancelled),
             budget_account=account,
             progress=StreamProgress(),
             output=self.output,
@@ -437,7 +445,7 @@ class AgentRuns:
                     await self._collect(run, update)
                     await stretch.pause()
             if (
-                run.approvals.pending
+                run.pending_calls.pending
                 or (next_messages := await self._answer_provider_requests(run, messages, start)) is None
             ):
                 break
@@ -449,7 +457,7 @@ class AgentRuns:
         if not self.hosted_agent.has_journal:
             return None
         response_messages = self.output.response(start).messages
-        answer = await answer_requests(run.approvals, run.journal, response_messages)
+        answer = await answer_requests(run.pending_calls, run.journal, response_messages)
         if answer is None:
             return None
         self.output.add(AgentResponseUpdate(role="user", contents=answer.contents), None)
@@ -586,7 +594,7 @@ def _new_budget_account(runs: AgentRuns, journal: Journal, ask: Ask) -> BudgetAc
         runs.budgets,
         journal,
         before=runs.record.session.budget_usage,
-        approvals=runs.approvals,
+        replies=runs.replies,
         ask=ask,
         elapsed_before=runs.elapsed_before,
         started_at=runs.started_at,

@@ -161,7 +161,7 @@ class BudgetAccount:
         budgets: of the agent.
         journal: of the run.
         before: usage of the session when the turn started.
-        approvals: people's decisions, by question.
+        replies: people's decisions, by question.
         ask: asks a person.
         elapsed_before: seconds of earlier attempts.
 
@@ -175,7 +175,7 @@ class BudgetAccount:
         journal: Journal,
         *,
         before: BudgetUsage | None,
-        approvals: Mapping[str, Mapping[str, Any]],
+        replies: Mapping[str, Mapping[str, Any]],
         ask: Ask,
         elapsed_before: float,
         started_at: float,
@@ -184,7 +184,7 @@ class BudgetAccount:
         self._budgets = budgets
         self._journal = journal
         self._before = before or NO_USAGE
-        self._approvals = approvals
+        self._replies = replies
         self._ask = ask
         self._elapsed_before = elapsed_before
         self._started_at = started_at
@@ -390,7 +390,7 @@ class BudgetAccount:
             return False
         for crossing in self._crossings(extra_usage):
             question = crossing.question(self._grants(crossing.scope, crossing.kind))
-            answer = self._approvals.get(question)
+            answer = self._replies.get(question)
             if crossing.exceeded == "fail" or answer is not None:
                 self.failure = _failure(crossing, answer)
             elif question not in self._open_questions:
@@ -404,7 +404,7 @@ class BudgetAccount:
 
     def _find_denied_limit(self, extra_usage: BudgetUsage) -> tuple[LimitExceeded, Mapping[str, Any]] | None:
         """Return a limit that a person declined to raise: the turn makes no further call, not even a small one."""
-        if not self._approvals:
+        if not self._replies:
             return None
         scopes: tuple[tuple[Scope, Budget, BudgetUsage], ...] = (
             ("turn", self._budgets.turn, self.total),
@@ -420,7 +420,7 @@ class BudgetAccount:
                     getattr(extra_usage, kind) or 0,
                     budget.exceeded,
                 )
-                if (answer := self._approvals.get(crossing.question(self._grants(scope, kind)))) is not None:
+                if (answer := self._replies.get(crossing.question(self._grants(scope, kind)))) is not None:
                     return crossing, answer
         return None
 
@@ -445,11 +445,11 @@ class BudgetAccount:
 
     def _grants(self, scope: Scope, kind: Kind) -> int:
         """Count how often a person has allowed the same amount again."""
-        if not self._approvals:
+        if not self._replies:
             return 0
         crossing = LimitExceeded(scope, kind, 0, 0, 0, "ask")
         grant_count = 0
-        while self._approvals.get(crossing.question(grant_count), {}).get("approved") is True:
+        while self._replies.get(crossing.question(grant_count), {}).get("approved") is True:
             grant_count += 1
         return grant_count
 

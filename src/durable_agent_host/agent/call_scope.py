@@ -2,8 +2,8 @@
 
 Theory of operation. An agent within another calls its model through a hosted copy of its chat client, which finds its
 scope in a context variable: that of the tool call, or of the workflow, in which it runs. The scope gives its calls
-their paths. A workflow runs several agents at once, and the framework cancels all when one raises; so a run that has to stop
-waits until each of the others has ended or has to stop as well, and no work of theirs is cut off.
+their paths. A workflow runs several agents at once, and the framework cancels all when one raises; so a run that has
+to stop waits until each of the others has ended or has to stop as well, and no work of theirs is cut off.
 """
 
 import asyncio

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from durable_agent_host.agent.approval_requests import ApprovalRequests
 from durable_agent_host.agent.budget_accounting import BudgetAccount
 from durable_agent_host.agent.call_order import ModelLayers, ToolLayers
 from durable_agent_host.agent.call_scope import CallScope
@@ -19,6 +18,7 @@ from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.layers.running_call import EnterToolCall
 from durable_agent_host.agent.observer import RunObservers
+from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_output import RunOutput
@@ -39,7 +39,7 @@ class CurrentRun:
         journal: finished calls, and where to append.
         observers: notified of each call.
         session_state: whose changes are recorded with each call.
-        approvals: people's decisions, and the calls that wait for one.
+        pending_calls: the calls that wait for an answer from outside, and the answers.
         gate: whether the turn may do new work.
         budget_account: counts the turn's usage, and enforces its budgets; None without budgets.
         progress: how far the stream is.
@@ -59,7 +59,7 @@ class CurrentRun:
     journal: Journal
     observers: RunObservers
     session_state: SessionState
-    approvals: ApprovalRequests
+    pending_calls: PendingCalls
     gate: RunGate
     budget_account: BudgetAccount | None
     progress: StreamProgress
@@ -105,9 +105,9 @@ class CurrentRun:
         return ToolLayers(
             journal=JournalToolCalls(self.journal, self.observers, self.session_state, self.gate),
             progress=self.progress,
-            approval=RequireApproval(self.approvals),
+            approval=RequireApproval(self.pending_calls),
             lost_server=RecoverLostCalls(label=self.label),
-            in_doubt=ResolveDoubt(self.approvals, label=self.label),
+            in_doubt=ResolveDoubt(self.pending_calls, label=self.label),
             budget=self.budget_account,
             running_call=EnterToolCall(
                 self.turn_id, self.journal, self.gate.gave_up, self.new_scope, self.breaks, label=self.label

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from durable_agent_host.agent.observer import (
-    ApprovalRequested,
     AttemptEnded,
     AttemptStarted,
+    CallPending,
+    CallReplied,
     ModelCallFailed,
     ModelCallResponded,
     Moment,
@@ -26,12 +27,14 @@ from durable_agent_host.stream.live_events import HostedCallReader, LiveEvents
 from durable_agent_host.stream.redacted_events import RedactedEvents
 from durable_agent_host.turn.turn_events import (
     LiveEvent,
-    approval_requested,
+    call_pending,
+    call_replied,
     nested_event,
     tool_completed,
     tool_started,
     turn_restarted,
     turn_started,
+    turn_waiting,
 )
 from durable_agent_host.turn.turn_redactor import Redactor
 
@@ -151,8 +154,10 @@ class EventWriter:
                 return () if replayed else events
             case ToolCallStarted(call_id, name, arguments, attempt=1, replayed=False):
                 return self._redact_event(tool_started(call_id, name, arguments))
-            case ApprovalRequested(call, replayed=False):
-                return self._redact_event(approval_requested(call))
+            case CallPending(call, replayed=False):
+                return self._redact_event(call_pending(call))
+            case CallReplied(call, answer):
+                return self._redact_event(call_replied(call, answer))
             case AttemptStarted(replayed=False):
                 return (turn_started(turn.request),)
             case RunStarted(has_journal, discard_from):
@@ -160,6 +165,8 @@ class EventWriter:
                 return () if discard_from is None else (turn_restarted(discard_from),)
             case AttemptEnded(outcome=outcome) if outcome is not None:
                 self._has_ended = outcome.status != "suspended"
+                if not self._has_ended:
+                    return () if moment.replayed else (turn_waiting(turn.request, outcome.pending),)
                 return self._events.finish(outcome.text) if outcome.status == "completed" else ()
             case _:
                 return ()

@@ -20,7 +20,7 @@ from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.observer import NestedRunObservers, ObserverGroup
 from durable_agent_host.agent.response_limits import check_model_call, received_bytes
 from durable_agent_host.agent.run_output import EVERY, RunOutput, coalesce_updates
-from durable_agent_host.agent.run_result import AwaitingApproval, Failed, RunStoppedError
+from durable_agent_host.agent.run_result import AwaitingReplies, Failed, RunStoppedError
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, WaitingToolCall
@@ -123,7 +123,7 @@ class NestedRun:
     async def _stop(self) -> None:
         self._run.gate.raise_if_cancelled()
         await self._scope.wait_for_others()
-        raise RunStoppedError(AwaitingApproval(tuple(self._run.approvals.pending)))
+        raise RunStoppedError(AwaitingReplies(tuple(self._run.pending_calls.pending)))
 
 
 def check_limits(*, started_count: int = 0) -> None:

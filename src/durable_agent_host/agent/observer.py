@@ -193,16 +193,29 @@ class UpdateReceived:
 
 
 @dataclass(frozen=True)
-class ApprovalRequested:
-    """A call waits for a person.
+class CallPending:
+    """A call waits for an answer from outside.
 
     Attributes:
-        call: ``call_id`` under which the person answers, ``name``, ``arguments``, ``reason``.
+        call: as JSON; see `durable_agent_host.model.pending_call`.
         replayed: an earlier attempt has notified clients.
     """
 
     call: Mapping[str, Any]
     replayed: bool
+
+
+@dataclass(frozen=True)
+class CallReplied:
+    """A pending call has its answer.
+
+    Attributes:
+        call: as `CallPending` had it.
+        answer: ``approved``, or ``result`` or ``error``; ``by`` and ``at`` when it is known who gave it and when.
+    """
+
+    call: Mapping[str, Any]
+    answer: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -220,12 +233,12 @@ class AgentCompleted:
 
 @dataclass(frozen=True)
 class AttemptEnded:
-    """An attempt ended, and with it the turn, unless it waits for a person or a later attempt owns it.
+    """An attempt ended, and with it the turn, unless it waits or a later attempt owns it.
 
     Attributes:
         ending: how it ended.
         outcome: the turn's outcome; None when this attempt does not decide it.
-        replayed: never.
+        replayed: it waits for the same calls as the attempt before it.
     """
 
     ending: Ending
@@ -259,7 +272,8 @@ Moment = (
     | NestedMoment
     | RunRestarted
     | UpdateReceived
-    | ApprovalRequested
+    | CallPending
+    | CallReplied
     | AgentCompleted
     | AttemptEnded
 )

@@ -15,7 +15,7 @@ from durable_agent_host.agent.transcript_provider import DurableSession, Transcr
 from durable_agent_host.codec.content import decode_usage, encode_agent_session
 from durable_agent_host.codec.extension_data import extension_of, with_extension
 from durable_agent_host.codec.journal_entry import decode_tool_result
-from durable_agent_host.codec.message import encode_request_entry, encode_response_entry, with_approvals
+from durable_agent_host.codec.message import encode_request_entry, encode_response_entry, with_replies
 from durable_agent_host.codec.overlay import encode_overlay
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import (
@@ -35,9 +35,9 @@ from durable_agent_host.session.transcript import close_calls, finished_part
 from durable_agent_host.stream.live_events import response_text
 from durable_agent_host.stream.redacted_events import remove_buffered
 from durable_agent_host.turn.error_texts import error_details
-from durable_agent_host.turn.pending_approvals import shortened_calls
 from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.turn_redactor import Redactor
+from durable_agent_host.turn.waiting_status import shortened_calls
 from durable_agent_host.turn_log.journal import JournalState
 
 CANCELLED: Final = "durable_agent_host.cancelled"
@@ -178,14 +178,12 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
         agent_response.usage_details = add_usage_details(agent_response.usage_details, nested_usage)
     stored_request = request
     response = agent_response
-    approvals = runs.approvals
+    replies = runs.replies
     if (redactor := runs.redactor) is not None:
         redact = partial(_redact, runs, redactor, request, agent_response)
-        stored_request, response, approvals = await run_in_thread_if_long(
-            [request, agent_response, runs.approvals], redact
-        )
+        stored_request, response, replies = await run_in_thread_if_long([request, agent_response, runs.replies], redact)
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, model_info=served_by)
-    entries = (encode_request_entry(stored_request), with_approvals(answer, approvals))
+    entries = (encode_request_entry(stored_request), with_replies(answer, replies))
     is_redacted = stored_request is not request or response is not agent_response
     if is_redacted:
         entries = tuple(with_extension(entry, {**extension_of(entry), "redacted": True}) for entry in entries)
@@ -213,8 +211,8 @@ def _redact(
     available_tools = (
         runs.run.progress.available_tools if runs.run is not None and runs.hosted_agent.has_journal else None
     )
-    approvals = {call_id: redactor.data(answer) for call_id, answer in runs.approvals.items()}
-    return redactor.request(request), redactor.response(response, available_tools=available_tools), approvals
+    replies = {call_id: redactor.data(answer) for call_id, answer in runs.replies.items()}
+    return redactor.request(request), redactor.response(response, available_tools=available_tools), replies
 
 
 def _pop_served_by(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:

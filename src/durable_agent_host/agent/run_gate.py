@@ -1,17 +1,17 @@
-"""Whether a run may do new work: it was stopped, or calls wait for a person."""
+"""Whether a run may do new work: it was stopped, or calls wait for answers."""
 
 import threading
 
-from durable_agent_host.agent.approval_requests import ApprovalRequests
 from durable_agent_host.agent.budget_accounting import BudgetAccount
-from durable_agent_host.agent.run_result import AwaitingApproval, Cancelled, Failed, RunStoppedError, Stop
+from durable_agent_host.agent.pending_calls import PendingCalls
+from durable_agent_host.agent.run_result import AwaitingReplies, Cancelled, Failed, RunStoppedError, Stop
 
 
 class RunGate:
     """Lets new work of one run through, or stops the run.
 
     Args:
-        approvals: of the run.
+        pending_calls: of the run.
         account: counts the turn's usage; None without budgets.
         replay_only: the turn was cancelled before this run: nothing outside the journal is done.
 
@@ -19,9 +19,9 @@ class RunGate:
         gave_up: set when the run's results are no longer wanted; tools can check it from their threads.
     """
 
-    def __init__(self, approvals: ApprovalRequests, account: BudgetAccount | None, *, replay_only: bool) -> None:
+    def __init__(self, pending_calls: PendingCalls, account: BudgetAccount | None, *, replay_only: bool) -> None:
         self.gave_up = threading.Event()
-        self._approvals = approvals
+        self._pending_calls = pending_calls
         self._account = account
         self._replay_only = replay_only
         self._stop: Stop | None = None
@@ -59,14 +59,14 @@ class RunGate:
         self.raise_if_cancelled()
 
     def raise_if_waiting(self) -> None:
-        """Start no model call while calls wait for a person.
+        """Start no model call while calls wait for answers.
 
         Raises:
             RunStoppedError: some calls wait, or a budget ends the turn.
         """
-        if self._approvals.pending:
+        if self._pending_calls.pending:
             self.raise_if_cancelled()
-            raise RunStoppedError(AwaitingApproval(tuple(self._approvals.pending)))
+            raise RunStoppedError(AwaitingReplies(tuple(self._pending_calls.pending)))
         if self._account is not None and self._account.failure is not None:
             raise RunStoppedError(Failed(self._account.failure))
 
@@ -74,7 +74,7 @@ class RunGate:
         """Allow new work only while the run is wanted.
 
         Raises:
-            RunStoppedError: the run was stopped, was cancelled before it started, or waits for a person.
+            RunStoppedError: the run was stopped, was cancelled before it started, or waits for an answer.
         """
         self.check_nested()
         self.raise_if_waiting()

@@ -274,7 +274,7 @@ class _InRun:
             loaded_messages = context.context_messages.get(this_provider.source_id, [])
         elif session.service_session_id:
             return  # the model's service has the conversation
-        else:  # the framework would leave out approvals of tools run by the model's service
+        else:  # the framework would leave out answers of tools run by the model's service
             loaded_messages = await this_provider.get_messages(context.session_id, state=state)
         context.context_messages[this_provider.source_id] = self.in_run.prepare_messages(loaded_messages)
 

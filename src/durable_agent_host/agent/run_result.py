@@ -31,11 +31,11 @@ class Completed:
 
 
 @dataclass(frozen=True)
-class AwaitingApproval:
-    """Calls wait for a person. The turn has not ended: its next attempt resumes from the journal.
+class AwaitingReplies:
+    """Calls wait for answers from outside. The turn has not ended: its next attempt resumes from the journal.
 
     Attributes:
-        calls: ``call_id``, ``name``, ``arguments``, ``reason`` of each.
+        calls: as JSON; see `durable_agent_host.model.pending_call`.
     """
 
     calls: tuple[Mapping[str, Any], ...]
@@ -73,7 +73,7 @@ class Failed:
     error: BaseException
 
 
-Stop = AwaitingApproval | Cancelled | Superseded | LogUnavailable | Failed
+Stop = AwaitingReplies | Cancelled | Superseded | LogUnavailable | Failed
 """Why a run is stopped."""
 
 Ending = Completed | Stop

@@ -19,6 +19,7 @@ from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.observer import (
     AttemptEnded,
     AttemptStarted,
+    CallReplied,
     ModelCallCompleted,
     Moment,
     NestedMoment,
@@ -209,25 +210,28 @@ class TurnAttempt:
         """Keep the attempt's model calls in its log; see `ExchangeRecorder`."""
         return ExchangeRecorder(self._writer, bounds, attempt=self.number)
 
-    def resume(self, *, has_approvals: bool, was_cancelled: bool) -> None:
-        """Log a line when an attempt resumes from another; nothing for the first one.
+    async def resume(self, replies: Mapping[str, Mapping[str, Any]], *, was_cancelled: bool) -> None:
+        """Log a line when an attempt resumes from another, and notify clients of answers; nothing for the first one.
 
         Raises:
             CorruptStateError: the records of the attempt that asked are gone, so its work would be repeated.
         """
         if self.number == 1:
-            if has_approvals:
+            if replies:
                 raise missing_entries(self.log_id, 0)
             return
         finished_count = sum(1 for tool in self.recorded.tools.values() if tool.finished is not None)
         _LOGGER.log(
-            logging.INFO if has_approvals or was_cancelled else logging.WARNING,
+            logging.INFO if replies or was_cancelled else logging.WARNING,
             "%s resumes from the previous attempt: %d model calls and %d tool calls finished and %d in doubt",
             self.label,
             len(self.recorded.responses),
             finished_count,
             len(self.recorded.tools) - finished_count,
         )
+        for call_id, call in self.recorded.pending_calls.items():
+            if call_id in replies and call_id not in self.recorded.replied_call_ids:
+                await self.observers.notify(CallReplied(call, replies[call_id]))
 
     async def read_again(self) -> JournalState:
         """Read the current records, including everything this attempt has written."""
@@ -269,7 +273,8 @@ class TurnAttempt:
                     await observers.notify(ToolCallCompleted(path.call_id, "", "unknown", replayed=False))
         metrics = self.metrics.done()
         committed_outcome = replace(committed_outcome, attempt_metrics=metrics)
-        notification = AttemptEnded(ending, replace(outcome, attempt_metrics=metrics))
+        is_known = outcome.status == "suspended" and self.recorded.waiting_call_ids == _call_ids(outcome)
+        notification = AttemptEnded(ending, replace(outcome, attempt_metrics=metrics), replayed=is_known)
         await self._events.observe(self._turn, notification)  # before the outcome, which is the log's last entry
         if outcome.status != "suspended":
             await self._journal.close(encode_turn_outcome(committed_outcome))
@@ -318,6 +323,10 @@ class TurnAttempt:
         except TimeoutError:
             pass
         raise FencedError("another process has taken the turn over")
+
+
+def _call_ids(outcome: TurnOutcome) -> tuple[str, ...]:
+    return tuple(call["call_id"] for call in outcome.pending)
 
 
 def _log_id(request: TurnRequest) -> str:

@@ -141,7 +141,7 @@ class _Chat:
                     if wants_cancel and not has_cancelled:
                         has_cancelled = True
                         self._cancel(turn)
-                    if event.name == turn_events.APPROVAL_REQUESTED and not wants_cancel:
+                    if event.name == turn_events.CALL_PENDING and not wants_cancel:
                         self._decide(turn, event)
             except KeyboardInterrupt:
                 if wants_cancel:
@@ -177,7 +177,7 @@ class _Chat:
         if not self._asks:
             raise CommandError(
                 f"{named_call(event.data)} waits for approval, and there is no terminal to ask in: decide with "
-                f"'{self._how_to_return()}', on the page of the inspector, or with POST /api{turn.path}/approvals"
+                f"'{self._how_to_return()}', on the page of the inspector, or with POST /api{turn.path}/answers"
             )
         while True:
             try:
@@ -188,13 +188,13 @@ class _Chat:
             if answer is not None:
                 break
         try:
-            self._host.ask(f"{turn.path}/approvals", answer, method="POST")
+            self._host.ask(f"{turn.path}/answers", answer, method="POST")
         except CommandError as error:  # somebody else has decided, or only they may
             self._print_remark(str(error))
 
     def _is_pending(self, turn: TurnEvents, call_id: str) -> bool:
         steps = self._host.ask(turn.path)
-        pending = cast("list[dict[str, Any]]", steps.get("pending_approvals") or [])
+        pending = cast("list[dict[str, Any]]", steps.get("pending_calls") or [])
         return steps["status"] == "running" or any(call["call_id"] == call_id for call in pending)
 
     def _decision(self, call_id: str) -> dict[str, Any] | None:

@@ -63,7 +63,7 @@ class TurnView:
             turn_events.TOOL_STARTED: lambda event: self._line(f"→ {named_call(event.data)}", bold=True),
             turn_events.TOOL_DELTA: lambda event: self._run_on("code", event.data["text"], dim=True),
             turn_events.TOOL_COMPLETED: self._show_completed,
-            turn_events.APPROVAL_REQUESTED: self._show_approval_request,
+            turn_events.CALL_PENDING: self._show_approval_request,
             turn_events.TURN_RESTARTED: self._show_restart,
             turn_events.TURN_COMPLETED: lambda _: self._screen.break_line(),
             turn_events.TURN_FAILED: lambda event: self._line(failure(event), fg="red"),

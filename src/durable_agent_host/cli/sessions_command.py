@@ -28,7 +28,7 @@ _PATH: Final = click.Path(path_type=Path)
 
 @host_command("list")
 @click.option("--limit", default=50, show_default=True, help="how many of each agent")
-@click.option("--status", help="only those in one of these states, such as failed,waiting_for_approval")
+@click.option("--status", help="only those in one of these states, such as failed,waiting")
 @click.option("--search", metavar="TEXT", help="only those whose id has this text in it")
 @click.argument("agent", required=False)
 def _list(host: HostRoutes, limit: int, status: str | None, search: str | None, agent: str | None) -> int:

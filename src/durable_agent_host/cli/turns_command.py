@@ -87,7 +87,7 @@ def _summary(turn: Mapping[str, Any]) -> Iterator[str]:
         yield f"  cost {format_cost(cost)}"
     if error := turn.get("error"):
         yield f"  {error.get('type')}: {error.get('message')}"
-    for call in turn.get("pending_approvals") or ():
+    for call in turn.get("pending_calls") or ():
         yield f"  waits for approval of {named_call(call)}"
 
 

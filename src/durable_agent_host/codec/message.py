@@ -14,33 +14,33 @@ from durable_agent_host.codec.wire_types import EXTENSION, EntryWire, MessageWir
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.turn import TurnRequest
 
-_APPROVALS: Final = "approvals"
-_APPROVAL_FIELDS: Final = ("approved", "reason", "by", "at")
+_REPLIES: Final = "answers"
+_ANSWER_FIELDS: Final = ("approved", "reason", "by", "at")
 
 
-def with_approvals(entry: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def with_replies(entry: Mapping[str, Any], replies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Record in a response who answered for the turn's calls.
 
     Returns:
         A copy, or the entry itself when there is nothing to record.
     """
     noted = {
-        call_id: {name: answer[name] for name in _APPROVAL_FIELDS if answer.get(name) is not None}
-        for call_id, answer in answers.items()
+        call_id: {name: answer[name] for name in _ANSWER_FIELDS if answer.get(name) is not None}
+        for call_id, answer in replies.items()
         if answer.get("by")
     }
     if not noted:
         return cast("dict[str, Any]", entry)
-    return with_extension(entry, extension_of(entry) | {_APPROVALS: noted})
+    return with_extension(entry, extension_of(entry) | {_REPLIES: noted})
 
 
-def approvals_of(entry: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
+def replies_of(entry: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
     """Return who answered for the calls of a stored response's turn.
 
     Returns:
         By call id: ``approved``, ``reason``, ``by`` and ``at``.
     """
-    found: Any = extension_of(entry).get(_APPROVALS) if entry is not None else None
+    found: Any = extension_of(entry).get(_REPLIES) if entry is not None else None
     return cast("dict[str, dict[str, Any]]", found) if isinstance(found, dict) else {}
 
 

@@ -82,11 +82,11 @@ async def _run(
         if wire.get("answers") or not _has_just_come(request, storage.grace_seconds):
             await storage.renew(request, wire.get("answers"))
         request = await storage.load_request(request)
-        approvals = await storage.load_approvals(request, wire.get("answers") or {})
+        replies = await storage.load_replies(request, wire.get("answers") or {})
     except StateError as error:
         return encode_turn_outcome(build_failed(request, error))
     try:
-        running = runner.run(session, request, approvals, was_cancelled=wire.get("cancelled") is True)
+        running = runner.run(session, request, replies, was_cancelled=wire.get("cancelled") is True)
         async with _recording_owner(request, session, storage):
             outcome = await asyncio.wrap_future(submit(running))
     except FencedError:

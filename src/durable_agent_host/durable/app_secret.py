@@ -90,6 +90,10 @@ class AppSecret:
         self.wait()
         return hmac.compare_digest(mark.encode("utf-8", "replace"), self._hash(purpose, unmarked_value).encode())
 
+    def digest(self, purpose: MarkPurpose, value: Mapping[str, Any]) -> str:
+        """Return what tells a value from others without revealing it; the secret must be `ready`."""
+        return self._hash((*purpose, "digest"), value)
+
     def guard(self, name: str, run: Orchestrate) -> Orchestrate:
         """Return an orchestration that runs for the app alone."""
 
@@ -127,6 +131,6 @@ def signal_purpose(entity: str, key: str, operation: str) -> MarkPurpose:
     return ("signal", entity.lower(), key, operation)
 
 
-def approval_purpose(turn_id: str) -> MarkPurpose:
+def answer_purpose(turn_id: str) -> MarkPurpose:
     """Return the place of a person's answer to a call of a turn."""
     return ("answer", turn_id)

@@ -12,9 +12,9 @@ from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.ids import can_be_instance
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.error_texts import failure_reason
-from durable_agent_host.turn.pending_approvals import decode_pending
 from durable_agent_host.turn.turn_requests import read_turn_request
 from durable_agent_host.turn.turn_wire import check_turn_outcome, decode_turn_outcome
+from durable_agent_host.turn.waiting_status import decode_pending
 
 END_STATUSES: Final = frozenset(
     {
@@ -58,13 +58,13 @@ def turn_of_status(turn_id: str, status: Any) -> Turn | None:
         return None
     outcome = _outcome(request, status)
     try:
-        pending, approvals = _read(turn_id, status.custom_status, _decode_wait)
+        pending, replies = _read(turn_id, status.custom_status, _decode_wait)
     except CorruptStateError:
         if outcome is None:
             raise
         pending = ()
-        approvals = {}
-    return Turn(request=request, outcome=outcome, pending=() if outcome else pending, approvals=approvals)
+        replies = {}
+    return Turn(request=request, outcome=outcome, pending=() if outcome else pending, replies=replies)
 
 
 def _request(turn_id: str, status: Any) -> TurnRequest | None:

@@ -15,7 +15,7 @@ from azure.durable_functions import DurableOrchestrationClient
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
-from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, approval_purpose
+from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, answer_purpose
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
 from durable_agent_host.durable.ownership_claims import OwnershipClaims
@@ -30,7 +30,7 @@ from durable_agent_host.durable.session_erasure import Erasures
 from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import TaskHub
-from durable_agent_host.durable.turn_orchestrator import APPROVAL_EVENT, TURN_ORCHESTRATION
+from durable_agent_host.durable.turn_orchestrator import REPLIES_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import CorruptStateError, IdempotencyKeyReusedError, StateError, TurnTimedOutError
 from durable_agent_host.model.access import Access, RequestContext
 from durable_agent_host.model.principal import Owner
@@ -372,23 +372,29 @@ class TurnClient:
         await self.check_log()
         await self._stopper.stop(self._client, turn.request.agent, turn.request.session_id, turn.request.turn_id)
 
-    async def submit_approvals(self, turn: Turn, approvals: Mapping[str, Mapping[str, Any]], *, seconds: float) -> Turn:
-        """Answer calls that wait for a person, and wait until the turn shows the answers.
+    async def with_digests(self, turn_id: str, replies: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Return answers with what tells each from another answer to the same call."""
+        await self._secret.ready()
+        purpose = answer_purpose(turn_id)
+        return {
+            call_id: {**answer, "digest": self._secret.digest(purpose, {"call_id": call_id, **answer})}
+            for call_id, answer in replies.items()
+        }
+
+    async def submit_replies(self, turn: Turn, replies: Mapping[str, Mapping[str, Any]], *, seconds: float) -> Turn:
+        """Answer pending calls, and wait until the turn shows the answers.
 
         Returns:
             The turn afterwards; of several answers to a call, the first one counts.
         """
-        travels = await self.storage.store_approvals(turn.request, approvals)
+        travels = await self.storage.store_replies(turn.request, replies)
         turn_id = turn.request.turn_id
-        await self._secret.ready()
-        purpose = approval_purpose(turn_id)
-        payload = [
-            self._secret.mark(purpose, {"call_id": call_id, **approval}) for call_id, approval in travels.items()
-        ]
+        purpose = answer_purpose(turn_id)
+        payload = [self._secret.mark(purpose, {"call_id": call_id, **answer}) for call_id, answer in travels.items()]
         with suppress(Exception):  # the SDK has no type for an orchestration that has ended
-            await self._client.raise_event(turn_id, APPROVAL_EVENT, payload)
+            await self._client.raise_event(turn_id, REPLIES_EVENT, payload)
         changed_turn = await self._poll(
-            turn_id, lambda turn: turn.outcome is not None or approvals.keys() <= turn.approvals.keys(), seconds=seconds
+            turn_id, lambda turn: turn.outcome is not None or replies.keys() <= turn.replies.keys(), seconds=seconds
         )
         return changed_turn or turn
 
@@ -400,7 +406,7 @@ class TurnClient:
         """
         changed_turn = await self._poll(
             turn_id,
-            lambda turn: turn.outcome is not None or bool(turn.pending) or call_ids <= turn.approvals.keys(),
+            lambda turn: turn.outcome is not None or bool(turn.pending) or call_ids <= turn.replies.keys(),
             seconds=seconds,
         )
         return changed_turn or await self.read(turn_id)

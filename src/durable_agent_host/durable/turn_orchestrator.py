@@ -1,9 +1,9 @@
 """The orchestration ``agent_turn``: runs the steps of `durable_agent_host.turn.plan`.
 
-Events, by name: ``granted`` (the session is free), ``cancel``, and ``approval`` with the payload ``{call_id, approved,
-reason?, arguments?}`` or a list of such objects, which any orchestration or client of the task hub may raise while the
-turn's custom status shows the call as pending. Only this host's own events say who has answered, and answer a call that
-must be answered by somebody in particular.
+Events, by name: ``granted`` (the session is free), ``cancel``, and ``answers`` with the payload ``{call_id, approved,
+reason?, arguments?}``, ``{call_id, result}`` or ``{call_id, error}``, or a list of such objects, which any
+orchestration or client of the task hub may raise while the turn's custom status shows the call as pending. Only this
+host's own events say who has answered, and answer a call that must be answered by somebody in particular.
 """
 
 from collections.abc import Generator
@@ -14,9 +14,8 @@ from typing import Any, Final, cast
 from azure.durable_functions import DurableOrchestrationContext, EntityId
 
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
-from durable_agent_host.durable.app_secret import AppSecret, approval_purpose
+from durable_agent_host.durable.app_secret import AppSecret, answer_purpose
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.turn.pending_approvals import encode_pending, without_foreign_names
 from durable_agent_host.turn.plan import (
     CallEntity,
     CancelTurn,
@@ -31,22 +30,23 @@ from durable_agent_host.turn.plan import (
     SetCustomStatus,
     Step,
     WaitForAdmission,
-    WaitForApproval,
+    WaitForReplies,
     WaitResult,
     activity_input,
     plan_turn,
 )
 from durable_agent_host.turn.timeline import ReportEnd, TimelineWriter
 from durable_agent_host.turn.turn_requests import read_turn_request
+from durable_agent_host.turn.waiting_status import encode_pending, without_foreign_names
 
 TURN_ORCHESTRATION: Final = "agent_turn"
 RUN_ACTIVITY: Final = "run_agent_turn"
 QUEUE_ACTIVITY: Final = "tend_agent_turn"
 GRANT_EVENT: Final = "granted"
 CANCEL_EVENT: Final = "cancel"
-APPROVAL_EVENT: Final = "approval"
+REPLIES_EVENT: Final = "answers"
 
-_HAPPENED_KINDS: Final = {CANCEL_EVENT: "cancel", GRANT_EVENT: "granted", APPROVAL_EVENT: "answer"}
+_HAPPENED_KINDS: Final = {CANCEL_EVENT: "cancel", GRANT_EVENT: "granted", REPLIES_EVENT: "answer"}
 
 
 def run_turn_orchestration(
@@ -99,7 +99,7 @@ class _TurnSteps:
     """Runs the steps of one turn.
 
     The task of an event stays the same until the event arrives: with a second one for the same name, the SDK may give
-    the event to the task that nobody waits for. The timer of a round of approvals runs throughout the round.
+    the event to the task that nobody waits for. A timer runs until the first pending call expires.
     """
 
     def __init__(self, context: DurableOrchestrationContext, wire: Any, secret: AppSecret) -> None:
@@ -107,27 +107,25 @@ class _TurnSteps:
             wire, instance_id=context.instance_id, created_at=context.current_utc_datetime.isoformat()
         )
         self._context: Any = context
-        self._is_own = partial(secret.has_mark, approval_purpose(self.request.turn_id))
+        self._is_own = partial(secret.has_mark, answer_purpose(self.request.turn_id))
         self._entity = EntityId(entity_name(self.request.agent), self.request.session_id)
         self._events: dict[str, Any] = {}
-        self._round: tuple[WaitForApproval, Any] | None = None
+        self._expiry: tuple[str, Any] | None = None
 
     def run_step(self, step: Step) -> Generator[Any, Any, Any]:
         """Run a step, and return its result."""
-        if not isinstance(step, WaitForApproval | SetCustomStatus):
-            self._end_round()
+        if not isinstance(step, WaitForReplies | SetCustomStatus):
+            self._end_wait()
         match step:
-            case SetCustomStatus(pending, approvals):
-                return self._context.set_custom_status(encode_pending(pending, approvals))
+            case SetCustomStatus(pending, replies):
+                return self._context.set_custom_status(encode_pending(pending, replies))
             case WaitForAdmission(seconds):
                 timer = self._timer(seconds)
                 event = yield from self._wait(timer, CANCEL_EVENT, GRANT_EVENT)
                 _cancel(timer)
                 return event
-            case WaitForApproval():
-                if self._round is None:
-                    self._round = (step, self._timer(step.seconds))
-                return (yield from self._wait(self._round[1], CANCEL_EVENT, APPROVAL_EVENT))
+            case WaitForReplies(until):
+                return (yield from self._wait(self._expiry_timer(until), CANCEL_EVENT, REPLIES_EVENT))
             case _:
                 return (yield self._task(step))
 
@@ -168,15 +166,22 @@ class _TurnSteps:
                 del self._events[name]
                 # An event that arrived when nobody waited stays in the SDK, and would answer every later wait again.
                 self._context.deferred_tasks.pop(name, None)
-                is_answer = name == APPROVAL_EVENT
+                is_answer = name == REPLIES_EVENT
                 value = without_foreign_names(event.result, self._is_own) if is_answer else event.result
                 return WaitResult(cast("Any", _HAPPENED_KINDS[name]), value)
         return WaitResult("timeout")
 
-    def _end_round(self) -> None:
-        if self._round is not None:
-            _cancel(self._round[1])
-            self._round = None
+    def _expiry_timer(self, until: str) -> Any:
+        if self._expiry is None or self._expiry[0] != until:
+            self._end_wait()
+            seconds = (datetime.fromisoformat(until) - _now(self._context)).total_seconds()
+            self._expiry = (until, self._timer(max(seconds, 0.0)))
+        return self._expiry[1]
+
+    def _end_wait(self) -> None:
+        if self._expiry is not None:
+            _cancel(self._expiry[1])
+            self._expiry = None
 
 
 def _cancel(timer: Any) -> None:

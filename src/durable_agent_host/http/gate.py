@@ -56,7 +56,7 @@ GROWING: Final = frozenset[Action](
         "session.repair",
         "files.add",
         "turn.run",
-        "turn.approve",
+        "turn.answer",
         "workflow.run",
         "workflow.respond",
     }

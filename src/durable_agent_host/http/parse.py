@@ -28,7 +28,6 @@ from durable_agent_host.turn.turn_requests import hash_of
 
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "n", "off"})
-_APPROVAL_FIELDS: Final = frozenset({"call_id", "approved", "reason", "arguments"})
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 1000
 _MAX_DIGITS: Final = 15
@@ -251,11 +250,11 @@ def parse_fork(body: bytes) -> tuple[str | None, str | None, bool]:
     return check_session_id(new_id) if new_id else None, fields.get("at_turn"), is_before
 
 
-def parse_approvals(body: bytes) -> dict[str, dict[str, Any]]:
-    """Read the body of an approval.
+def parse_replies(body: bytes) -> dict[str, dict[str, Any]]:
+    """Read the body of a request that answers pending calls.
 
     Returns:
-        Answers by call id, each with ``approved``, ``reason``, ``arguments``.
+        Answers by call id, each with ``approved``, ``reason`` and ``arguments``, or with ``result``, or with ``error``.
 
     Raises:
         RequestError: the body is something else, or answers a call twice; the message says what is expected.
@@ -264,37 +263,56 @@ def parse_approvals(body: bytes) -> dict[str, dict[str, Any]]:
     _check_nesting(value, "the body")
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     if not items:
-        raise RequestError('the body is an empty list: send {"call_id": "…", "approved": true}')
-    approvals: dict[str, dict[str, Any]] = {}
+        raise RequestError(f"the body is an empty list: {_ANSWER_FORMS}")
+    replies: dict[str, dict[str, Any]] = {}
     for item in items:
-        call_id, approval = _parse_approval(item)
-        if call_id in approvals:
+        call_id, answer = _parse_answer(item)
+        if call_id in replies:
             raise RequestError(f"call {call_id} is answered twice in one request: answer it once")
-        approvals[call_id] = approval
-    return approvals
+        replies[call_id] = answer
+    return replies
 
 
-def _parse_approval(value: Any) -> tuple[str, dict[str, Any]]:
+_ANSWER_FORMS: Final = (
+    'send {"call_id": "…", "approved": true} for a decision, {"call_id": "…", "result": …} for the result of a call, '
+    'or {"call_id": "…", "error": "…"} when there is none'
+)
+
+
+def _parse_answer(value: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(value, dict):
-        raise RequestError('an approval is an object: send {"call_id": "…", "approved": true}')
+        raise RequestError(f"an answer is an object: {_ANSWER_FORMS}")
     fields = cast("dict[str, Any]", value)
-    if unknown := sorted(fields.keys() - _APPROVAL_FIELDS):
+    forms = [name for name in ("approved", "result", "error") if name in fields]
+    if len(forms) != 1:
         raise RequestError(
-            f"an approval has no {', '.join(map(repr, unknown))}: it has {', '.join(sorted(_APPROVAL_FIELDS))}"
+            f"an answer has either 'approved', 'result' or 'error', and this has {' and '.join(forms) or 'none'}: "
+            f"{_ANSWER_FORMS}"
         )
+    names = {"call_id", *(("approved", "reason", "arguments") if forms == ["approved"] else forms)}
+    if unknown := sorted(fields.keys() - names):
+        raise RequestError(f"an answer with {forms[0]!r} has no {', '.join(map(repr, unknown))}: {_ANSWER_FORMS}")
     call_id = fields.get("call_id")
-    is_approved = fields.get("approved")
+    if not isinstance(call_id, str) or not call_id:
+        raise RequestError("an answer needs 'call_id': the text that the pending call has")
+    if forms == ["approved"]:
+        return call_id, _parse_decision(fields)
+    if forms == ["error"] and not (isinstance(fields["error"], str) and fields["error"]):
+        raise RequestError("'error' has to be a text that says why the call has no result")
+    return call_id, {forms[0]: fields[forms[0]]}
+
+
+def _parse_decision(fields: Mapping[str, Any]) -> dict[str, Any]:
+    is_approved = fields["approved"]
     reason = fields.get("reason")
     arguments = fields.get("arguments")
-    if not isinstance(call_id, str) or not call_id:
-        raise RequestError("an approval needs 'call_id': the text that the pending approval has")
     if not isinstance(is_approved, bool):
-        raise RequestError("an approval needs 'approved': true or false")
+        raise RequestError("'approved' has to be true or false")
     if reason is not None and not isinstance(reason, str):
         raise RequestError("'reason' has to be a text")
     if arguments is not None and (not isinstance(arguments, dict) or not is_approved):
         raise RequestError("'arguments' has to be an object, and comes with 'approved': true")
-    return call_id, {"approved": is_approved, "reason": reason, "arguments": arguments}
+    return {"approved": is_approved, "reason": reason, "arguments": arguments}
 
 
 def parse_number(name: str, text: str | None, hint: str) -> int | None:

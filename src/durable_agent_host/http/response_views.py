@@ -148,15 +148,19 @@ def accepted_view(request: TurnRequest) -> dict[str, Any]:
     return {"status": "accepted", "message": request.message} | turn_identity(request)
 
 
-def pending_approvals_view(turn: Turn) -> dict[str, Any]:
-    """Return a turn's calls that wait for a person.
+def waiting_view(turn: Turn) -> dict[str, Any]:
+    """Return a turn's pending calls.
 
     Returns:
-        ``status`` (``waiting_for_approval``), ``message`` and ``pending_approvals``: ``call_id``, ``name``,
-        ``arguments``, ``reason``, or ``truncated`` where they are too long; the turn's events have them in full.
+        ``status`` (``waiting``), ``message`` and ``pending_calls``: see `durable_agent_host.model.pending_call`, with
+        ``truncated`` where they are too long; the turn's events have them in full.
     """
-    approval_fields = {"status": "waiting_for_approval", "pending_approvals": [dict(call) for call in turn.pending]}
-    return turn_identity(turn.request) | {"message": turn.request.message} | approval_fields
+    pending_calls = [dict(call) for call in turn.pending]
+    return turn_identity(turn.request) | {
+        "message": turn.request.message,
+        "status": "waiting",
+        "pending_calls": pending_calls,
+    }
 
 
 def response_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
@@ -194,7 +198,7 @@ def turn_view(turn: Turn) -> dict[str, Any]:
     """Return the turn's current state.
 
     Returns:
-        The view; ``asked_by`` when the caller was known, ``approvals`` given by known persons, ``model`` and
+        The view; ``asked_by`` when the caller was known, ``answers`` given by known persons, ``model`` and
         ``service_tier`` when the turn has ended and the provider reported them, ``options`` when it had some.
     """
     view = turn_identity(turn.request) | {
@@ -204,15 +208,13 @@ def turn_view(turn: Turn) -> dict[str, Any]:
         "status": "running",
     }
     if turn.pending:
-        view |= pending_approvals_view(turn)
+        view |= waiting_view(turn)
     if turn.request.options:
         view["options"] = dict(turn.request.options)
     if turn.request.principal:
         view["asked_by"] = {"principal": turn.request.principal, "tenant": turn.request.tenant}
-    if approvals := [
-        {"call_id": name, **approval_view(answer)} for name, answer in turn.approvals.items() if answer.get("by")
-    ]:
-        view["approvals"] = approvals
+    if replies := [{"call_id": name, **answer_view(answer)} for name, answer in turn.replies.items()]:
+        view["answers"] = replies
     if turn.outcome is not None:
         view |= {
             "status": turn.outcome.status,
@@ -232,17 +234,21 @@ def turn_view(turn: Turn) -> dict[str, Any]:
     return view
 
 
-def approval_view(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a person's answer to a call.
+def answer_view(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to a pending call.
 
     Returns:
-        The answer; ``truncated: true`` replaces a reason and arguments that did not travel because they were too large
-        or are to be redacted.
+        The answer, ``answered_by`` and ``answered_at`` when that is known; ``truncated: true`` replaces what did not
+        travel because it was too large or is to be redacted.
     """
-    view = dict(answer)
-    if view.pop("stored", None):
-        view |= {"reason": None, "arguments": None, "truncated": True}
+    view = {_ANSWER_NAMES.get(name, name): value for name, value in answer.items() if name not in {"stored", "digest"}}
+    if "stored" in answer:
+        emptied_fields = ("reason", "arguments") if "approved" in answer else ("result",)
+        view |= dict.fromkeys(emptied_fields) | {"truncated": True}
     return view
+
+
+_ANSWER_NAMES: Final = {"by": "answered_by", "at": "answered_at"}
 
 
 def usage_view(usage: BudgetUsage | None) -> dict[str, Any]:

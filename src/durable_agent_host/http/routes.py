@@ -3,8 +3,8 @@
 from typing import Final
 
 from durable_agent_host.http import (
+    answer_routes,
     app_routes,
-    approval_routes,
     file_routes,
     model_call_routes,
     session_routes,
@@ -57,6 +57,6 @@ ROUTES: Final = (
     Route("http-turn-test", "GET", _TURN + "/test", "calls.read", model_call_routes.read_test),
     Route("http-events", "GET", _TURN + "/events", "turn.follow", turn_routes.read_events),
     Route("http-cancel", "POST", _TURN + "/cancel", "turn.cancel", turn_routes.cancel_turn),
-    Route("http-approvals", "POST", _TURN + "/approvals", "turn.approve", approval_routes.submit_approvals),
+    Route("http-answers", "POST", _TURN + "/answers", "turn.answer", answer_routes.submit_replies),
     Route("http-health", "GET", "health", "health.read", app_routes.health, is_health=True),
 )

@@ -21,7 +21,7 @@ STATUSES: Final = (
     "failed",
     "cancelled",
     "running",
-    "waiting_for_approval",
+    "waiting",
     "queued",
     "empty",
     "unreadable",
@@ -172,7 +172,7 @@ async def _detail(client: TurnClient, agent: str, session_id: str) -> dict[str, 
 async def _status(client: TurnClient, session: Session) -> str:
     if session.running is not None:
         turn = await client.read(session.running)
-        return "waiting_for_approval" if turn is not None and turn.pending else "running"
+        return "waiting" if turn is not None and turn.pending else "running"
     if session.queue:
         return "queued"
     if session.receipts:

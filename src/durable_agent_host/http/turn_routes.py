@@ -21,12 +21,12 @@ from durable_agent_host.http.response_views import (
     accepted_view,
     json_response,
     large_json_response,
-    pending_approvals_view,
     response_view,
     turn_headers,
     turn_identity,
     turn_urls,
     turn_view,
+    waiting_view,
 )
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import check_session_id
@@ -92,7 +92,7 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
         )
     await client.claims.reject_foreign_turn(request, turn.outcome)
     if (outcome := turn.outcome) is None:
-        return _accepted_response(call, request, pending_approvals_view(turn))
+        return _accepted_response(call, request, waiting_view(turn))
     if outcome.error is not None:
         partial_response = {"response": outcome.text} if outcome.status == "cancelled" else {}
         names = turn_identity(request) | {"turn_status": outcome.status} | urls | partial_response
@@ -192,11 +192,11 @@ async def view_for_caller(client: TurnClient, turn: Turn) -> dict[str, Any]:
     return turn_identity(request) | {"agent": request.agent, "status": turn_view(turn)["status"]}
 
 
-def turn_conflict(turn: Turn, detail: str) -> Response:
-    """Answer 409 with a turn's status."""
+def turn_conflict(turn: Turn, detail: str, http_status: HTTPStatus = HTTPStatus.CONFLICT) -> Response:
+    """Answer that a request does not fit a turn's status."""
     status = turn.outcome.status if turn.outcome else "running"
     return problem(
-        HTTPStatus.CONFLICT,
+        http_status,
         detail,
         headers=turn_headers(turn.request),
         turn_status=status,

@@ -41,7 +41,7 @@ Action = Literal[
     "turn.follow",
     "turn.cancel",
     "calls.read",
-    "turn.approve",
+    "turn.answer",
     "workflow.run",
     "workflow.read",
     "workflow.respond",

@@ -17,7 +17,7 @@ class Principal:
     Attributes:
         id: identifies the caller within the tenant; not empty.
         tenant: the caller's; empty when there is only one tenant. The same id in another tenant is another principal.
-        roles: the caller's roles, for the app's own ``authorize`` and for approvals. They are read in each request, and
+        roles: the caller's roles, for the app's own ``authorize`` and for answers. They are read in each request, and
             not stored with a session.
     """
 

@@ -193,10 +193,10 @@ class Turn:
         request: what was asked.
         outcome: how it ended, or None while it runs or waits.
         pending: the calls that wait for a person: ``call_id``, ``name``, ``arguments``, ``reason``.
-        approvals: people's answers, by call id: ``approved``, ``reason``, ``arguments``.
+        replies: people's answers, by call id: ``approved``, ``reason``, ``arguments``.
     """
 
     request: TurnRequest
     outcome: TurnOutcome | None
     pending: tuple[Mapping[str, Any], ...] = ()
-    approvals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    replies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])

@@ -47,6 +47,9 @@ class ExternalMessageStore(Protocol):
         ...
 
 
+_LONG_ANSWER_FIELDS: Final = ("reason", "arguments", "result", "error")
+
+
 class TurnDataStorage:
     """Stores data too large for the session's entity and the turn's orchestration.
 
@@ -185,52 +188,52 @@ class TurnDataStorage:
         namespace = unredacted_namespace(namespace) if request.raw else namespace
         return join_request(request, await self._load_json(namespace, name, "a turn's request"))
 
-    async def renew(self, request: TurnRequest, approvals: Mapping[str, Mapping[str, Any]] | None) -> None:
+    async def renew(self, request: TurnRequest, replies: Mapping[str, Mapping[str, Any]] | None) -> None:
         """Renew the retention of what is stored only for a turn: a turn may wait long, again and again.
 
         Raises:
             CorruptStateError: the stored parts are gone.
             LogError: the store does not answer.
         """
-        approval_names = [approval.get("stored") for approval in (approvals or {}).values()]
+        answer_names = [answer.get("stored") for answer in (replies or {}).values()]
         message_namespace = self._message_namespace(request)
         of_turn = turn_namespace(request)
         stored_names = (
             (of_turn, request.stored),
             (unredacted_namespace(of_turn), request.raw),
-            *((message_namespace, name) for name in approval_names),
+            *((message_namespace, name) for name in answer_names),
         )
         for namespace, names in ((namespace, [str(name)]) for namespace, name in stored_names if name):
             await self.open_store().put(namespace, await self.open_store().get(namespace, names))
 
-    async def store_approvals(
-        self, request: TurnRequest, approvals: Mapping[str, Mapping[str, Any]]
+    async def store_replies(
+        self, request: TurnRequest, replies: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Mapping[str, Any]]:
-        """Store the parts of people's answers that are too large to travel.
+        """Store the parts of answers to pending calls that are too large to travel.
 
         Returns:
-            The answers as they travel, with ``stored`` where reason and arguments are stored.
+            The answers as they travel, with ``stored`` where those parts are stored.
 
         Raises:
             LogError: the store does not answer.
         """
-        travelling_approvals: dict[str, Mapping[str, Any]] = {}
-        for call_id, approval in approvals.items():
-            travelling_approvals[call_id] = approval
-            stored_fields = {name: approval.get(name) for name in ("reason", "arguments")}
-            is_stored = request.agent in self._redactors or len(json_bytes_of(dict(approval))) > TRAVELS_BYTES
-            if is_stored and any(stored_fields.values()):
-                remaining_fields = {name: value for name, value in approval.items() if name not in stored_fields}
-                travelling_approvals[call_id] = {
+        travelling_replies: dict[str, Mapping[str, Any]] = {}
+        for call_id, answer in replies.items():
+            travelling_replies[call_id] = answer
+            stored_fields = {name: answer[name] for name in _LONG_ANSWER_FIELDS if name in answer}
+            is_stored = request.agent in self._redactors or len(json_bytes_of(dict(answer))) > TRAVELS_BYTES
+            if is_stored and any(value is not None for value in stored_fields.values()):
+                remaining_fields = {name: value for name, value in answer.items() if name not in stored_fields}
+                travelling_replies[call_id] = {
                     **remaining_fields,
                     "stored": await self._store_json(
                         request, stored_fields, namespace=self._message_namespace(request)
                     ),
                 }
-        return travelling_approvals
+        return travelling_replies
 
-    async def load_approvals(
-        self, request: TurnRequest, approvals: Mapping[str, Mapping[str, Any]]
+    async def load_replies(
+        self, request: TurnRequest, replies: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Mapping[str, Any]]:
         """Return answers with their stored parts.
 
@@ -238,14 +241,14 @@ class TurnDataStorage:
             CorruptStateError: the stored parts are gone.
             LogError: the store does not answer.
         """
-        full_approvals: dict[str, Mapping[str, Any]] = {}
-        for call_id, approval in approvals.items():
-            name: Any = approval.get("stored")
+        full_replies: dict[str, Mapping[str, Any]] = {}
+        for call_id, answer in replies.items():
+            name: Any = answer.get("stored")
             stored_fields: Any = (
-                await self._load_json(self._message_namespace(request), name, "a person's answer") if name else {}
+                await self._load_json(self._message_namespace(request), name, "the answer to a call") if name else {}
             )
-            full_approvals[call_id] = {**approval, **stored_fields}
-        return full_approvals
+            full_replies[call_id] = {**answer, **stored_fields}
+        return full_replies
 
     async def load_turn(self, turn: Turn, read_session: Callable[[], Awaitable[Session | None]]) -> Turn:
         """Put the parts that were too large to travel back into a turn.

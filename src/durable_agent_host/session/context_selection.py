@@ -331,8 +331,8 @@ def _keys(content: Content) -> Iterator[tuple[str, bool]]:
     """Return the keys that a content opens (False) or answers (True)."""
     if content.call_id:
         yield f"call {content.call_id}", content.type.endswith("_result")
-    if content.type in _APPROVALS:
-        yield f"item {content.id}", _APPROVALS[content.type]
+    if content.type in _REPLIES:
+        yield f"item {content.id}", _REPLIES[content.type]
     stamp: Any = content.additional_properties.get(STAMP)
     if not isinstance(stamp, Mapping):
         return
@@ -345,7 +345,7 @@ def _keys(content: Content) -> Iterator[tuple[str, bool]]:
         yield f"item {item['approval_request_id']}", True
 
 
-_APPROVALS: Final = {"function_approval_request": False, "function_approval_response": True}
+_REPLIES: Final = {"function_approval_request": False, "function_approval_response": True}
 
 
 class _Groups:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.extension_data import extension_of
-from durable_agent_host.codec.message import approvals_of, decode_messages, decode_response, options_of, served_by
+from durable_agent_host.codec.message import decode_messages, decode_response, options_of, replies_of, served_by
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
 from durable_agent_host.session.external_messages import external_provider_of
@@ -35,13 +35,13 @@ class TurnEnd(NamedTuple):
         outcome: as far as the session still knows it; without entries.
         request_entry: the stored request entry, or None.
         has_lost_response: it completed, and its answer is no longer part of the session.
-        approvals: decisions of known persons, by call id.
+        replies: decisions of known persons, by call id.
     """
 
     outcome: TurnOutcome
     request_entry: Mapping[str, Any] | None
     has_lost_response: bool
-    approvals: Mapping[str, Mapping[str, Any]] = {}
+    replies: Mapping[str, Mapping[str, Any]] = {}
 
 
 def turn_end_from_receipt(
@@ -76,7 +76,7 @@ def turn_end_from_receipt(
         outcome,
         entries_by_type.get("request"),
         receipt.status == "completed" and not has_answer,
-        approvals_of(response_entry),
+        replies_of(response_entry),
     )
 
 
@@ -100,7 +100,7 @@ def turn_from_receipt(agent: str, session_id: str, turn_end: TurnEnd) -> Turn:
     }
     if turn_end.has_lost_response:
         outcome = expired_outcome(outcome)
-    return Turn(request=decode_turn_request(request), outcome=outcome, approvals=turn_end.approvals)
+    return Turn(request=decode_turn_request(request), outcome=outcome, replies=turn_end.replies)
 
 
 def expired_outcome(outcome: TurnOutcome) -> TurnOutcome:

@@ -51,7 +51,7 @@ def response_text(response: AgentResponse[Any]) -> str:
     return "".join(
         " ".join(content.text for content in message.contents if content.type == "text" and content.text)
         for message in response.messages
-        if message.role != "user"  # approvals in the middle of the turn
+        if message.role != "user"  # answers in the middle of the turn
     )
 
 

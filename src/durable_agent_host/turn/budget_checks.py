@@ -15,8 +15,8 @@ from durable_agent_host.model.budget import (
     Reservation,
     is_count,
 )
-from durable_agent_host.turn.pending_approvals import BUDGET_PREFIX
 from durable_agent_host.turn.token_estimate import CHARACTERS_PER_TOKEN
+from durable_agent_host.turn.waiting_status import BUDGET_PREFIX
 
 Scope = Literal["turn", "session"]
 ANY_MODEL: Final = "*"

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 from durable_agent_host.codec.entity_state import encode_owner
+from durable_agent_host.model.pending_call import is_answer_to
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.redaction import mask_secrets
-from durable_agent_host.turn.pending_approvals import parse_approvals
 from durable_agent_host.turn.turn_wire import encode_turn_outcome, encode_turn_request
+from durable_agent_host.turn.waiting_status import expired_answer, parse_replies
 
 
 def failure(request: TurnRequest, error: Exception) -> TurnOutcome:
@@ -80,13 +81,11 @@ class PlanTimes:
 
     Attributes:
         lease_seconds: after how long a queued turn checks whether the turn before it is alive.
-        approval_seconds: how long a person has; calls without an answer are denied then.
         activity_attempts: maximum attempts of the activity when it fails for reasons other than the agent.
         retry_seconds: the pause before the second attempt; each further one is four times as long.
     """
 
     lease_seconds: float = 30.0
-    approval_seconds: float = 6 * 24 * 3600.0
     activity_attempts: int = 3
     retry_seconds: float = 2.0
 
@@ -103,7 +102,7 @@ class CallEntity:
 class RunAgent:
     """Run the agent, in the one activity that calls models and tools; sends back the outcome."""
 
-    approvals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    replies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     cancelled: bool = False
 
 
@@ -115,11 +114,10 @@ class WaitForAdmission:
 
 
 @dataclass(frozen=True)
-class WaitForApproval:
-    """Wait for a person, a cancel, or the end of the round's time; sends back a `WaitResult`."""
+class WaitForReplies:
+    """Wait for answers, a cancel, or the time when the first pending call expires; sends back a `WaitResult`."""
 
-    round: int
-    seconds: float
+    until: str
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,7 @@ class SetCustomStatus:
     """Show which calls the turn waits for, and what has been answered."""
 
     pending: Sequence[Mapping[str, Any]]
-    approvals: Mapping[str, Mapping[str, Any]]
+    replies: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ class WaitResult:
 
 
 MaintenanceStep = RaiseAdmissionEvent | CheckTurn | CancelTurn | ScheduleCleanup | FinalizeTurn
-Step = CallEntity | RunAgent | WaitForAdmission | WaitForApproval | CreateTimer | SetCustomStatus | MaintenanceStep
+Step = CallEntity | RunAgent | WaitForAdmission | WaitForReplies | CreateTimer | SetCustomStatus | MaintenanceStep
 
 ERASURE_RETRY_SECONDS: Final = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0)
 """Wait in seconds before a turn asks a session under erasure again; after the last one it is rejected."""
@@ -290,13 +288,13 @@ def _release_session(request: TurnRequest, admission: Mapping[str, Any]) -> Gene
 
 def _run_until_ended(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
     """Run the agent until it has ended: again after a platform failure, and with answers after a wait."""
-    approvals: dict[str, Mapping[str, Any]] = {}
+    replies: dict[str, Mapping[str, Any]] = {}
     failures = 0
     round_ = 0
     is_cancelled = False
     while True:
         try:
-            outcome = cast("dict[str, Any]", (yield RunAgent(dict(approvals), is_cancelled)))
+            outcome = cast("dict[str, Any]", (yield RunAgent(dict(replies), is_cancelled)))
         except Exception as error:  # noqa: BLE001 - the session must be freed whatever happened in the activity
             last_outcome = failure(request, error)
         else:
@@ -306,8 +304,7 @@ def _run_until_ended(request: TurnRequest, times: PlanTimes) -> Generator[Step, 
                 if is_cancelled:  # the agent was cancelled, and waits again: nothing of it can be kept
                     return encode_turn_outcome(cancelled_while_waiting(request))
                 round_ += 1
-                wait = WaitForApproval(round_, times.approval_seconds)
-                is_cancelled = yield from _wait_for_approvals(outcome["pending"], approvals, wait)
+                is_cancelled = yield from _wait_for_replies(outcome["pending"], replies)
                 continue
             has_started = failures > 0 or round_ > 0
             if outcome["status"] != "rejected" or not (has_started or outcome["error"]["type"] != LOG_UNAVAILABLE):
@@ -348,26 +345,31 @@ def _commit(
     return outcome, commit_reply
 
 
-def _wait_for_approvals(
-    pending_calls: Sequence[Mapping[str, Any]], approvals: dict[str, Mapping[str, Any]], wait: WaitForApproval
+def _wait_for_replies(
+    pending_calls: Sequence[Mapping[str, Any]], replies: dict[str, Mapping[str, Any]]
 ) -> Generator[Step, Any, bool]:
-    """Wait until every call has an answer, and add them to ``approvals``; return whether the turn was cancelled."""
-    while open_calls := [call for call in pending_calls if call["call_id"] not in approvals]:
-        yield SetCustomStatus(open_calls, dict(approvals))
-        wait_result: WaitResult = yield wait
+    """Wait until every call has an answer, and add them to ``answers``; return whether the turn was cancelled."""
+    while open_calls := [call for call in pending_calls if call["call_id"] not in replies]:
+        yield SetCustomStatus(open_calls, dict(replies))
+        expires_at = min(call["expires_at"] for call in open_calls)
+        wait_result: WaitResult = yield WaitForReplies(expires_at)
         if wait_result.kind == "cancel":
-            yield SetCustomStatus((), dict(approvals))
+            yield SetCustomStatus((), dict(replies))
             return True
         open_calls_by_id = {call["call_id"]: call for call in open_calls}
         if wait_result.kind == "timeout":
-            reason = f"no answer within {wait.seconds:g} s"
-            approvals |= {
-                call_id: {"approved": False, "reason": reason, "arguments": None} for call_id in open_calls_by_id
+            replies |= {
+                call["call_id"]: expired_answer(call) for call in open_calls if call["expires_at"] <= expires_at
             }
-        for call_id, approval in parse_approvals(wait_result.value):
-            if call_id in open_calls_by_id and (approval.get("by") or not open_calls_by_id[call_id].get("approved_by")):
-                approvals.setdefault(call_id, approval)
-    yield SetCustomStatus((), dict(approvals))
+        for call_id, answer in parse_replies(wait_result.value):
+            call = open_calls_by_id.get(call_id)
+            if (
+                call is not None
+                and is_answer_to(call["kind"], answer)
+                and (answer.get("by") or not call.get("approved_by"))
+            ):
+                replies.setdefault(call_id, answer)
+    yield SetCustomStatus((), dict(replies))
     return False
 
 
@@ -394,8 +396,8 @@ def activity_input(request: TurnRequest, step: RunAgent) -> dict[str, Any]:
         waited for them.
     """
     wire = encode_turn_request(request)
-    if step.approvals:
-        wire["answers"] = {call_id: dict(approval) for call_id, approval in step.approvals.items()}
+    if step.replies:
+        wire["answers"] = {call_id: dict(answer) for call_id, answer in step.replies.items()}
     if step.cancelled:
         wire["cancelled"] = True
     return wire

@@ -213,7 +213,7 @@ class StepReader:
             announced_call = self._announced_calls.get(str(data["call_id"]))
             if announced_call is not None and announced_call["outcome"] is None:
                 self._finish_tool(announced_call, data["outcome"], str(data.get("result") or ""), at)
-        elif name == turn_events.APPROVAL_REQUESTED:
+        elif name == turn_events.CALL_PENDING:
             self._questions[str(data["call_id"])] = data
         elif name == turn_events.TURN_RESTARTED:
             self._lose_model_call()
@@ -349,7 +349,7 @@ class StepReader:
                 "call_id": call_id,
                 **{name: self._questions.get(call_id, {}).get(name) for name in ("name", "reason")},
                 "arguments": _short_arguments(self._questions.get(call_id, {}).get("arguments")),
-                "answer": self._turn.approvals.get(call_id),
+                "answer": self._turn.replies.get(call_id),
             }
             for call_id in data["calls"]
         ]
@@ -382,7 +382,7 @@ def _bounded_or_none(model: str | None) -> str | None:
 def turn_summary(turn: Turn) -> dict[str, Any]:
     """Return a short summary of the steps' turn."""
     outcome = turn.outcome
-    status = outcome.status if outcome else "waiting_for_approval" if turn.pending else "running"
+    status = outcome.status if outcome else "waiting" if turn.pending else "running"
     return {
         "agent": turn.request.agent,
         "session_id": turn.request.session_id,

@@ -44,7 +44,7 @@ def no_test_reason(turn: Turn) -> str | None:
     """Return why a turn cannot be copied as a test, or None."""
     if turn.outcome is None or turn.outcome.status != "completed":
         return "only a turn that has completed can be copied as a test"
-    if turn.approvals:
+    if turn.replies:
         return "a person has answered in the turn: a test would wait for one"
     if turn.request.contents:
         return "the turn began with more than a text: a test would not have its files"

@@ -17,7 +17,7 @@ from durable_agent_host.turn.plan import (
     RunAgent,
     Step,
     WaitForAdmission,
-    WaitForApproval,
+    WaitForReplies,
 )
 
 MAX_CHARACTERS: Final = 100
@@ -140,7 +140,7 @@ class TimelineWriter:
                 self._ended_before |= isinstance(result, dict) and cast("Any", result).get("status") == "ended"
             case WaitForAdmission():
                 self._wait("queue", started_at, ended_at)
-            case WaitForApproval():
+            case WaitForReplies():
                 self._wait("person", started_at, ended_at)
             case CreateTimer():
                 self._wait("retry" if self._has_run else "erasure", started_at, ended_at)

@@ -1,6 +1,6 @@
 """The events of a turn: each name once, with its meaning for storage and streaming, and its fields."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from durable_agent_host.codec.tool_result_text import short_text
@@ -12,7 +12,9 @@ REASONING_DELTA: Final = "reasoning.delta"
 TOOL_STARTED: Final = "tool.started"
 TOOL_DELTA: Final = "tool.delta"
 TOOL_COMPLETED: Final = "tool.completed"
-APPROVAL_REQUESTED: Final = "approval.requested"
+CALL_PENDING: Final = "call.pending"
+CALL_REPLIED: Final = "call.answered"
+TURN_WAITING: Final = "turn.waiting"
 TURN_RESTARTED: Final = "turn.restarted"
 NESTED: Final = "inner"
 TURN_COMPLETED: Final = "turn.completed"
@@ -41,7 +43,9 @@ EVENTS: Final[Mapping[str, EventRule]] = {
     TOOL_STARTED: EventRule(is_discardable=True),
     TOOL_DELTA: EventRule(is_delta=True, is_discardable=True),
     TOOL_COMPLETED: EventRule(is_discardable=True),
-    APPROVAL_REQUESTED: EventRule(),
+    CALL_PENDING: EventRule(),
+    CALL_REPLIED: EventRule(),
+    TURN_WAITING: EventRule(),
     NESTED: EventRule(),
     TURN_RESTARTED: EventRule(),
     TURN_COMPLETED: EventRule(is_terminal=True),
@@ -105,9 +109,39 @@ def tool_completed(call_id: str, outcome: str, result: str = "") -> LiveEvent:
     return LiveEvent(TOOL_COMPLETED, data)
 
 
-def approval_requested(call: Mapping[str, Any]) -> LiveEvent:
-    """Make the event of a call that waits for a person."""
-    return LiveEvent(APPROVAL_REQUESTED, dict(call))
+def call_pending(call: Mapping[str, Any]) -> LiveEvent:
+    """Make the event of a call that waits for an answer from outside."""
+    return LiveEvent(CALL_PENDING, dict(call))
+
+
+def call_replied(call: Mapping[str, Any], answer: Mapping[str, Any]) -> LiveEvent:
+    """Make the event of a pending call that has its answer; the answer itself is not in it.
+
+    Args:
+        call: as it was pending.
+        answer: its answer.
+    """
+    data: dict[str, Any] = {"call_id": call["call_id"], "kind": call["kind"], "name": call["name"]}
+    data["outcome"] = _answer_outcome(answer)
+    if answer.get("by"):
+        data["answered_by"] = answer["by"]
+    if answer.get("at"):
+        data["answered_at"] = answer["at"]
+    return LiveEvent(CALL_REPLIED, data)
+
+
+def _answer_outcome(answer: Mapping[str, Any]) -> str:
+    if answer.get("expired"):
+        return "expired"
+    if "approved" in answer:
+        return "approved" if answer["approved"] else "denied"
+    return "error" if "error" in answer else "result"
+
+
+def turn_waiting(request: TurnRequest, pending_calls: Sequence[Mapping[str, Any]]) -> LiveEvent:
+    """Make the event of a turn that does nothing until its pending calls are answered."""
+    identity = {"turn_id": request.turn_id, "session_id": request.session_id}
+    return LiveEvent(TURN_WAITING, identity | {"status": "waiting", "pending_calls": [dict(c) for c in pending_calls]})
 
 
 def nested_event(path: str, event: LiveEvent) -> LiveEvent:

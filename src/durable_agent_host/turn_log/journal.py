@@ -70,7 +70,9 @@ class JournalState:
         tools: started and finished tool calls.
         outcome: the activity's result, once it is done.
         discard_from: offset of the first event of a model call without a response, or None.
-        requested_approval_ids: calls of which clients know that a person must decide.
+        pending_calls: calls of which clients know that they wait, by their ids, as clients have them.
+        answered_call_ids: those of which clients know that they have their answers.
+        waiting_call_ids: those for which the turn was last suspended.
         has_started: whether clients know that the turn runs.
         first_output: offset of the first event of the agent that clients have not discarded, or None.
         state_changes: by the path of a run, changes of its session's state by finished steps, each with its offset, in
@@ -89,7 +91,9 @@ class JournalState:
     tools: dict[CallPath, RecordedTool] = field(default_factory=dict[CallPath, RecordedTool])
     outcome: Mapping[str, Any] | None = None
     discard_from: int | None = None
-    requested_approval_ids: set[str] = field(default_factory=set[str])
+    pending_calls: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    replied_call_ids: set[str] = field(default_factory=set[str])
+    waiting_call_ids: tuple[str, ...] = ()
     has_started: bool = False
     first_output: int | None = None
     state_changes: dict[CallPath, list[tuple[int, Mapping[str, Any]]]] = field(
@@ -180,8 +184,12 @@ class JournalState:
 
     def _add_event(self, data: Mapping[str, Any], offset: int) -> None:
         event = data["event"]
-        if event == turn_events.APPROVAL_REQUESTED:
-            self.requested_approval_ids.add(data["data"]["call_id"])
+        if event == turn_events.CALL_PENDING:
+            self.pending_calls[data["data"]["call_id"]] = data["data"]
+        elif event == turn_events.CALL_REPLIED:
+            self.replied_call_ids.add(data["data"]["call_id"])
+        elif event == turn_events.TURN_WAITING:
+            self.waiting_call_ids = tuple(call["call_id"] for call in data["data"]["pending_calls"])
         elif event == turn_events.TURN_STARTED:
             self.has_started = True
         elif event == turn_events.TURN_RESTARTED:

@@ -183,8 +183,8 @@ def test_questions_that_a_script_cannot_answer_are_reported(people: AgentHost, m
     result = run_piped(["chat", "--url", people.url, "Payer", "--session", session], "pay\n")
     assert (result.returncode, result.stdout) == (2, "")
     assert f"durable-agent-host chat Payer --session {session}" in result.stderr
-    path = result.stderr.partition("POST /api")[2].strip().removesuffix("/approvals")
-    assert people.get(path).json()["status"] == "waiting_for_approval"
+    path = result.stderr.partition("POST /api")[2].strip().removesuffix("/answers")
+    assert people.get(path).json()["status"] == "waiting"
     assert people.post(f"{path}/cancel", b"").status_code == 202
 
 

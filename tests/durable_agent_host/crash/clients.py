@@ -12,7 +12,7 @@ import requests
 from tests.durable_agent_host.crash.site import LOST, PATIENCE_SECONDS, Site
 
 TERMINAL_EVENTS = ("turn.completed", "turn.failed", "turn.cancelled")
-UNDER_WAY = ("running", "waiting_for_approval")
+UNDER_WAY = ("running", "waiting")
 _NUMBERS = itertools.count()
 
 

@@ -150,9 +150,9 @@ def _approve(case: Case) -> list[TurnRequest]:
     request = clients.post(case.site, case.new_request(0))
     patience = case.site.patience(f"the end of approvals in {case.tag}")
     while (view := clients.read_turn(case.site, request))["status"] in UNDER_WAY:
-        for pending in view.get("pending_approvals") or ():
+        for pending in view.get("pending_calls") or ():
             answer = {"call_id": pending["call_id"], "approved": pending["name"] != "careful"}
-            response = case.site.ask("POST", clients.turn_path(request, "/approvals"), json=answer)
+            response = case.site.ask("POST", clients.turn_path(request, "/answers"), json=answer)
             assert response.status_code in {200, 202, 409}, response.text
         patience.wait(seen=view)
     return [clients.retry(case.site, request)]

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.turn.pending_approvals import encode_pending
+from durable_agent_host.turn.waiting_status import encode_pending
 
 CALL = {"call_id": "c1", "name": "pay", "arguments": {"amount": 1}, "reason": "it costs"}
 ANSWER = {"approved": True, "reason": None, "arguments": None}

@@ -46,7 +46,7 @@ FINISHED = ("tool_finished", {"position": 0, "call_id": "c", "occurrence": 0, "o
         ([MODEL, STARTED, event("tool.completed"), FINISHED, event("message.delta", text="a")], 4),
         ([event("message.delta", text="a"), event("turn.restarted", discard_from=0)], None),
         ([event("message.delta", text="a"), event("turn.restarted"), event("message.delta", text="b")], 2),
-        ([MODEL, event("approval.requested", call_id="c")], None),
+        ([MODEL, event("call.pending", call_id="c")], None),
         ([event("message.delta", text="a"), ("of a newer program", {})], 0),
         ([event("of.newer_program"), event("message.delta", text="a")], 1),
         ([event("of.newer_program")], None),

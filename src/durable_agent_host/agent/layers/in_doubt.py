@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from durable_agent_host.agent.approval_requests import ApprovalRequests
 from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
 from durable_agent_host.agent.mcp_servers import UNKNOWN
+from durable_agent_host.agent.pending_calls import PendingCalls, Question
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
 
 _LOGGER = logging.getLogger(__name__)
@@ -26,11 +26,11 @@ class ResolveDoubt:
     """Decides about calls in doubt by their tools' policies.
 
     Attributes:
-        approvals: asks the questions of the run.
+        pending_calls: of the run.
         label: of the run, for log lines.
     """
 
-    approvals: ApprovalRequests
+    pending_calls: PendingCalls
     label: str
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
@@ -49,10 +49,9 @@ class ResolveDoubt:
             return text_result("unknown", UNKNOWN)
         if policy != "ask":
             return await call_next(call)
-        return await self.approvals.call_if_approved(
+        return await self.pending_calls.call_if_approved(
             call,
             call_next,
-            number=call.starts - 1 + (1 if needs_approval(call.tool) else 0),
-            reason=_QUESTION,
+            Question("in_doubt", _QUESTION, number=call.starts - 1 + (1 if needs_approval(call.tool) else 0)),
             deny=lambda reason: text_result("unknown", f"{UNKNOWN}{reason}"),
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Event
 
 from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
-from durable_agent_host.agent.run_result import AwaitingApproval, RunStoppedError
+from durable_agent_host.agent.run_result import AwaitingReplies, RunStoppedError
 from durable_agent_host.agent.stream_progress import NestedStreamBrokenError
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, WaitingToolCall
 from durable_agent_host.model.call_path import CallPath
@@ -68,6 +68,6 @@ class EnterToolCall:
                 await asyncio.sleep(broken.wait_seconds)
                 CALL_SCOPE.set(self.new_scope(call.path))
             except RunStoppedError as stop_error:
-                if not isinstance(stop_error.stop, AwaitingApproval):
+                if not isinstance(stop_error.stop, AwaitingReplies):
                     raise
-                return WaitingToolCall("waits for a person")
+                return WaitingToolCall("waits for an answer")

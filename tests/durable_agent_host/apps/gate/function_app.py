@@ -103,9 +103,9 @@ def authorize(principal: Principal, action: Action, session: AuthorizationTarget
     if f"only-{action}" in principal.roles:
         return True
     if "approver" in principal.roles:
-        return action in {"turn.read", "turn.approve"}
+        return action in {"turn.read", "turn.answer"}
     is_support = bool(principal.roles & {"support", "finance"})
-    return is_support and (action.endswith((".read", ".follow", ".approve")) or action in {"turn.run", "session.fork"})
+    return is_support and (action.endswith((".read", ".follow", ".answer")) or action in {"turn.run", "session.fork"})
 
 
 @durable_tool(approved_by="another")

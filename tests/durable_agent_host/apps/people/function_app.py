@@ -74,7 +74,7 @@ def approve_by_event(context):
 @app.durable_client_input(client_name="durable")
 async def raise_approval(request: dict, durable: str) -> str:
     """Raise the event that answers a call."""
-    await durable.raise_event(request["turn_id"], "approval", request["answer"])
+    await durable.raise_event(request["turn_id"], "answers", request["answer"])
     return "raised"
 
 

@@ -1,4 +1,4 @@
-"""Questions to people about the calls of a run, and their answers.
+"""The calls of a run that wait for an answer from outside, and the answers.
 
 Tools that the model's provider runs, such as those of hosted MCP servers, ask in the model's answer, and the next
 message of the turn has the decision. The framework ends a run at such a request. The turn waits for a person, as with
@@ -8,13 +8,14 @@ the app's own tools; once all requests are decided, the run continues with the d
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
 from durable_agent_host.agent.budget_accounting import APPROVAL_NAME
-from durable_agent_host.agent.observer import ApprovalRequested, ObserverGroup
+from durable_agent_host.agent.observer import CallPending, ObserverGroup
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
     ToolCallEnd,
@@ -24,8 +25,9 @@ from durable_agent_host.agent.tool_invocation import (
 )
 from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.pending_call import PendingCall, PendingKind
 from durable_agent_host.tool_calls import APPROVED_BY
-from durable_agent_host.turn.pending_approvals import approval_request_id
+from durable_agent_host.turn.waiting_status import pending_call_id
 from durable_agent_host.turn_log.journal import Journal
 
 _LOGGER = logging.getLogger(__name__)
@@ -34,44 +36,70 @@ _PROVIDER_REASON = "the tool runs at the model's provider and needs approval"
 _UNCHANGEABLE = "the arguments of a tool that the model's provider runs cannot be changed"
 
 
-class ApprovalRequests:
-    """Asks people about the calls of one run.
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person must decide about a tool call.
+
+    Attributes:
+        kind: an approval, or a call in doubt.
+        reason: why a person must decide.
+        number: of the question among those about the same call, from 0.
+    """
+
+    kind: PendingKind
+    reason: str
+    number: int = 0
+
+
+class PendingCalls:
+    """The calls of one run that wait for an answer from outside, and the answers that there are.
 
     Args:
         turn_id: the run's turn.
-        decisions: people's decisions, by the question's id.
+        replies: by the pending call's id.
         journal: of the run.
-        observers: notified of each question.
+        observers: notified of each call that waits.
+        answer_seconds: how long a call waits.
 
     Attributes:
-        pending: the calls that wait for a person.
+        pending: the calls that wait, as JSON.
     """
 
     def __init__(
-        self, turn_id: str, decisions: Mapping[str, Mapping[str, Any]], journal: Journal, observers: ObserverGroup
+        self,
+        turn_id: str,
+        replies: Mapping[str, Mapping[str, Any]],
+        journal: Journal,
+        observers: ObserverGroup,
+        *,
+        answer_seconds: float,
     ) -> None:
         self.pending: list[dict[str, Any]] = []
         self._turn_id = turn_id
-        self._decisions = decisions
+        self._replies = replies
         self._journal = journal
         self._observers = observers
+        self._answer_seconds = answer_seconds
 
-    def decision(self, question: str) -> Mapping[str, Any] | None:
-        """Return a person's decision; None when there is none yet."""
-        return self._decisions.get(question)
+    def answer(self, call_id: str) -> Mapping[str, Any] | None:
+        """Return the answer to a pending call; None when there is none yet."""
+        return self._replies.get(call_id)
 
     async def call_if_approved(
-        self, call: ToolInvocation, call_next: NextToolCall, number: int, reason: str, deny: Callable[[str], ToolResult]
+        self,
+        call: ToolInvocation,
+        call_next: NextToolCall,
+        question: Question,
+        deny: Callable[[str], ToolResult],
     ) -> ToolCallEnd:
-        """Look up the answer to a question about a call, or ask it, and make the call if it is approved.
+        """Look up a person's decision about a call, or ask for it, and make the call if it is approved.
 
         Where the tool says who must approve, arguments that an approver has changed are asked about again.
 
         Args:
             call: with the arguments that are asked about.
             call_next: makes it, with the arguments that were approved.
-            number: of the question among those about this call, from 0.
-            reason: why a person must decide.
+            question: what a person must decide.
             deny: makes the result of a call that is not approved, with the person's reason as the end of its text.
         """
         approved_by = (call.tool.additional_properties or {}).get(APPROVED_BY)
@@ -79,12 +107,20 @@ class ApprovalRequests:
         changes = 0
         changed_by = None
         while True:
-            question = self.question_id(call.path, number, changes)
-            answer = self.decision(question)
+            call_id = self.call_id(call.path, question.number, changes)
+            answer = self.answer(call_id)
             if answer is None:
-                whom = {"approved_by": approved_by, "changed_by": changed_by}
                 await self.ask(
-                    question, call.path.call_id, call.name, arguments, _CHANGED if changes else reason, **whom
+                    PendingCall(
+                        call_id,
+                        question.kind,
+                        call.name,
+                        arguments,
+                        str(call.path),
+                        reason=_CHANGED if changes else question.reason,
+                        approved_by=approved_by,
+                        changed_by=changed_by,
+                    )
                 )
                 return WaitingToolCall("waits for a person")
             if answer.get("approved") is not True:
@@ -99,39 +135,30 @@ class ApprovalRequests:
             is_changed = call.has_changed_arguments or changes > 0
             return await call_next(replace(call, arguments=arguments, has_changed_arguments=is_changed))
 
-    def question_id(self, path: CallPath, number: int = 0, changes: int = 0) -> str:
-        """Return the id of a question about a call; see `durable_agent_host.turn.pending_approvals`."""
-        return approval_request_id(path, number, changes, is_repeated=self._journal.is_repeated(path))
+    def call_id(self, path: CallPath, number: int = 0, changes: int = 0) -> str:
+        """Return the id of a pending call; see `durable_agent_host.turn.waiting_status`."""
+        return pending_call_id(path, number, changes, is_repeated=self._journal.is_repeated(path))
 
-    async def ask_for_budget(self, question: str, figures: Mapping[str, Any], sentence: str) -> None:
-        """Ask a person whether a turn may spend more; the run stops before its next model call."""
-        await self.ask(question, question, APPROVAL_NAME, figures, sentence)
+    async def ask_for_budget(self, call_id: str, figures: Mapping[str, Any], sentence: str) -> None:
+        """Ask a person whether a turn may use more; the run stops before its next model call."""
+        await self.ask(PendingCall(call_id, "budget", APPROVAL_NAME, figures, "", reason=sentence))
 
-    async def ask(
-        self,
-        question: str,
-        call_id: str,
-        name: str,
-        arguments: Mapping[str, Any],
-        reason: str,
-        *,
-        approved_by: str | None = None,
-        changed_by: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Leave a tool call to a person: the run finishes the other calls of the batch, then stops."""
-        pending_call: dict[str, Any] = {
-            "call_id": question,
-            "name": name,
-            "arguments": dict(arguments),
-            "reason": reason,
-        }
-        pending_call |= {"approved_by": approved_by} if approved_by is not None else {}
-        pending_call |= {"changed_by": changed_by} if changed_by else {}
-        self.pending.append(pending_call)
-        await self._observers.notify(
-            ApprovalRequested(pending_call, replayed=question in self._journal.recorded.requested_approval_ids)
-        )
-        _LOGGER.info("turn %s: call %s of %s waits for a person", self._turn_id, call_id, name)
+    async def ask(self, call: PendingCall) -> None:
+        """Leave a call to somebody outside: the run finishes the other calls of the batch, then stops.
+
+        Args:
+            call: without times, which an earlier attempt may have given it; with ``expires_at`` when it has its own.
+        """
+        shown_call = self._journal.recorded.pending_calls.get(call.call_id)
+        if shown_call is not None:
+            call = replace(call, created_at=shown_call["created_at"], expires_at=shown_call["expires_at"])
+        else:
+            now = datetime.now(UTC)
+            expires_at = call.expires_at or (now + timedelta(seconds=self._answer_seconds)).isoformat()
+            call = replace(call, created_at=now.isoformat(), expires_at=expires_at)
+        self.pending.append(call.to_json())
+        await self._observers.notify(CallPending(call.to_json(), replayed=shown_call is not None))
+        _LOGGER.info("turn %s: call %s of %s waits (%s)", self._turn_id, call.call_id, call.name, call.kind)
 
 
 def _is_same_value(left: Any, right: Any) -> bool:
@@ -149,7 +176,7 @@ def _is_same_value(left: Any, right: Any) -> bool:
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
-async def answer_requests(approvals: ApprovalRequests, journal: Journal, messages: Iterable[Message]) -> Message | None:
+async def answer_requests(pending_calls: PendingCalls, journal: Journal, messages: Iterable[Message]) -> Message | None:
     """Answer the provider's requests for approval at the end of a model's answer.
 
     Returns:
@@ -157,10 +184,10 @@ async def answer_requests(approvals: ApprovalRequests, journal: Journal, message
     """
     requests = [content for message in messages for content in message.contents if _is_provider_request(content)]
     numbered_requests = [(content, _next_path(journal, content)) for content in requests]
-    responses = [await _answer(approvals, content, path) for content, path in numbered_requests]
+    responses = [await _answer(pending_calls, content, path) for content, path in numbered_requests]
     if not responses or None in responses:
         return None
-    denials = [reason for content, path in numbered_requests if (reason := _denial(approvals, content, path))]
+    denials = [reason for content, path in numbered_requests if (reason := _denial(pending_calls, content, path))]
     return Message("user", [*cast("list[Content]", responses), *map(Content.from_text, denials)])
 
 
@@ -179,12 +206,15 @@ def _next_path(journal: Journal, request: Content) -> CallPath:
     return path
 
 
-async def _answer(approvals: ApprovalRequests, request: Content, path: CallPath) -> Content | None:
-    question = approvals.question_id(path)
+async def _answer(pending_calls: PendingCalls, request: Content, path: CallPath) -> Content | None:
+    call_id = pending_calls.call_id(path)
     call = cast("Content", request.function_call)
-    answer = approvals.decision(question)
+    answer = pending_calls.answer(call_id)
     if answer is None:
-        await approvals.ask(question, path.call_id, call.name or "", _arguments(call.arguments), _PROVIDER_REASON)
+        arguments = _arguments(call.arguments)
+        await pending_calls.ask(
+            PendingCall(call_id, "approval", call.name or "", arguments, str(path), reason=_PROVIDER_REASON)
+        )
         return None
     response = request.to_function_approval_response(approved=_is_approved(answer, call))
     response.additional_properties = {}  # the stamp there belongs to the request's item
@@ -199,10 +229,10 @@ def _is_changed(answer: Mapping[str, Any], call: Content) -> bool:
     return answer.get("arguments") not in (None, _arguments(call.arguments))
 
 
-def _denial(approvals: ApprovalRequests, request: Content, path: CallPath) -> str | None:
+def _denial(pending_calls: PendingCalls, request: Content, path: CallPath) -> str | None:
     """Return why a call was denied; the provider's answer format has no field for it."""
     call = cast("Content", request.function_call)
-    answer = approvals.decision(approvals.question_id(path)) or {}
+    answer = pending_calls.answer(pending_calls.call_id(path)) or {}
     if _is_approved(answer, call):
         return None
     reason = _UNCHANGEABLE if answer.get("approved") is True else answer.get("reason")

@@ -1,4 +1,4 @@
-"""What a turn shows while it waits for people (its orchestration's custom status), and their answers.
+"""What a turn shows while it waits for answers (its orchestration's custom status), and their answers.
 
 Durable Functions accepts 16 KiB of it (UTF-16), and encryption adds a third. Arguments that do not fit are left out;
 the turn's events have them.
@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from durable_agent_host.codec.strict_json import has_python_class, is_nested_too_deeply
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.pending_call import DECISIONS
 
 # The id of a question to a person: the call's id, unless it could be confused with another question.
 #
@@ -26,8 +27,8 @@ _GENERATED_ID: Final = re.compile(
 )
 
 
-def approval_request_id(path: CallPath, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
-    """Return the id of a question; two questions of a turn have different ids.
+def pending_call_id(path: CallPath, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
+    """Return the id of a pending call; two of a turn have different ids.
 
     Returns:
         The call's id; followed by its place when it is repeated or looks like an id made here; the path of a call of an
@@ -46,20 +47,21 @@ _MAX_CHARACTERS: Final = 5800
 """Of the custom status as JSON: twice as many bytes, encrypted, are less than 16 KiB."""
 _MAX_VISIBLE: Final = 25
 """Maximum calls, and answers, shown at once. As calls are answered, later ones move up."""
-_HOST_FIELDS: Final = frozenset({"by", "at", "stored"})
+_HOST_FIELDS: Final = frozenset({"by", "at", "stored", "digest"})
+_LONG_FIELDS: Final = ("arguments", "reason", "schema", "result", "error")
 
 
-def encode_pending(pending: Sequence[Mapping[str, Any]], approvals: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def encode_pending(pending: Sequence[Mapping[str, Any]], replies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Encode which calls wait and which answers have arrived.
 
     Returns:
         ``{pending, answers}``. A call whose arguments or reason do not fit has ``truncated: true`` instead.
     """
-    newest_approvals = dict(list(approvals.items())[-_MAX_VISIBLE:])
+    newest_replies = dict(list(replies.items())[-_MAX_VISIBLE:])
     calls = [dict(call) for call in pending[:_MAX_VISIBLE]]
-    approvals_json = {call_id: dict(answer) for call_id, answer in newest_approvals.items()}
-    status = {"pending": calls, "answers": approvals_json}
-    for group in (calls, list(approvals_json.values())):
+    replies_json = {call_id: dict(answer) for call_id, answer in newest_replies.items()}
+    status = {"pending": calls, "answers": replies_json}
+    for group in (calls, list(replies_json.values())):
         _shorten(group, status, _MAX_CHARACTERS)
     return status
 
@@ -79,8 +81,8 @@ def _shorten(entries: list[dict[str, Any]], container: Any, max_characters: int)
     for entry in sorted(entries, key=_size, reverse=True):
         if _size(container) <= max_characters:
             return
-        if entry.get("arguments") or entry.get("reason"):
-            entry |= {"arguments": None, "reason": None, "truncated": True}
+        if any(entry.get(name) for name in _LONG_FIELDS):
+            entry.update({name: None for name in _LONG_FIELDS if name in entry} | {"truncated": True})
 
 
 def decode_pending(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:
@@ -97,49 +99,64 @@ def decode_pending(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str
 
 def without_foreign_names(payload: Any, is_own: Callable[[Mapping[str, Any]], bool]) -> list[Any]:
     """Leave out of the answers of an event what only this host may say: who gave them, when, and where the rest is."""
-    filtered_approvals: list[Any] = []
-    for approval in _approval_list(payload):
+    filtered_replies: list[Any] = []
+    for approval in _answer_list(payload):
         fields = cast("dict[str, Any]", approval) if isinstance(approval, dict) else {}
-        filtered_approvals.append(
+        filtered_replies.append(
             fields if is_own(fields) else {name: fields[name] for name in fields.keys() - _HOST_FIELDS}
         )
-    return filtered_approvals
+    return filtered_replies
 
 
-def parse_approvals(payload: Any) -> list[tuple[str, dict[str, Any]]]:
+def parse_replies(payload: Any) -> list[tuple[str, dict[str, Any]]]:
     """Parse the payload of the event that answers calls; malformed answers are left out.
 
     Returns:
         Call ids and their answers, in the order of the payload.
     """
-    approvals: list[tuple[str, dict[str, Any]]] = []
-    for fields_or_other in _approval_list(payload):
+    replies: list[tuple[str, dict[str, Any]]] = []
+    for fields_or_other in _answer_list(payload):
         if not isinstance(fields_or_other, dict):
             continue
         fields = cast("dict[str, Any]", fields_or_other)
         call_id = fields.get("call_id")
-        is_approved = fields.get("approved")
+        if is_nested_too_deeply(fields) or has_python_class(fields):
+            continue
+        if not isinstance(call_id, str) or (answer := _parse_answer(fields)) is None:
+            continue
+        for name in ("by", "at", "digest"):
+            if fields.get(name):
+                answer[name] = fields[name]
+        if isinstance(stored_name := fields.get("stored"), str):
+            answer["stored"] = stored_name
+        replies.append((call_id, answer))
+    return replies
+
+
+def _parse_answer(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a decision, a result or an error; None for something else. What is stored elsewhere is not there."""
+    if isinstance(is_approved := fields.get("approved"), bool):
         reason = fields.get("reason")
         arguments = fields.get("arguments")
-        if not isinstance(call_id, str) or not isinstance(is_approved, bool):
-            continue
-        if is_nested_too_deeply(arguments) or has_python_class(arguments):
-            continue
-        approval = {
+        return {
             "approved": is_approved,
             "reason": reason if isinstance(reason, str) else None,
             "arguments": cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None,
         }
-        for name in ("by", "at"):
-            if fields.get(name):
-                approval[name] = fields[name]
-        if isinstance(stored_name := fields.get("stored"), str):
-            approval["stored"] = stored_name
-        approvals.append((call_id, approval))
-    return approvals
+    if "error" in fields:
+        return {"error": fields["error"]}
+    return {"result": fields.get("result")} if "result" in fields or "stored" in fields else None
 
 
-def _approval_list(payload: Any) -> list[Any]:
+def expired_answer(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what stands for the answer of a pending call that nobody has answered in time."""
+    reason = f"no answer before {call['expires_at']}"
+    if call["kind"] in DECISIONS:
+        return {"approved": False, "reason": reason, "arguments": None, "expired": True}
+    return {"error": reason, "expired": True}
+
+
+def _answer_list(payload: Any) -> list[Any]:
     if isinstance(payload, str):
         try:
             payload = json.loads(payload)

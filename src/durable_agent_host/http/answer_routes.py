@@ -1,0 +1,142 @@
+"""The route by which a turn's pending calls are answered."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, Final
+
+from azurefunctions.extensions.http.fastapi import Response
+
+from durable_agent_host.codec.entity_state import decode_owner, encode_owner
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import ForbiddenError, NotFoundError, RequestError
+from durable_agent_host.http.parse import parse_replies
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
+from durable_agent_host.http.response_views import answer_view, json_response, turn_headers, turn_urls
+from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
+from durable_agent_host.model.pending_call import DECISIONS, is_answer_to
+from durable_agent_host.model.principal import ANOTHER, Owner, Principal
+from durable_agent_host.model.turn import Turn
+
+PENDING_VISIBLE_SECONDS: Final = 3.0
+"""A client may know a call from its event this long before the turn shows it as pending."""
+
+RECEIPT_WAIT_SECONDS: Final = 10.0
+
+
+async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``POST …/turns/{turn}/answers``: answer one or more pending calls."""
+    replies = parse_replies(call.body)
+    turn = await named_turn(host, call, client)
+    if turn.outcome is None and not _are_calls_known(turn, replies):
+        turn = (
+            await client.wait_for_calls(turn.request.turn_id, replies.keys(), seconds=PENDING_VISIBLE_SECONDS) or turn
+        )
+    pending = {call["call_id"]: call for call in turn.pending}
+    unknown_ids = sorted(replies.keys() - turn.replies.keys() - pending.keys())
+    if unknown_ids and not pending:
+        status = turn.outcome.status if turn.outcome else "running"
+        return turn_conflict(turn, f"the turn is {status} and waits for no answer to {', '.join(unknown_ids)}")
+    if unknown_ids:
+        raise NotFoundError(
+            f"the turn waits for no answer to {', '.join(unknown_ids)}; it waits for {', '.join(pending)}"
+        )
+    replies = await client.with_digests(turn.request.turn_id, replies)
+    if response := _refuse_other_replies(turn, replies):
+        return response
+    for call_id, answer in replies.items():
+        if call_id in pending:
+            _check_form(pending[call_id], answer)
+            _check_approver(pending[call_id], turn, client.context.principal)
+    if (principal := client.context.principal) is not None:
+        replied_by = {"by": encode_owner(principal.owner), "at": datetime.now(UTC).isoformat()}
+        replies = {call_id: answer | replied_by for call_id, answer in replies.items()}
+    await client.check_log()  # without the log the turn could not continue, and its work so far would be lost
+    if new_replies := {call_id: answer for call_id, answer in replies.items() if call_id not in turn.replies}:
+        turn = await client.submit_replies(turn, new_replies, seconds=RECEIPT_WAIT_SECONDS)
+        if response := _refuse_other_replies(turn, replies):
+            return response
+    return _replies_response(call, turn, replies, await view_for_caller(client, turn))
+
+
+def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+    """Refuse an answer of another form than the call needs."""
+    kind = str(pending["kind"])
+    if not is_answer_to(kind, answer):
+        form = "'approved': true or false" if kind in DECISIONS else "a 'result' or an 'error'"
+        raise RequestError(f"call {pending['call_id']} is of the kind {kind!r}: its answer has {form}")
+
+
+def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> None:
+    """Refuse an answer from someone who may not give it."""
+    required_approver = pending.get("approved_by")
+    if required_approver is None:
+        return
+    if principal is None:
+        raise ForbiddenError(
+            f"call {pending['call_id']} needs the approval of {required_approver!r}, and the app does not identify its "
+            "callers: "
+            "it needs identify"
+        )
+    request = turn.request
+    changer = decode_owner(pending.get("changed_by"))
+    if changer is not None and principal.owner == changer:
+        raise ForbiddenError(
+            f"call {pending['call_id']} must be answered by a principal other than the one who changed its arguments"
+        )
+    if required_approver == ANOTHER:
+        requester = Owner(request.principal, request.tenant or "") if request.principal else None
+        if changer is None and (requester is None or principal.owner == requester):
+            raise ForbiddenError(
+                f"call {pending['call_id']} must be answered by a principal other than the one who requested the turn"
+            )
+    elif not principal.is_one_of(str(required_approver)):
+        raise ForbiddenError(f"call {pending['call_id']} must be answered by a principal with {required_approver!r}")
+
+
+def _replies_response(
+    call: RouteRequest, turn: Turn, replies: Mapping[str, Mapping[str, Any]], view: Mapping[str, Any]
+) -> Response:
+    """Report which answers the turn has received; 202 while one is on its way."""
+    is_received = replies.keys() <= turn.replies.keys()
+    if not is_received and turn.outcome is not None:
+        return turn_conflict(turn, f"the turn is {turn.outcome.status}: the answer came too late")
+    received_views = {
+        call_id: answer_view(turn.replies[call_id]) if call_id in turn.replies else None for call_id in replies
+    }
+    status = HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED
+    return json_response(
+        status, {**view, "answers": received_views} | turn_urls(call.base_url, turn.request), turn_headers(turn.request)
+    )
+
+
+def _are_calls_known(turn: Turn, replies: Mapping[str, Any]) -> bool:
+    return replies.keys() <= {*turn.replies, *(call["call_id"] for call in turn.pending)}
+
+
+def _refuse_other_replies(turn: Turn, replies: Mapping[str, Mapping[str, Any]]) -> Response | None:
+    """Refuse an answer to a call that has another, or none because it came too late; the same answer is accepted."""
+    for call_id, answer in replies.items():
+        earlier = turn.replies.get(call_id)
+        if earlier is None or _is_same_answer(earlier, answer):
+            continue
+        if earlier.get("expired"):
+            return turn_conflict(
+                turn, f"call {call_id} has expired: its turn continues without your answer", HTTPStatus.GONE
+            )
+        return turn_conflict(turn, f"call {call_id} already has a different answer: {_describe(earlier)}")
+    return None
+
+
+def _is_same_answer(earlier: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
+    if "digest" in earlier:
+        return earlier["digest"] == answer["digest"]
+    # from an event of an orchestration
+    return all(earlier.get(name) == answer.get(name) for name in ("approved", "reason", "arguments", "result", "error"))
+
+
+def _describe(answer: Mapping[str, Any]) -> str:
+    if "approved" not in answer:
+        return "an error" if "error" in answer else "a result"
+    decision = "approved" if answer["approved"] else "denied"
+    return f"it was {decision}" + (f" ({answer['reason']})" if answer.get("reason") else "")

@@ -1,0 +1,70 @@
+"""A pending call: a call of a turn whose result comes from outside the attempt that made it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+PendingKind = Literal["approval", "in_doubt", "client_tool", "callback", "input", "budget"]
+"""Who is asked for what.
+
+``approval``, ``in_doubt`` and ``budget`` ask a person for a decision: whether a tool may run, whether it is run again,
+whether a turn may use more. ``client_tool`` asks the caller, ``callback`` a job elsewhere, for a tool's result;
+``input`` is a question of a workflow or of an MCP server.
+"""
+
+DECISIONS: Final[frozenset[str]] = frozenset({"approval", "in_doubt", "budget"})
+"""The kinds whose answer is ``approved``; the answer of the others is a ``result`` or an ``error``."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call that waits for its answer.
+
+    Attributes:
+        call_id: under which it is answered; unique in its turn.
+        kind: what it waits for.
+        name: the tool's name, or that of what asks.
+        arguments: as JSON.
+        path: the text of the call's path.
+        reason: why it waits, for people.
+        schema: a JSON schema of the result, or None for any.
+        approved_by: who must approve, or None for everyone whom the app lets in.
+        changed_by: who has changed the arguments, or None.
+        created_at: when it was asked, UTC, ISO-8601.
+        expires_at: from when on no answer is accepted, UTC, ISO-8601.
+    """
+
+    call_id: str
+    kind: PendingKind
+    name: str
+    arguments: Mapping[str, Any]
+    path: str
+    reason: str | None = None
+    schema: Mapping[str, Any] | None = None
+    approved_by: str | None = None
+    changed_by: Mapping[str, Any] | None = None
+    created_at: str = ""
+    expires_at: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the call as JSON, as clients and the turn's orchestration have it."""
+        optional_fields = {
+            "reason": self.reason,
+            "schema": self.schema,
+            "approved_by": self.approved_by,
+            "changed_by": self.changed_by,
+        }
+        return {
+            "call_id": self.call_id,
+            "kind": self.kind,
+            "name": self.name,
+            "arguments": dict(self.arguments),
+            "path": self.path,
+            "created_at": self.created_at,
+            "expires_at": self.expires_at,
+        } | {name: value for name, value in optional_fields.items() if value is not None}
+
+
+def is_answer_to(kind: str, answer: Mapping[str, Any]) -> bool:
+    """Return whether an answer has the form that a kind of pending call needs."""
+    return ("approved" in answer) == (kind in DECISIONS)
