@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from durable_agent_host.agent.budget_accounting import BudgetAccount
-from durable_agent_host.agent.declarations import is_agent_tool, needs_approval
+from durable_agent_host.agent.declarations import is_agent_tool, is_hand_off, needs_approval
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
@@ -88,6 +88,8 @@ def chain_limited_call(nested: StopNestedRun, response: ReadResponse, call: Mode
 
 def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolCallEnd]:
     """Make a tool call of a run's agent through its layers."""
+    if is_hand_off(call.tool):
+        return of_run.run_tool(call)
     may_lose_server = is_mcp_tool(call.tool)
     layers: list[ToolLayer] = [of_run.journal]
     if of_run.progress.is_invalid_call(call):

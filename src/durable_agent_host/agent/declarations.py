@@ -180,6 +180,11 @@ def is_agent_tool(tool: FunctionTool) -> bool:
     return isinstance(tool, _AgentTool)
 
 
+def is_hand_off(tool: FunctionTool) -> bool:
+    """Return whether a tool only tells its workflow which agent is next, which each attempt has to be told."""
+    return str(getattr(tool.func, "__module__", "")).startswith("agent_framework_orchestrations.")
+
+
 def needs_approval(tool: FunctionTool) -> bool:
     """Return whether a person must approve the calls of a hosted tool.
 
