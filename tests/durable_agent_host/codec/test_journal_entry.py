@@ -10,7 +10,6 @@ from durable_agent_host.model.journal_entry import (
     BudgetReservedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
-    NestedCallCompletedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
 )
@@ -58,8 +57,8 @@ CALL = '"position":1,"call_id":"call_a","occurrence":0'
             '{"kind":"call_reserved","data":{"position":-1,"path":"m1/t:call_a/m3","tokens":5,"seconds":1.5}}',
         ),
         (
-            NestedCallCompletedEntry(NESTED_CALL, None, "gpt-5"),
-            '{"kind":"inner_call_finished","data":{"path":"m1/t:call_a/m3","model":"gpt-5"}}',
+            ModelCallCompletedEntry(NESTED_CALL, {}),
+            '{"kind":"model_finished","data":{"position":-1,"path":"m1/t:call_a/m3","response":{}}}',
         ),
     ],
 )
