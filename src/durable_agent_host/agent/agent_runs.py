@@ -68,6 +68,7 @@ from durable_agent_host.segments.conversation_reader import ConversationReader, 
 from durable_agent_host.session.context_selection import context_messages
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.transcript import replay_messages
+from durable_agent_host.turn.client_tools import client_tool
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
 
@@ -166,6 +167,8 @@ def build_options(request: TurnRequest) -> dict[str, Any]:
     if not request.enable_tool_calls:
         options.pop("tools", None)
         options["tool_choice"] = "none"
+    elif request.client_tools:
+        options["tools"] = [*(options.get("tools") or ()), *map(client_tool, request.client_tools)]
     return options
 
 
@@ -433,6 +436,7 @@ class AgentRuns:
         )
         if self._is_opaque:
             await self._record_agent_start(run)
+        self.hosted_agent.check_client_tools(self.request)
         while True:
             start = len(self.output)
             stretch = TaskSlice()

@@ -9,6 +9,7 @@ from durable_agent_host.agent.call_scope import CallScope
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
+from durable_agent_host.agent.layers.client_tool import AskClient
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
@@ -106,6 +107,7 @@ class CurrentRun:
             journal=JournalToolCalls(self.journal, self.observers, self.session_state, self.gate),
             progress=self.progress,
             approval=RequireApproval(self.pending_calls),
+            client_tool=AskClient(self.pending_calls),
             lost_server=RecoverLostCalls(label=self.label),
             in_doubt=ResolveDoubt(self.pending_calls, label=self.label),
             budget=self.budget_account,
