@@ -85,7 +85,7 @@ class HostedAgent:
         else:
             self.agent = self._inner.agent(self.agent)
         self.is_workflow = isinstance(agent, WorkflowAgent)
-        self.may_run_again = self.is_workflow or bool(getattr(agent, "may_run_again", False))
+        self.may_run_again = bool(getattr(agent, "may_run_again", False))
 
     @property
     def client(self) -> Any:
