@@ -75,7 +75,7 @@ from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.model.access import ERASURE, MAINTENANCE
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.principal import Principal
-from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
+from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call, identify_caller
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import add_known_secrets, find_secrets
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
@@ -385,7 +385,6 @@ class DurableAgentApp(AgentFunctionApp):
         answer = partial(
             answer_tool_call,
             agent_name,
-            gate=self._gate,
             wait_seconds=self.settings.wait_seconds,
             max_query_bytes=self.settings.max_request_bytes,
         )
@@ -395,6 +394,7 @@ class DurableAgentApp(AgentFunctionApp):
             tool_name=agent_name,
             description=agent_description or f"Interact with {agent_name} agent",
             properties=TOOL_PROPERTIES,
+            identify=partial(identify_caller, agent_name, self._gate),
             answer=answer,
             services=self._services,
         )

@@ -55,7 +55,7 @@ class Settings(ResponseLimits, RecordingLimits):
         receipt_seconds: how long it remembers them. Seconds, default 604800 (7 days): longer than clients retry.
         lease_seconds: how long a waiting turn trusts that the turn before it is alive, before it checks. Seconds,
             default 30: a turn that an operator terminated blocks its session no longer; checking is cheap.
-        approval_timeout_seconds: how long a person may take to approve a tool call before it is denied. Seconds,
+        approval_timeout_seconds: how long a pending call waits for its answer. Seconds,
             default 518400 (6 days), at most the retention of a turn's log, which a waiting turn still needs.
         activity_attempts: maximum attempts at a turn's activity when it fails for reasons other than the agent,
             including the platform's. Default 3, with pauses of 2 and 8 seconds.

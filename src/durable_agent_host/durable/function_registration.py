@@ -24,6 +24,7 @@ from durable_agent_host.durable.turn_data_cleanup import (
     run_cleanup,
 )
 from durable_agent_host.errors import RegistrationError
+from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.turn.plan import PlanTimes
@@ -145,10 +146,22 @@ def register_agent_tool(
     tool_name: str,
     description: str,
     properties: Sequence[Mapping[str, Any]],
-    answer: Callable[[str, ClientFor], Awaitable[str]],
+    identify: Callable[[str], Awaitable[RequestContext]],
+    answer: Callable[[str, TurnClient], Awaitable[str]],
     services: TurnServices,
 ) -> None:
-    """Register an agent as an MCP tool."""
+    """Register an agent as an MCP tool.
+
+    Args:
+        app: gets the function.
+        function_name: its name.
+        tool_name: the tool's name.
+        description: of the tool.
+        properties: the tool's arguments.
+        identify: makes the context of a call.
+        answer: answers a call, with the turn client of its context.
+        services: of the app.
+    """
     bind: Any = app
 
     @bind.function_name(function_name)
@@ -162,7 +175,7 @@ def register_agent_tool(
     )
     @bind.durable_client_input(client_name="client")
     async def answer_call(context: str, client: df.DurableOrchestrationClient) -> str:
-        return await answer(context, partial(TurnClient, client, services))
+        return await answer(context, TurnClient(client, services, await identify(context)))
 
     _ = answer_call
 

@@ -1,8 +1,9 @@
-"""The route by which a turn's pending calls are answered."""
+"""The routes of pending calls: list those that the caller may answer, and answer them."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
+from operator import itemgetter
 from typing import Any, Final
 
 from azurefunctions.extensions.http.fastapi import Response
@@ -12,7 +13,13 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import ForbiddenError, NotFoundError, RequestError
 from durable_agent_host.http.parse import parse_replies
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
-from durable_agent_host.http.response_views import answer_view, json_response, turn_headers, turn_urls
+from durable_agent_host.http.response_views import (
+    answer_view,
+    json_response,
+    turn_headers,
+    turn_identity,
+    turn_urls,
+)
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
 from durable_agent_host.model.pending_call import DECISIONS, is_answer_to
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
@@ -57,6 +64,33 @@ async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnC
         if response := _refuse_other_replies(turn, replies):
             return response
     return _replies_response(call, turn, replies, await view_for_caller(client, turn))
+
+
+async def list_pending(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``GET /pending``: the pending calls that the caller may answer, over all agents and sessions."""
+    turns, following = await client.waiting_turns(call.query.get("cursor", ""))
+    pending_calls = [
+        {
+            "agent": turn.request.agent,
+            **turn_identity(turn.request),
+            "turn_url": turn_urls(call.base_url, turn.request)["turn_url"],
+            **pending_call,
+        }
+        for turn in turns
+        if turn.request.agent in host.descriptions
+        for pending_call in turn.pending
+        if _may_answer(pending_call, turn, client.context.principal)
+    ]
+    pending_calls.sort(key=itemgetter("created_at"))
+    return json_response(HTTPStatus.OK, {"pending_calls": pending_calls, "cursor": following or None}, {})
+
+
+def _may_answer(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> bool:
+    try:
+        _check_approver(pending, turn, principal)
+    except ForbiddenError:
+        return False
+    return True
 
 
 def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any]) -> None:

@@ -246,8 +246,8 @@ class RouteRequest:
 
     @property
     def base_url(self) -> str:
-        """The URL of the app's routes, prefix included, without a trailing slash; below ``/agents`` only."""
-        return self._url.partition("/agents")[0]
+        """The URL of the app's routes, prefix included, without a trailing slash; not below other paths."""
+        return self._url.partition("/agents")[0].removesuffix("/pending")
 
     @property
     def line(self) -> str:
