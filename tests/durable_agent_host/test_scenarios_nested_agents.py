@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -252,7 +253,7 @@ def test_clients_see_what_agents_within_do(host: AgentHost, model: PracticeModel
     lines = host.get(f"{turn_path}/events").text.splitlines()
     events = [
         json.loads(data.removeprefix("data: "))
-        for name, data in zip(lines, lines[1:], strict=False)
+        for name, data in pairwise(lines)
         if name == "event: inner"
     ]
     started_events = [event for event in events if event["event"] == "tool.started"]

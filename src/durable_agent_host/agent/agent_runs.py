@@ -20,21 +20,21 @@ from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.budget_accounting import Ask, BudgetAccount
 from durable_agent_host.agent.call_middleware import RunCalls, Send
 from durable_agent_host.agent.call_order import (
+    CurrentRun,
     ModelLayers,
     chain_compaction_call,
     chain_model_call,
     chain_tool_call,
 )
-from durable_agent_host.agent.call_scope import CALL_SCOPE
+from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
 from durable_agent_host.agent.compaction import CompactionModelCalls
 from durable_agent_host.agent.context_window import ContextWindow
-from durable_agent_host.agent.current_run import CurrentRun
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
-from durable_agent_host.agent.nested_runs import new_call_scope
+from durable_agent_host.agent.nested_runs import NestedRun
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
 from durable_agent_host.agent.pending_calls import PendingCalls, answer_requests
 from durable_agent_host.agent.provider import ModelProvider
@@ -354,7 +354,7 @@ class AgentRuns:
             bounds=self.bounds,
             drop_continuations=bool(self.losses),
             includes_error_texts=self.hosted_agent.includes_error_texts,
-            new_scope=lambda path: new_call_scope(journal, run, self.attempt.observers, path),
+            new_scope=lambda path: CallScope(journal.within(path), partial(NestedRun, run, self.attempt.observers)),
         )
         model_layers = run.model_layers()
         self.context = self._new_context(journal, model_layers)

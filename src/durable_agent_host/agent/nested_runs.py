@@ -11,10 +11,9 @@ from typing import Any
 
 from agent_framework import AgentSession, ChatContext, ChatResponseUpdate, ResponseStream
 
-from durable_agent_host.agent.call_middleware import NestedCalls, RunCalls, Send
-from durable_agent_host.agent.call_order import chain_model_call, chain_tool_call
+from durable_agent_host.agent.call_middleware import RunCalls, Send
+from durable_agent_host.agent.call_order import CurrentRun, chain_model_call, chain_tool_call
 from durable_agent_host.agent.call_scope import CallScope, NestedClient
-from durable_agent_host.agent.current_run import CurrentRun
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.observer import NestedRunObservers, ObserverGroup
@@ -25,9 +24,7 @@ from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, WaitingToolCall
 from durable_agent_host.errors import ProviderError, TurnError
-from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.stream.fold import ItemReader
-from durable_agent_host.turn_log.journal import Journal
 
 
 class NestedRun:
@@ -158,12 +155,3 @@ class NestedOutput(RunOutput):
             updates = client_updates[self._joined_count :]
             coalesce_updates(updates, updates, self._item_reader)
             self._joined_count = len(client_updates)
-
-
-def new_call_scope(journal: Journal, turn_run: CurrentRun, observers: ObserverGroup, path: CallPath) -> CallScope:
-    """Make the scope of agents in a tool call, or in the workflow, of a run."""
-
-    def begin_run(scope: CallScope, client: NestedClient) -> NestedCalls:
-        return NestedRun(turn_run, observers, scope, client)
-
-    return CallScope(journal.within(path), begin_run)
