@@ -5,8 +5,9 @@ whose calls it journals. Another agent within an agent (of a step, a function, a
 itself: nobody would be asked, and nothing would run again. Such an agent is refused.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, cast
@@ -150,13 +151,25 @@ class _NeedsApproval:
         self.__dict__["approval_mode"] = mode
 
 
+@dataclass(frozen=True)
+class AgentFunction:
+    """The function of a tool that is an agent, which runs the hosted copy of the agent.
+
+    Attributes:
+        function: runs the hosted copy of the agent.
+        is_journaled: whether the calls of the agent are journaled each for itself.
+    """
+
+    function: Callable[..., Any]
+    is_journaled: bool
+
+
 class _AgentTool:
     """The override of a tool that is an agent; stands before the tool's own class in the method resolution order."""
 
     @property
     def func(self) -> Any:
-        function = self.__dict__.get("func")
-        return AGENT_FUNCTIONS.get(function, function)
+        return AGENT_FUNCTIONS[self.__dict__["func"]].function
 
     @func.setter
     def func(self, function: Any) -> None:
@@ -175,8 +188,8 @@ class _RunsAtClient:
         self.__dict__["func"] = function
 
 
-AGENT_FUNCTIONS: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
-"""Functions of tools that are agents → functions of their hosted copies."""
+AGENT_FUNCTIONS: Final[WeakKeyDictionary[Any, AgentFunction]] = WeakKeyDictionary()
+"""By the function of the app's tool."""
 
 
 def as_agent_tool(tool: FunctionTool) -> FunctionTool:
@@ -189,8 +202,8 @@ def as_agent_tool(tool: FunctionTool) -> FunctionTool:
 
 
 def is_agent_tool(tool: FunctionTool) -> bool:
-    """Return whether a hosted tool is an agent, whose calls are journaled each for itself."""
-    return isinstance(tool, _AgentTool)
+    """Return whether a hosted tool is an agent whose calls are journaled each for itself."""
+    return isinstance(tool, _AgentTool) and AGENT_FUNCTIONS[tool.__dict__["func"]].is_journaled
 
 
 def is_hand_off(tool: FunctionTool) -> bool:

@@ -38,6 +38,7 @@ from durable_agent_host.agent.compaction import with_clients
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.declarations import (
     AGENT_FUNCTIONS,
+    AgentFunction,
     as_agent_tool,
     reject_declared_tools,
     without_approvals,
@@ -56,7 +57,8 @@ from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.turn_log.journal import RecordedTool
 
 _AGENT: Final = "self"
-"""The agent's name in the function that `as_tool` makes."""
+_ARGUMENTS: Final = ("arg_name", "stream_callback", "propagate_session")
+"""Names in the function that `as_tool` makes: the agent, and how it was made a tool."""
 
 
 class NestedAgents:
@@ -148,9 +150,9 @@ class NestedAgents:
         function = tool.__dict__["func"]
         if function not in AGENT_FUNCTIONS:
             names = getclosurevars(function).nonlocals
-            arguments = {name: names[name] for name in ("arg_name", "stream_callback", "propagate_session")}
-            hosted_agent = self.agent(agent, is_tool=True)
-            AGENT_FUNCTIONS[function] = hosted_agent.as_tool(name=tool.name, **arguments).func
+            arguments = {name: names[name] for name in _ARGUMENTS}
+            hosted_tool = self.agent(agent, is_tool=True).as_tool(name=tool.name, **arguments)
+            AGENT_FUNCTIONS[function] = AgentFunction(hosted_tool.func, any(list_journaled_agents(agent)))
         return as_agent_tool(tool)
 
 
@@ -181,9 +183,7 @@ def list_journaled_agents(agent: object) -> Iterator[object]:
 def _agent_of_tool(tool: object) -> Any:
     """Return the agent that a tool is; None for another tool."""
     function: Any = tool.__dict__.get("func") if isinstance(tool, FunctionTool) else None
-    if not isinstance(function, FunctionType) or _AGENT not in function.__code__.co_freevars:
-        return None
-    if not function.__module__.startswith("agent_framework"):
+    if not isinstance(function, FunctionType) or not {_AGENT, *_ARGUMENTS} <= {*function.__code__.co_freevars}:
         return None
     return getclosurevars(function).nonlocals[_AGENT]
 

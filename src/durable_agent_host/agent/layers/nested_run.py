@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
-from durable_agent_host.agent.response_limits import received_bytes
+from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
+from durable_agent_host.agent.response_limits import check_calls, received_bytes
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.agent.stream_progress import NestedStreamBrokenError, StreamProgress
 
@@ -35,6 +35,9 @@ class StopNestedRun:
         try:
             async with aclosing(call_next(call)) as items:
                 async for item in items:
+                    if isinstance(item, CompletedResponse):
+                        contents = (content for message in item.response.messages for content in message.contents)
+                        check_calls(contents, received_bytes().bounds)
                     yield item
         except Exception as error:
             if (limit_error := received_bytes().exceeded_limit) is not None:

@@ -22,6 +22,7 @@ def write(line: str) -> None:
         ledger.write(f"{line}\n")
 
 
+@durable_tool(idempotent=True)
 async def note(text: str, ctx: FunctionInvocationContext) -> str:
     """Note a text, and count the notes of the agent's session."""
     call = current_tool_call()
