@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
+from itertools import takewhile
 from typing import Any, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
@@ -44,7 +45,9 @@ from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import Cancelled, RunStoppedError
+from durable_agent_host.agent.running_tool import DeferralRules
 from durable_agent_host.agent.session_state_tracker import SessionState
+from durable_agent_host.agent.steering import Steering
 from durable_agent_host.agent.stream_progress import (
     REPLAYED,
     BrokenStream,
@@ -195,9 +198,11 @@ class AgentRuns:
         agent_session_before: the framework's session from before the turn, serialized.
         history_session_id: see `durable_agent_host.agent.transcript_provider.DurableSession.restore`.
         with_files: adds the bytes of files to a request that refers to them.
+        load_message: adds the stored parts and the bytes of files to a request that was sent to the running turn.
         request: the turn's request.
         replies: to pending calls, by their ids.
         answer_seconds: how long a pending call waits.
+        deferral_rules: how tools may defer results.
         exchange_recorder: records the HTTP exchanges of model calls.
         was_cancelled: the turn was cancelled while it waited: only what is in the journal is collected.
         agent_session: the framework's session of the current run.
@@ -207,6 +212,7 @@ class AgentRuns:
         output: what the current run has streamed.
         histories: the agent's history providers in the current run.
         context: chooses the messages of the current run's model calls; None when all are sent.
+        steering: the messages that were sent to the turn, in the current run; None when there are none.
         budgets: of the agent.
         redactor: for stored and shown data, or None.
         elapsed_before: seconds of earlier attempts.
@@ -221,10 +227,12 @@ class AgentRuns:
     record: ConversationReader
     agent_session_before: Mapping[str, Any] | None
     with_files: Callable[[TurnRequest], Awaitable[TurnRequest]]
+    load_message: Callable[[TurnRequest], Awaitable[TurnRequest]]
     overlay_before: Mapping[str, Any] | None
     request: TurnRequest
     replies: Mapping[str, Mapping[str, Any]]
     answer_seconds: float
+    deferral_rules: DeferralRules
     exchange_recorder: ExchangeRecorder
     was_cancelled: bool = False
     history_session_id: str = ""
@@ -235,6 +243,7 @@ class AgentRuns:
     output: RunOutput = field(init=False)
     histories: RunHistoryProviders | None = None
     context: ContextWindow | None = None
+    steering: Steering | None = None
     budgets: Budgets = NO_BUDGETS
     redactor: Redactor | None = None
     elapsed_before: float = 0.0
@@ -328,6 +337,7 @@ class AgentRuns:
 
     def _begin_run(self, journal: Journal) -> CurrentRun:
         self.output = RunOutput(self.provider)
+        self.steering = None
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
         pending_calls = PendingCalls(
             self.request.turn_id,
@@ -338,7 +348,7 @@ class AgentRuns:
         )
         account = _new_budget_account(self, journal, pending_calls.ask_for_budget)
         run = self.run = CurrentRun(
-            turn_id=self.request.turn_id,
+            request=self.request,
             label=self.attempt.label,
             journal=journal,
             observers=self.attempt.observers,
@@ -354,6 +364,7 @@ class AgentRuns:
             bounds=self.bounds,
             drop_continuations=bool(self.losses),
             includes_error_texts=self.hosted_agent.includes_error_texts,
+            deferral_rules=self.deferral_rules,
             new_scope=lambda path: CallScope(journal.within(path), partial(NestedRun, run, self.attempt.observers)),
         )
         model_layers = run.model_layers()
@@ -397,6 +408,10 @@ class AgentRuns:
         is_finished = recorded_response is not None
         received_bytes().started_calls.add(path)
         run.progress.record_available_tools(context.options)
+        if (steering := self._find_steering(run)) is not None:
+            if not is_finished:
+                run.gate.check()
+            await steering.add_messages(context, path, is_replayed=is_finished)
         messages = await self._choose_messages(context, path, is_replayed=is_finished)
         if not is_finished:
             run.gate.check()
@@ -448,29 +463,46 @@ class AgentRuns:
                         run.gate.raise_if_waiting()
                     await self._collect(run, update)
                     await stretch.pause()
-            if (
-                run.pending_calls.pending
-                or (next_messages := await self._answer_provider_requests(run, messages, start)) is None
-            ):
+            if run.pending_calls.pending or not (next_messages := await self._find_next_messages(run, messages, start)):
                 break
             messages = next_messages
         run.gate.raise_if_waiting()
 
-    async def _answer_provider_requests(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message] | None:
-        """Return the messages with which the run continues after the provider's requests for approval, or None."""
+    async def _find_next_messages(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message]:
+        """Return the messages with which the run continues after an answer; none at its end.
+
+        They answer what the provider's tools ask, or were sent to the turn while the answer was made.
+        """
         if not self.hosted_agent.has_journal:
-            return None
+            return []
         response_messages = self.output.response(start).messages
-        answer = await answer_requests(run.pending_calls, run.journal, response_messages)
-        if answer is None:
-            return None
-        self.output.add(AgentResponseUpdate(role="user", contents=answer.contents), None)
+        next_messages = await answer_requests(run.pending_calls, run.journal, self.provider, response_messages)
+        if next_messages:
+            await self._collect_answers(run, next_messages)
+        elif (steering := self._find_steering(run)) is not None and self.request.response_format is None:
+            next_messages = await steering.take_next_messages()
+        if run.pending_calls.pending or not next_messages:
+            return []
         session = self.agent_session
         if session.service_session_id:  # the service has the conversation, and accepts only new messages
             session.transcript = ()
-        else:
-            session.transcript = self.provider.as_history([*session.transcript, *sent, *response_messages])
-        return [answer]
+            unsent_results = [*takewhile(lambda message: message.role == "tool", reversed(response_messages))][::-1]
+            return [*unsent_results, *next_messages]
+        session.transcript = self.provider.as_history([*session.transcript, *sent, *response_messages])
+        return next_messages
+
+    async def _collect_answers(self, run: CurrentRun, answers: Sequence[Message]) -> None:
+        is_replayed = CallPath().model_call(run.journal.position + 1) in run.journal.recorded.responses
+        for answer in answers:
+            update = AgentResponseUpdate(role=answer.role, contents=answer.contents)
+            self.output.add(update, None)
+            if answer.role == "tool":
+                await self.attempt.observers.notify(UpdateReceived(update, is_replayed))
+
+    def _find_steering(self, run: CurrentRun) -> Steering | None:
+        if self.steering is None and (self.attempt.inbox.messages or run.journal.recorded.messages):
+            self.steering = Steering(self.attempt, run.journal, self.output, self.load_message, self.provider)
+        return self.steering
 
     async def _collect(self, run: CurrentRun, update: AgentResponseUpdate) -> None:
         source = run.progress.source

@@ -3,6 +3,7 @@
 The lists are built for each call, outermost layer first; a feature that a call does not use is not in its list.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from durable_agent_host.agent.declarations import is_agent_tool, is_hand_off, ne
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
+from durable_agent_host.agent.layers.callback import AwaitCallback
 from durable_agent_host.agent.layers.client_tool import AskClient
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
@@ -30,11 +32,12 @@ from durable_agent_host.agent.response_limits import received_bytes, stream_with
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_output import RunOutput
+from durable_agent_host.agent.running_tool import DeferralRules, RunningTool
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer
 from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.model.turn import ResponseLimits
+from durable_agent_host.model.turn import ResponseLimits, TurnRequest
 from durable_agent_host.turn_log.journal import Journal
 
 
@@ -62,6 +65,7 @@ class ToolLayers:
     lost_server: RecoverLostCalls
     in_doubt: ResolveDoubt
     budget: BudgetAccount | None
+    callback: AwaitCallback
     running_call: EnterToolCall
     run_tool: RunTool
 
@@ -71,7 +75,7 @@ class CurrentRun:
     """The parts of one run that decide how it continues and ends; some are those of the whole turn.
 
     Attributes:
-        turn_id: of the turn.
+        request: of the turn.
         label: of the attempt, for log lines.
         journal: finished calls, and where to append.
         observers: notified of each call.
@@ -87,11 +91,12 @@ class CurrentRun:
         bounds: limits on what the model's service and the tools may send.
         drop_continuations: whether replayed responses omit their conversation ids, which the service has lost.
         includes_error_texts: whether the model receives the texts of tools' exceptions.
+        deferral_rules: for results that come later.
         new_scope: makes the scope of agents within a call.
         nested: stops a run of an agent within the turn's agent; None for the turn's agent.
     """
 
-    turn_id: str
+    request: TurnRequest
     label: str
     journal: Journal
     observers: RunObservers
@@ -107,6 +112,7 @@ class CurrentRun:
     bounds: ResponseLimits
     drop_continuations: bool
     includes_error_texts: bool
+    deferral_rules: DeferralRules
     new_scope: Callable[[CallPath], CallScope]
     nested: StopNestedRun | None = None
 
@@ -139,6 +145,9 @@ class CurrentRun:
 
     def tool_layers(self) -> ToolLayers:
         """Return the layers of its tool calls."""
+        callback = AwaitCallback(
+            self.pending_calls, self.journal, self.session_state, max_result_bytes=self.bounds.max_tool_result_bytes
+        )
         return ToolLayers(
             journal=JournalToolCalls(self.journal, self.observers, self.session_state, self.gate),
             progress=self.progress,
@@ -147,11 +156,20 @@ class CurrentRun:
             lost_server=RecoverLostCalls(label=self.label),
             in_doubt=ResolveDoubt(self.pending_calls, label=self.label),
             budget=self.budget_account,
+            callback=callback,
             running_call=EnterToolCall(
-                self.turn_id, self.journal, self.gate.gave_up, self.new_scope, self.breaks, label=self.label
+                self.request,
+                self.journal,
+                self.gate.gave_up,
+                new_host=lambda call: RunningTool(
+                    call, self.pending_calls, self.observers, self.deferral_rules, asyncio.get_running_loop()
+                ),
+                defer=callback.begin,
+                new_scope=self.new_scope,
+                breaks=self.breaks,
             ),
             run_tool=RunTool(
-                f"turn {self.turn_id}",
+                f"turn {self.request.turn_id}",
                 self.gate.gave_up,
                 max_result_bytes=self.bounds.max_tool_result_bytes,
                 includes_error_texts=self.includes_error_texts,
@@ -193,10 +211,13 @@ def chain_limited_call(nested: StopNestedRun, response: ReadResponse, call: Mode
 
 def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolCallEnd]:
     """Make a tool call of a run's agent through its layers."""
+    if call.deferral is not None:
+        return of_run.journal(call, of_run.callback.resume)
     if is_hand_off(call.tool):
         return of_run.run_tool(call)
     may_lose_server = is_mcp_tool(call.tool)
-    layers: list[ToolLayer] = [of_run.journal]
+    layers: list[ToolLayer] = [of_run.progress.end_run] if of_run.progress.has_client_calls else []
+    layers.append(of_run.journal)
     if of_run.progress.is_invalid_call(call):
         layers.append(of_run.progress.reject_invalid_call)
     if needs_approval(call.tool):

@@ -17,6 +17,7 @@ from durable_agent_host.agent.observer import (
     RunStarted,
     ToolCallCompleted,
     ToolCallStarted,
+    ToolProgressed,
     UpdateReceived,
 )
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
@@ -31,6 +32,7 @@ from durable_agent_host.turn.turn_events import (
     call_replied,
     nested_event,
     tool_completed,
+    tool_progress,
     tool_started,
     turn_restarted,
     turn_started,
@@ -126,13 +128,11 @@ class EventWriter:
 
     async def _nested_events(self, nested: NestedMoment) -> Sequence[LiveEvent]:
         """Return what clients learn of an agent within the turn's agent: its tool calls, as events in an event."""
-        match nested.moment:
-            case ToolCallStarted(call_id, name, arguments, attempt=1, replayed=False):
-                events: Sequence[LiveEvent] = self._redact_event(tool_started(call_id, name, arguments))
-            case ToolCallCompleted() as moment:
-                events = await self._result_events(moment)
-            case _:
-                events = ()
+        events: Sequence[LiveEvent] = ()
+        if isinstance(nested.moment, ToolCallCompleted):
+            events = await self._result_events(nested.moment)
+        elif (event := _build_call_event(nested.moment)) is not None:
+            events = self._redact_event(event)
         return [nested_event(str(nested.path), event) for event in events]
 
     def _new_events(self, *, includes_tool_calls: bool) -> LiveEvents | RedactedEvents:
@@ -152,12 +152,6 @@ class EventWriter:
             case ModelCallResponded(replayed=replayed) if isinstance(self._events, RedactedEvents):
                 events = self._events.flush()
                 return () if replayed else events
-            case ToolCallStarted(call_id, name, arguments, attempt=1, replayed=False):
-                return self._redact_event(tool_started(call_id, name, arguments))
-            case CallPending(call, replayed=False):
-                return self._redact_event(call_pending(call))
-            case CallReplied(call, answer):
-                return self._redact_event(call_replied(call, answer))
             case AttemptStarted(replayed=False):
                 return (turn_started(turn.request),)
             case RunStarted(has_journal, discard_from):
@@ -169,7 +163,22 @@ class EventWriter:
                     return () if moment.replayed else (turn_waiting(turn.request, outcome.pending),)
                 return self._events.finish(outcome.text) if outcome.status == "completed" else ()
             case _:
-                return ()
+                event = _build_call_event(moment)
+                return () if event is None else self._redact_event(event)
+
+
+def _build_call_event(moment: Moment) -> LiveEvent | None:
+    match moment:
+        case ToolCallStarted(call_id, name, arguments, attempt=1, replayed=False):
+            return tool_started(call_id, name, arguments)
+        case ToolProgressed(call_id, text, fraction):
+            return tool_progress(call_id, text, fraction)
+        case CallPending(call, replayed=False):
+            return call_pending(call)
+        case CallReplied(call, answer):
+            return call_replied(call, answer)
+        case _:
+            return None
 
 
 def _build_log_entry(moment: Moment) -> LogEntry | None:

@@ -160,6 +160,23 @@ class ToolCallStarted:
 
 
 @dataclass(frozen=True)
+class ToolProgressed:
+    """A running tool shows how far it is.
+
+    Attributes:
+        call_id: from the model.
+        text: for people.
+        fraction: the part that is done, from 0 to 1; or None.
+        replayed: never.
+    """
+
+    call_id: str
+    text: str
+    fraction: float | None
+    replayed: bool = False
+
+
+@dataclass(frozen=True)
 class ToolCallCompleted:
     """A tool call has its result.
 
@@ -247,7 +264,13 @@ class AttemptEnded:
 
 
 RunMoment = (
-    ModelCallStarted | ModelCallResponded | ModelCallCompleted | ModelCallFailed | ToolCallStarted | ToolCallCompleted
+    ModelCallStarted
+    | ModelCallResponded
+    | ModelCallCompleted
+    | ModelCallFailed
+    | ToolCallStarted
+    | ToolProgressed
+    | ToolCallCompleted
 )
 """What happens in a run of the turn's agent, or of an agent within it."""
 

@@ -23,6 +23,7 @@ from durable_agent_host.model.journal_entry import (
     CompactionCallCompletedEntry,
     ElapsedTimeEntry,
     JournalStep,
+    MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
     ReservationRaisedEntry,
@@ -35,6 +36,7 @@ from durable_agent_host.model.log_entry import (
     CALL_RELEASED,
     CALL_RESERVED,
     ELAPSED_TIME,
+    MESSAGE_RECEIVED,
     MODEL_FINISHED,
     MODEL_STARTED,
     SIDE_CALL_FINISHED,
@@ -53,6 +55,7 @@ _STEPS: Final[Mapping[str, type[JournalStep]]] = {
     CALL_RAISED: ReservationRaisedEntry,
     CALL_RELEASED: ReservationReleasedEntry,
     ELAPSED_TIME: ElapsedTimeEntry,
+    MESSAGE_RECEIVED: MessageReceivedEntry,
 }
 """Kind of a log entry → its step. The JSON has the fields of the step, and those of its path and its reservation."""
 _KINDS: Final = {step_type: kind for kind, step_type in _STEPS.items()}

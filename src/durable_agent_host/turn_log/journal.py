@@ -27,9 +27,11 @@ from durable_agent_host.model.budget import Reservation, is_measured
 from durable_agent_host.model.call_path import TURN_AGENT, CallPath
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
+    DEFERRED,
     BudgetReservedEntry,
     CompactionCallCompletedEntry,
     ElapsedTimeEntry,
+    MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
     ReservationRaisedEntry,
@@ -54,10 +56,19 @@ class RecordedTool:
     Attributes:
         starts: how often it has started.
         finished: how it ended, or None.
+        deferral: what its pending call needs, when its result comes later; else None.
     """
 
     starts: int = 0
     finished: ToolCallCompletedEntry | None = None
+    deferral: Mapping[str, Any] | None = None
+
+    def add_end(self, entry: ToolCallCompletedEntry) -> None:
+        """Add how the call ended, or that its result comes later."""
+        if entry.outcome == DEFERRED:
+            self.deferral = entry.result
+        else:
+            self.finished = entry
 
 
 @dataclass
@@ -82,6 +93,7 @@ class JournalState:
         unmeasured: the reservations of calls whose responses had no token counts.
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
         finished_at: offsets of finished model calls and tool calls.
+        messages: that were sent to the running turn and that a model call got, by the ids of their own turns.
     """
 
     responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
@@ -104,6 +116,7 @@ class JournalState:
     reserved: dict[CallPath, list[Reservation]] = field(default_factory=dict[CallPath, list[Reservation]])
     unmeasured: list[Reservation] = field(default_factory=list[Reservation])
     active_seconds: float = 0.0
+    messages: dict[str, MessageReceivedEntry] = field(default_factory=dict[str, MessageReceivedEntry])
     _last_offset: int = -1
 
     def add(self, record: LogRecord) -> None:
@@ -131,10 +144,10 @@ class JournalState:
             case ToolCallStartedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).starts += 1
             case ToolCallCompletedEntry():
-                self.tools.setdefault(step.path, RecordedTool()).finished = step
+                self.tools.setdefault(step.path, RecordedTool()).add_end(step)
                 self._add_completion(step.path, step.state, record.offset)
-            case ModelCallStartedEntry():
-                self.continuations[step.path] = step.continuation
+            case ModelCallStartedEntry() | MessageReceivedEntry():
+                self._add_call_start(step)
                 return False
             case CompactionCallCompletedEntry():
                 self.compaction_responses[step.path] = step.response
@@ -156,8 +169,15 @@ class JournalState:
         if isinstance(step, ModelCallCompletedEntry):
             self.responses[step.path] = step.response
         else:
-            self.tools.setdefault(step.path, RecordedTool()).finished = step
+            self.tools.setdefault(step.path, RecordedTool()).add_end(step)
         self._add_completion(step.path, step.state, self._last_offset)
+
+    def _add_call_start(self, step: ModelCallStartedEntry | MessageReceivedEntry) -> None:
+        match step:
+            case ModelCallStartedEntry():
+                self.continuations[step.path] = step.continuation
+            case MessageReceivedEntry():
+                self.messages[step.request["turn_id"]] = step
 
     def _add_open_call(self, step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry) -> None:
         open_calls = self.reserved.setdefault(step.path, [])
@@ -297,6 +317,14 @@ class Journal:
         reach("journal.model.after_append")
         if path.is_nested:
             self.recorded.add_finished(step)
+
+    async def message_received(self, path: CallPath, request: Mapping[str, Any]) -> None:
+        """Append that a model call gets a message that was sent to the turn; durable when this returns."""
+        reach("journal.message.before_append")
+        message = MessageReceivedEntry(path, request)
+        await self._writer.commit(encode_journal_entry(message))
+        self.recorded.messages[request["turn_id"]] = message
+        reach("journal.message.after_append")
 
     async def compaction_call_finished(self, path: CallPath, response: Mapping[str, Any]) -> None:
         """Append the response of a strategy's model call; durable when this returns."""

@@ -2,16 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from threading import Event
 
 from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
 from durable_agent_host.agent.run_result import AwaitingReplies, RunStoppedError
+from durable_agent_host.agent.running_tool import RunningTool
 from durable_agent_host.agent.stream_progress import NestedStreamBrokenError
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, WaitingToolCall
 from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.tool_calls import RUNNING_CALL, ToolCall
+from durable_agent_host.model.principal import Principal
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.tool_calls import RUNNING_CALL, DeferredCall, ToolCall
 from durable_agent_host.turn_log.journal import Journal
 
 _LOGGER = logging.getLogger(__name__)
@@ -22,39 +25,53 @@ class EnterToolCall:
     """Makes a call the current one while its tool runs.
 
     Attributes:
-        turn_id: of the call's turn.
+        request: of the turn.
         journal: of the run.
         gave_up: set when the run's results are no longer wanted.
+        new_host: makes what the host does for a running tool.
+        defer: ends a call whose tool has deferred its result.
         new_scope: makes the scope of agents within a call.
         breaks: counts how often the stream of a model call broke midway.
-        label: of the run, for log lines.
     """
 
-    turn_id: str
+    request: TurnRequest
     journal: Journal
     gave_up: Event
+    new_host: Callable[[ToolInvocation], RunningTool]
+    defer: Callable[[ToolInvocation, DeferredCall], Awaitable[ToolCallEnd]]
     new_scope: Callable[[CallPath], CallScope]
     breaks: dict[CallPath, int]
-    label: str
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
-        """Make a call; an agent within it that waits for a person has no result, and the turn waits afterwards."""
-        running_call = ToolCall(
-            call_id=call.path.call_id,
-            name=call.name,
-            turn_id=self.turn_id,
-            idempotency_key=self.journal.idempotency_key(call.path),
-            attempt=call.starts + 1,
-            cancelled=self.gave_up,
-            path=str(call.path),
-        )
-        token = RUNNING_CALL.set(running_call)
+        """Make a call; an agent within it that waits has no result, and the turn waits afterwards."""
+        host = self.new_host(call)
+        token = RUNNING_CALL.set(self._running_call(call, host))
         scope_token = CALL_SCOPE.set(self.new_scope(call.path))
         try:
-            return await self._run(call, call_next)
+            end = await self._run(call, call_next)
         finally:
             RUNNING_CALL.reset(token)
             CALL_SCOPE.reset(scope_token)
+            if host.progress_task is not None:
+                await host.end_progress(host.progress_task)
+        is_deferred = isinstance(end, WaitingToolCall) and isinstance(end.value, DeferredCall)
+        return await self.defer(call, end.value) if is_deferred else end
+
+    def _running_call(self, call: ToolInvocation, host: RunningTool) -> ToolCall:
+        request = self.request
+        return ToolCall(
+            call_id=call.path.call_id,
+            name=call.name,
+            turn_id=request.turn_id,
+            idempotency_key=self.journal.idempotency_key(call.path),
+            attempt=call.starts + 1,
+            cancelled=self.gave_up,
+            agent=request.agent,
+            session_id=request.session_id,
+            principal=Principal(request.principal, request.tenant or "") if request.principal else None,
+            path=str(call.path),
+            host=host,
+        )
 
     async def _run(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Run the tool; one whose agent's stream broke midway runs again, and the journal has what was finished."""
@@ -64,7 +81,7 @@ class EnterToolCall:
             except NestedStreamBrokenError as error:
                 broken = error.broken
                 self.breaks[broken.path] = self.breaks.get(broken.path, 0) + 1
-                _LOGGER.warning("%s: tool %s runs its agent again: %s", self.label, call.name, broken.reason)
+                _LOGGER.warning("turn %s: %s runs its agent again: %s", self.request.turn_id, call.name, broken.reason)
                 await asyncio.sleep(broken.wait_seconds)
                 CALL_SCOPE.set(self.new_scope(call.path))
             except RunStoppedError as stop_error:
