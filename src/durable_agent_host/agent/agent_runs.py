@@ -281,7 +281,7 @@ class AgentRuns:
             run = self._begin_run(journal)
             strategy_call_count = len(journal.recorded.compaction_responses)
             received_bytes.inner_calls = max(received_bytes.inner_calls, strategy_call_count)
-            CALL_SCOPE.set(run.new_scope(AGENT_RUN if self._is_opaque else TURN_AGENT))
+            CALL_SCOPE.set(run.new_scope(AGENT_RUN if self.hosted_agent.is_opaque else TURN_AGENT))
             broken: BrokenStream | None = None
             try:
                 await self._run_once(run)
@@ -365,7 +365,7 @@ class AgentRuns:
             drop_continuations=bool(self.losses),
             includes_error_texts=self.hosted_agent.includes_error_texts,
             deferral_rules=self.deferral_rules,
-            new_scope=lambda path: CallScope(journal.within(path), partial(NestedRun, run, self.attempt.observers)),
+            new_scope=lambda path: CallScope(journal, path, partial(NestedRun, run, self.attempt.observers)),
         )
         model_layers = run.model_layers()
         self.context = self._new_context(journal, model_layers)
@@ -449,7 +449,7 @@ class AgentRuns:
                 with_tools=self.request.enable_tool_calls,
             )
         )
-        if self._is_opaque:
+        if self.hosted_agent.is_opaque:
             await self._record_agent_start(run)
         self.hosted_agent.check_client_tools(self.request)
         while True:
@@ -542,15 +542,10 @@ class AgentRuns:
         if loss is None:
             broken = run.progress.broken
             return RunRestarted(broken.reason, broken.wait_seconds) if broken is not None else None
-        if self.output.updates_streamed and self._is_opaque:
+        if self.output.updates_streamed and self.hosted_agent.is_opaque:
             return None
         is_new = self.losses.add(loss, self.agent_session)
         return RunRestarted(f"the model's service can no longer use the {loss.kind}", 0.0) if is_new else None
-
-    @property
-    def _is_opaque(self) -> bool:
-        """Whether the agent's calls have no journal, so that its run is like a tool call."""
-        return not (self.hosted_agent.has_journal or self.hosted_agent.is_workflow)
 
     @property
     def _has_middleware(self) -> bool:

@@ -68,6 +68,7 @@ class ToolLayers:
     callback: AwaitCallback
     running_call: EnterToolCall
     run_tool: RunTool
+    is_nested: bool
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,7 @@ class CurrentRun:
                 max_result_bytes=self.bounds.max_tool_result_bytes,
                 includes_error_texts=self.includes_error_texts,
             ),
+            is_nested=self.nested is not None,
         )
 
 
@@ -213,7 +215,7 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
     """Make a tool call of a run's agent through its layers."""
     if call.deferral is not None:
         return of_run.journal(call, of_run.callback.resume)
-    if is_hand_off(call.tool):
+    if of_run.is_nested and is_hand_off(call.tool):
         return of_run.run_tool(call)
     may_lose_server = is_mcp_tool(call.tool)
     layers: list[ToolLayer] = [of_run.progress.end_run] if of_run.progress.has_client_calls else []

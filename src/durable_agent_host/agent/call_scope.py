@@ -15,6 +15,7 @@ from typing import Final
 
 from durable_agent_host.agent.call_middleware import NestedCalls
 from durable_agent_host.agent.provider import ModelProvider
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.turn_log.journal import Journal
 
 
@@ -41,12 +42,16 @@ class CallScope:
     """Gives the runs of agents in one place their journals, and lets them stop together.
 
     Args:
-        journal: of the tool call or the workflow.
+        journal: of the run that makes the tool call.
+        path: of the tool call; of the turn's agent for its workflow.
         begin_run: begins a run of an agent here.
     """
 
-    def __init__(self, journal: Journal, begin_run: "Callable[[CallScope, NestedClient], NestedCalls]") -> None:
+    def __init__(
+        self, journal: Journal, path: CallPath, begin_run: "Callable[[CallScope, NestedClient], NestedCalls]"
+    ) -> None:
         self._journal = journal
+        self._path = path
         self._begin_run = begin_run
         self._journals: dict[str, Journal] = {}
         self._running_count = 0
@@ -60,8 +65,8 @@ class CallScope:
     def journal(self, executor_id: str) -> Journal:
         """Return the journal of the agent of an executor; its further runs go on counting."""
         if executor_id not in self._journals:
-            path = self._journal.path
-            self._journals[executor_id] = self._journal.within(path.executor(executor_id) if executor_id else path)
+            path = self._path.executor(executor_id) if executor_id else self._path
+            self._journals[executor_id] = self._journal.within(path)
         return self._journals[executor_id]
 
     @contextmanager

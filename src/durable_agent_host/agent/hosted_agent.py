@@ -56,6 +56,7 @@ class HostedAgent:
         compaction: how its context is compacted, or None.
         has_journal: whether its model and tool calls can be journaled.
         is_workflow: whether it is a workflow, whose agents have their calls journaled.
+        is_opaque: whether none of its calls is journaled, so that its run is like one tool call.
         why_no_journal: why it has no journal.
         may_run_again: for agents without a journal, whether a run cut off by a crash is simply repeated; the agent
             declares it with an attribute ``may_run_again``.
@@ -85,6 +86,7 @@ class HostedAgent:
         else:
             self.agent = self._inner.agent(self.agent)
         self.is_workflow = isinstance(agent, WorkflowAgent)
+        self.is_opaque = not (self.has_journal or self.is_workflow)
         self.may_run_again = bool(getattr(agent, "may_run_again", False))
 
     @property
@@ -149,21 +151,15 @@ class HostedAgent:
         if not self.has_journal:
             return agent
         agent_copy: Any = copy_with_mixin(agent, _TracedAsAttempt)
-        agent_copy.client = self._client_for_run(agent_copy, turn_id, calls, fold_call)
+        agent_copy.client = client_for_run(
+            agent_copy.client, calls, self.provider, self._inner.host_tools, as_middleware_list(agent_copy.middleware)
+        )
+        agent_copy.client.turn_id = turn_id
+        agent_copy.client.fold_call = fold_call
+        agent_copy.client.__dict__.update(self._sdk_clients)
         if self.compaction is not None:
             remove_compaction(agent_copy, has_our_history=not self.has_own_history)
         return agent_copy
-
-    def _client_for_run(
-        self, agent: Any, turn_id: str, calls: RunCalls, fold_call: Callable[[Sequence[Any]], Any]
-    ) -> Any:
-        client_copy = client_for_run(
-            agent.client, calls, self.provider, self._inner.host_tools, as_middleware_list(agent.middleware)
-        )
-        client_copy.turn_id = turn_id
-        client_copy.fold_call = fold_call
-        client_copy.__dict__.update(self._sdk_clients)
-        return client_copy
 
 
 def _with_history(agent: Any, provider: ModelProvider) -> Any:

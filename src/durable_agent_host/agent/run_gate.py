@@ -76,5 +76,6 @@ class RunGate:
         Raises:
             RunStoppedError: the run was stopped, was cancelled before it started, or waits for an answer.
         """
-        self.check_nested()
+        self.raise_if_stopped()
+        self.raise_if_cancelled()
         self.raise_if_waiting()

@@ -44,22 +44,9 @@ class EnterToolCall:
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Make a call; an agent within it that waits has no result, and the turn waits afterwards."""
-        host = self.new_host(call)
-        token = RUNNING_CALL.set(self._running_call(call, host))
-        scope_token = CALL_SCOPE.set(self.new_scope(call.path))
-        try:
-            end = await self._run(call, call_next)
-        finally:
-            RUNNING_CALL.reset(token)
-            CALL_SCOPE.reset(scope_token)
-            if host.progress_task is not None:
-                await host.end_progress(host.progress_task)
-        is_deferred = isinstance(end, WaitingToolCall) and isinstance(end.value, DeferredCall)
-        return await self.defer(call, end.value) if is_deferred else end
-
-    def _running_call(self, call: ToolInvocation, host: RunningTool) -> ToolCall:
         request = self.request
-        return ToolCall(
+        host = self.new_host(call)
+        running_call = ToolCall(
             call_id=call.path.call_id,
             name=call.name,
             turn_id=request.turn_id,
@@ -72,6 +59,17 @@ class EnterToolCall:
             path=str(call.path),
             host=host,
         )
+        token = RUNNING_CALL.set(running_call)
+        scope_token = CALL_SCOPE.set(self.new_scope(call.path))
+        try:
+            end = await self._run(call, call_next)
+        finally:
+            RUNNING_CALL.reset(token)
+            CALL_SCOPE.reset(scope_token)
+            if host.progress_task is not None:
+                await host.end_progress(host.progress_task)
+        is_deferred = isinstance(end, WaitingToolCall) and isinstance(end.value, DeferredCall)
+        return await self.defer(call, end.value) if is_deferred else end
 
     async def _run(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Run the tool; one whose agent's stream broke midway runs again, and the journal has what was finished."""
