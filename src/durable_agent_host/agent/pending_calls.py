@@ -162,15 +162,15 @@ class PendingCalls:
         Args:
             call: without times, which an earlier attempt may have given it; with ``expires_at`` when it has its own.
         """
-        shown_call = self._journal.recorded.pending_calls.get(call.call_id)
-        if shown_call is not None:
-            call = replace(call, created_at=shown_call["created_at"], expires_at=shown_call["expires_at"])
+        recorded_call = self._journal.recorded.pending_calls.get(call.call_id)
+        if recorded_call is not None:
+            call = replace(call, created_at=recorded_call["created_at"], expires_at=recorded_call["expires_at"])
         else:
             now = datetime.now(UTC)
             expires_at = call.expires_at or (now + timedelta(seconds=self._answer_seconds)).isoformat()
             call = replace(call, created_at=now.isoformat(), expires_at=expires_at)
         self.pending.append(call.to_json())
-        await self._observers.notify(CallPending(call.to_json(), replayed=shown_call is not None))
+        await self._observers.notify(CallPending(call.to_json(), replayed=recorded_call is not None))
         _LOGGER.info("turn %s: call %s of %s waits (%s)", self._turn_id, call.call_id, call.name, call.kind)
 
 
