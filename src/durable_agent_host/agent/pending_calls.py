@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
-from agent_framework import Content, Message
+from agent_framework import Content, FunctionTool, Message
 
 from durable_agent_host.agent.budget_accounting import APPROVAL_NAME
 from durable_agent_host.agent.observer import CallPending, ObserverGroup
@@ -28,6 +28,7 @@ from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.pending_call import PendingCall, PendingKind
 from durable_agent_host.tool_calls import APPROVED_BY
+from durable_agent_host.turn.client_tools import tool_result_of
 from durable_agent_host.turn.waiting_status import pending_call_id
 from durable_agent_host.turn_log.journal import Journal
 
@@ -195,11 +196,12 @@ async def answer_requests(
     if None in responses or None in results:
         return []
     denials = [reason for content, path in numbered_requests if (reason := _denial(pending_calls, content, path))]
-    contents = [content for result in cast("list[Sequence[Content]]", results) for content in result]
-    of_user = [*cast("list[Content]", responses), *map(Content.from_text, denials)]
-    of_user += [content for content in contents if content.type == "text"]
-    of_tools = [content for content in contents if content.type != "text"]
-    return [Message(role, answers) for role, answers in (("tool", of_tools), ("user", of_user)) if answers]
+    result_contents = [content for result in cast("list[Sequence[Content]]", results) for content in result]
+    user_contents = [*cast("list[Content]", responses), *map(Content.from_text, denials)]
+    user_contents += [content for content in result_contents if content.type == "text"]
+    tool_contents = [content for content in result_contents if content.type != "text"]
+    contents_by_role = {"tool": tool_contents, "user": user_contents}
+    return [Message(role, contents) for role, contents in contents_by_role.items() if contents]
 
 
 def _is_provider_request(content: Content) -> bool:
@@ -225,7 +227,7 @@ async def _result(pending_calls: PendingCalls, call: ClientCall, path: CallPath)
             PendingCall(call_id, "client_tool", call.name, _arguments(dict(call.arguments)), str(path))
         )
         return None
-    return call.build_result(reply)
+    return call.build_result(FunctionTool.parse_result(tool_result_of(reply)), reply.get("error"))
 
 
 async def _answer(pending_calls: PendingCalls, request: Content, path: CallPath) -> Content | None:
