@@ -478,7 +478,7 @@ class AgentRuns:
         response_messages = self.output.response(start).messages
         next_messages = await answer_requests(run.pending_calls, run.journal, self.provider, response_messages)
         if next_messages:
-            await self._collect_answers(run, next_messages)
+            await self._collect_replies(run, next_messages)
         elif (steering := self._find_steering(run)) is not None and self.request.response_format is None:
             next_messages = await steering.take_next_messages()
         if run.pending_calls.pending or not next_messages:
@@ -491,12 +491,12 @@ class AgentRuns:
         session.transcript = self.provider.as_history([*session.transcript, *sent, *response_messages])
         return next_messages
 
-    async def _collect_answers(self, run: CurrentRun, answers: Sequence[Message]) -> None:
+    async def _collect_replies(self, run: CurrentRun, messages: Sequence[Message]) -> None:
         is_replayed = CallPath().model_call(run.journal.position + 1) in run.journal.recorded.responses
-        for answer in answers:
-            update = AgentResponseUpdate(role=answer.role, contents=answer.contents)
+        for message in messages:
+            update = AgentResponseUpdate(role=message.role, contents=message.contents)
             self.output.add(update, None)
-            if answer.role == "tool":
+            if message.role == "tool":
                 await self.attempt.observers.notify(UpdateReceived(update, is_replayed))
 
     def _find_steering(self, run: CurrentRun) -> Steering | None:
