@@ -127,10 +127,10 @@ async def test_the_gate_makes_contexts():
         context.access.principal = Principal("bob")  # pyright: ignore[reportAttributeAccessIssue]
 
     open_context = await Authorizer(None).identify(IncomingRequest({}, {}), "session.read")
-    of_app = gate.context_of_orchestration(None, None)
+    of_app = gate.context_of_app_code(None, "turn.run", None)
     for access in (open_context.access, of_app.access, MAINTENANCE):
         assert isinstance(access, AppAccess)
         assert access.reason
         assert await access.can_access("Echo", "s", ada.owner, exists=True)
-    assert isinstance(gate.context_of_orchestration(ada, None).access, CallerAccess)
+    assert isinstance(gate.context_of_app_code(ada, "turn.run", None).access, CallerAccess)
     assert isinstance(gate.open_context("health.read").access, CallerAccess)

@@ -80,7 +80,7 @@ from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_SECONDS: Final = 0.7
-"""How often the cancel mark in the turn's log is read."""
+"""How often the inbox of the turn's log is read."""
 
 _CANCEL_SECONDS: Final = 10.0
 """How long a service may take to accept that an answer is no longer wanted."""
@@ -88,10 +88,10 @@ _CANCEL_SECONDS: Final = 10.0
 _ABANDON_SECONDS: Final = 0.3
 """How long a stopped run may take to end; after that it is abandoned."""
 
-CANCELLATIONS: Final = Notifier()
-"""Makes a running turn of this process read its cancel mark at once; by turn id.
+INBOX_NOTIFIER: Final = Notifier()
+"""Makes a running turn of this process read its inbox at once; by turn id.
 
-One per process, because the receiver of a cancel and the runner of the turn share nothing else.
+One per process, because the sender and the runner of the turn share nothing else.
 """
 
 OpenLog = Callable[[], TurnLog]
@@ -281,6 +281,11 @@ class AgentRunner:
             return outcome
         await attempt.resume(replies or {}, was_cancelled=was_cancelled)
         record = self.storage.record(session)
+        with_files = SessionFiles(self.storage, request.agent, request.session_id, session).with_files
+
+        async def load_message(request: TurnRequest) -> TurnRequest:
+            return await with_files(await self.storage.load_request(request))
+
         runs = AgentRuns(
             host=self._host,
             provider=self._provider_for(object()),  # until the agent is created
@@ -288,7 +293,8 @@ class AgentRunner:
             bounds=self._limits.bounds,
             attempt=attempt,
             record=record,
-            with_files=SessionFiles(self.storage, request.agent, request.session_id, session).with_files,
+            with_files=with_files,
+            load_message=load_message,
             agent_session_before=await record.agent_session(),
             history_session_id=external_session_id(request.session_id, session.owner)
             if self.history.where.owners
@@ -356,7 +362,10 @@ class AgentRunner:
             case LogUnavailable(error):
                 raise error
         outcome = committed_outcome = replace(
-            outcome, budget_usage=runs.budget_usage(), redacts=self._redactor is not None
+            outcome,
+            budget_usage=runs.budget_usage(),
+            redacts=self._redactor is not None,
+            steered_by=runs.steering.request_hashes if runs.steering is not None else {},
         )
         if outcome.status != "suspended":
             committed_outcome = await self._store_outcome(runs, outcome)
@@ -423,9 +432,9 @@ class AgentRunner:
         return await attempt.outcome_of_successor(self._limits.turn_seconds)
 
     async def _watch(self, runs: AgentRuns, task: "asyncio.Task[None]") -> Stop | None:
-        """Wait for the runs' end; check the cancel mark regularly, and when notified."""
+        """Wait for the runs' end; read the turn's inbox regularly, and when notified."""
         max_seconds = self._limits.turn_seconds
-        with CANCELLATIONS.waiter(runs.request.turn_id) as hint:
+        with INBOX_NOTIFIER.waiter(runs.request.turn_id) as hint:
             while True:
                 hint_task = asyncio.ensure_future(hint.wait())
                 seconds = min(_POLL_SECONDS, runs.remaining_seconds(max_seconds))
@@ -469,9 +478,9 @@ async def _build_failed_outcome(runs: AgentRuns, error: BaseException) -> TurnOu
 
 async def _is_cancelled(attempt: TurnAttempt) -> bool:
     try:
-        return await attempt.is_cancel_requested()
+        return (await attempt.read_inbox()).is_cancel_requested
     except LogError as error:
-        _LOGGER.warning("turn log %s: the cancel mark cannot be read: %s", attempt.log_id, error)
+        _LOGGER.warning("turn log %s: the inbox cannot be read: %s", attempt.log_id, error)
         return False
 
 

@@ -55,6 +55,7 @@ from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import Cancelled, RunStoppedError
 from durable_agent_host.agent.running_tool import DeferralRules, RunningTool
 from durable_agent_host.agent.session_state_tracker import SessionState
+from durable_agent_host.agent.steering import Steering
 from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream, StreamProgress
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
@@ -218,6 +219,7 @@ class AgentRuns:
         agent_session_before: the framework's session from before the turn, serialized.
         history_session_id: see `durable_agent_host.agent.transcript_provider.DurableSession.restore`.
         with_files: adds the bytes of files to a request that refers to them.
+        load_message: adds the stored parts and the bytes of files to a request that was sent to the running turn.
         request: the turn's request.
         replies: to pending calls, by their ids.
         answer_seconds: how long a pending call waits.
@@ -232,6 +234,7 @@ class AgentRuns:
         output: what the current run has streamed.
         histories: the agent's history providers in the current run.
         context: chooses the messages of the current run's model calls; None when all are sent.
+        steering: the messages that were sent to the turn, in the current run; None when there are none.
         budgets: of the agent.
         redactor: for stored and shown data, or None.
         elapsed_before: seconds of earlier attempts.
@@ -246,6 +249,7 @@ class AgentRuns:
     record: ConversationReader
     agent_session_before: Mapping[str, Any] | None
     with_files: Callable[[TurnRequest], Awaitable[TurnRequest]]
+    load_message: Callable[[TurnRequest], Awaitable[TurnRequest]]
     overlay_before: Mapping[str, Any] | None
     request: TurnRequest
     replies: Mapping[str, Mapping[str, Any]]
@@ -262,6 +266,7 @@ class AgentRuns:
     output: RunOutput = field(init=False)
     histories: RunHistoryProviders | None = None
     context: ContextWindow | None = None
+    steering: Steering | None = None
     budgets: Budgets = NO_BUDGETS
     redactor: Redactor | None = None
     elapsed_before: float = 0.0
@@ -351,6 +356,7 @@ class AgentRuns:
 
     def _begin_run(self, journal: Journal, breaks: Mapping[CallPath, int]) -> CurrentRun:
         self.output = RunOutput(self.provider)
+        self.steering = None
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
         pending_calls = PendingCalls(
             self.request.turn_id,
@@ -463,6 +469,10 @@ class AgentRuns:
         is_finished = recorded_response is not None
         received_bytes().calls = path.position + 1
         run.progress.record_available_tools(context.options)
+        if (steering := self._find_steering(run)) is not None:
+            if not is_finished:
+                run.gate.check()
+            await steering.add_messages(context, path, is_replayed=is_finished)
         messages = await self._choose_messages(context, path, is_replayed=is_finished)
         if not is_finished:
             run.gate.check()
@@ -515,27 +525,41 @@ class AgentRuns:
                     await stretch.pause()
             if (
                 run.pending_calls.pending
-                or (next_messages := await self._answer_provider_requests(run, messages, start)) is None
+                or (next_messages := await self._find_next_messages(run, messages, start)) is None
             ):
                 break
             messages = next_messages
         run.gate.raise_if_waiting()
 
-    async def _answer_provider_requests(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message] | None:
-        """Return the messages with which the run continues after the provider's requests for approval, or None."""
+    async def _find_next_messages(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message] | None:
+        """Return the messages with which the run continues after an answer, or None.
+
+        They answer the provider's requests for approval, or were sent to the turn while the answer was made.
+        """
         if not self.hosted_agent.has_journal:
             return None
         response_messages = self.output.response(start).messages
         answer = await answer_requests(run.pending_calls, run.journal, response_messages)
-        if answer is None:
+        if answer is not None:
+            self.output.add(AgentResponseUpdate(role="user", contents=answer.contents), None)
+            next_messages = [answer]
+        elif (steering := self._find_steering(run)) is not None and self.request.response_format is None:
+            next_messages = await steering.take_next_messages()
+        else:
+            next_messages = []
+        if run.pending_calls.pending or not next_messages:
             return None
-        self.output.add(AgentResponseUpdate(role="user", contents=answer.contents), None)
         session = self.agent_session
         if session.service_session_id:  # the service has the conversation, and accepts only new messages
             session.transcript = ()
         else:
             session.transcript = self.provider.as_history([*session.transcript, *sent, *response_messages])
-        return [answer]
+        return next_messages
+
+    def _find_steering(self, run: CurrentRun) -> Steering | None:
+        if self.steering is None and (self.attempt.inbox.messages or run.journal.recorded.messages):
+            self.steering = Steering(self.attempt, run.journal, self.output, self.load_message, self.provider)
+        return self.steering
 
     async def _collect(self, run: CurrentRun, update: AgentResponseUpdate) -> None:
         source = run.progress.source

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import click
 
+from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.cli.content_formatting import printable
 from durable_agent_host.cli.host_client import (
     INTERRUPTED,
@@ -18,8 +19,9 @@ from durable_agent_host.cli.host_client import (
     HostRoutes,
     host_command,
 )
-from durable_agent_host.cli.rendering import Screen, TurnView, failure, named_call
-from durable_agent_host.cli.turn_event_client import Event, TurnEvents
+from durable_agent_host.cli.rendering import Screen, TurnView, failure, named_call, wait_text
+from durable_agent_host.cli.turn_event_client import TurnEvents
+from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.turn import turn_events
 
 _PROMPT: Final = "> "
@@ -136,7 +138,7 @@ class _Chat:
                 for event in turn:
                     self._session = turn.session_id
                     self._show(view, event)
-                    if event.is_terminal:
+                    if event.is_last:
                         return
                     if wants_cancel and not has_cancelled:
                         has_cancelled = True
@@ -159,31 +161,31 @@ class _Chat:
         except CommandError as error:
             self._print_remark(str(error))
 
-    def _show(self, view: TurnView, event: Event) -> None:
+    def _show(self, view: TurnView, event: TurnEvent) -> None:
         if event.name == turn_events.TURN_FAILED:
             self._status = PROBLEMS_FOUND
         if self._screen.is_terminal:
             view.show(event)
         elif event.name == turn_events.TURN_FAILED:
             print(printable(failure(event)), file=sys.stderr)
-        elif event.is_terminal:
+        elif event.is_last:
             self._screen.line(event.data["response"])
 
-    def _decide(self, turn: TurnEvents, event: Event) -> None:
+    def _decide(self, turn: TurnEvents, event: TurnEvent) -> None:
         """Ask the user for a decision on a call, and send it."""
         call_id = event.data["call_id"]
         if not self._is_pending(turn, call_id):
             return  # events followed from the beginning include calls decided long ago
         if not self._asks:
             raise CommandError(
-                f"{named_call(event.data)} waits for approval, and there is no terminal to ask in: decide with "
+                f"{named_call(event.data)} {wait_text(event.data)}, and there is no terminal to ask in: answer with "
                 f"'{self._how_to_return()}', on the page of the inspector, or with POST /api{turn.path}/answers"
             )
         while True:
             try:
-                answer = self._decision(call_id)
+                answer = self._decision(call_id) if event.data["kind"] in DECISIONS else _result(call_id)
             except EOFError:
-                self._print_remark(f"turn {turn.turn_id} waits for the decision")
+                self._print_remark(f"turn {turn.turn_id} waits for the answer")
                 raise _LeftError(OK) from None
             if answer is not None:
                 break
@@ -212,3 +214,14 @@ class _Chat:
                 return None
             return {"call_id": call_id, "approved": True, "arguments": arguments}
         return None
+
+
+def _result(call_id: str) -> dict[str, Any] | None:
+    """Ask the user for the result of a call: JSON, or else a text; None for an empty line."""
+    text = input("Result, as JSON or text: ").strip()
+    if not text:
+        return None
+    try:
+        return {"call_id": call_id, "result": json.loads(text)}
+    except ValueError:
+        return {"call_id": call_id, "result": text}

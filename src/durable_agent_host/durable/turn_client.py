@@ -367,6 +367,24 @@ class TurnClient:
             pause = min(pause * 2, MAX_ADMISSION_POLL_SECONDS)
         return None
 
+    async def find_steered_turn(self, request: TurnRequest, *, seconds: float) -> str:
+        """Wait until the message of a steering turn is in the inbox of the session's running turn.
+
+        Returns:
+            The running turn's id; the request's own when it runs as a turn of its own, or the time is over.
+        """
+        deadline = time.monotonic() + seconds
+        pause = AFTER_HINT_SECONDS
+        while time.monotonic() < deadline:
+            session = await self.documents.session(request.agent, request.session_id)
+            if session is None or request.turn_id not in session.queue:
+                break
+            if session.running is not None and await self._stopper.has_message(session.running, request):
+                return session.running
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, MAX_ADMISSION_POLL_SECONDS)
+        return request.turn_id
+
     async def cancel(self, turn: Turn) -> None:
         """Ask a turn to stop. Guarantee: idempotent; a turn that ends first keeps its outcome.
 

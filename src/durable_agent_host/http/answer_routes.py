@@ -172,9 +172,8 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
         return
     if principal is None:
         raise ForbiddenError(
-            f"call {pending['call_id']} needs the approval of {required_approver!r}, and the app does not identify its "
-            "callers: "
-            "it needs identify"
+            f"call {pending['call_id']} needs the approval of {required_approver!r}, and the caller is not known: "
+            "the app has to identify its callers, and a client in the app to name a principal"
         )
     request = turn.request
     changer = decode_owner(pending.get("changed_by"))

@@ -192,10 +192,10 @@ def _response_format(fields: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _policy(fields: Mapping[str, Any]) -> Policy:
     match fields.get("policy", "queue"):
-        case "queue" | "reject" | "interrupt" as policy:
+        case "queue" | "reject" | "interrupt" | "steer" as policy:
             return policy
         case other:
-            raise RequestError(f"'policy' is {other!r}: use 'queue' (the default), 'reject' or 'interrupt'")
+            raise RequestError(f"'policy' is {other!r}: use 'queue' (the default), 'reject', 'interrupt' or 'steer'")
 
 
 def _flag(value: Any, name: str, *, default: bool) -> bool:

@@ -357,6 +357,11 @@ class Route(NamedTuple):
 
         return await handle_errors(call.line, answer, host.gate)
 
+    async def serve_app(self, host: HandlerContext, req: func.HttpRequest, client: TurnClient) -> Response:
+        """Answer a request of the app's own code, whose client has its context. Raises nothing."""
+        call = RouteRequest(req, host.settings.max_request_bytes)
+        return await handle_errors(call.line, lambda: self._answer(host, call, client), host.gate)
+
     async def _identify(self, host: HandlerContext, call: RouteRequest) -> RequestContext:
         if self.is_health or (self.accepts_token and call.callback_token):
             return host.gate.open_context(self.action)

@@ -150,8 +150,22 @@ class ElapsedTimeEntry:
     seconds: float
 
 
+@dataclass(frozen=True)
+class MessageReceivedEntry:
+    """The request of a model call has a message that was sent to the running turn.
+
+    Attributes:
+        path: of the call.
+        request: of the turn that would otherwise have begun with the message, as JSON.
+    """
+
+    path: CallPath
+    request: Mapping[str, Any]
+
+
 type JournalStep = (
     ModelCallStartedEntry
+    | MessageReceivedEntry
     | ModelCallCompletedEntry
     | ToolCallStartedEntry
     | ToolCallCompletedEntry

@@ -96,6 +96,8 @@ class CallEntity:
 
     operation: str
     payload: Mapping[str, Any]
+    notifies: bool = False
+    """Whether the app is notified of the turn's end, which this call commits; that begins at the same time."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ class WaitForReplies:
     """Wait for answers, a cancel, or the time when the first pending call expires; sends back a `WaitResult`."""
 
     until: str
+    notification: int = 0
+    """The number of the wait, if the app is notified of it; 0 if it is not, or has been."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,13 @@ class CancelTurn:
 
 
 @dataclass(frozen=True)
+class SteerTurn:
+    """Send the request's message to a running turn."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True)
 class ScheduleCleanup:
     """Have the data that only the running turn needed deleted soon, because the app redacts stored data."""
 
@@ -178,11 +189,14 @@ class WaitResult:
     value: Any = None
 
 
-MaintenanceStep = RaiseAdmissionEvent | CheckTurn | CancelTurn | ScheduleCleanup | FinalizeTurn
+MaintenanceStep = RaiseAdmissionEvent | CheckTurn | CancelTurn | SteerTurn | ScheduleCleanup | FinalizeTurn
 Step = CallEntity | RunAgent | WaitForAdmission | WaitForReplies | CreateTimer | SetCustomStatus | MaintenanceStep
 
 ERASURE_RETRY_SECONDS: Final = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0)
 """Wait in seconds before a turn asks a session under erasure again; after the last one it is rejected."""
+
+WAITING: Final = "waiting"
+"""The status of a turn that waits, in a notification."""
 
 LOG_UNAVAILABLE: Final = "LogUnavailableError"
 """The type of the error of a turn that was rejected because its log could not be opened."""
@@ -193,7 +207,9 @@ ENDED_BEFORE: Final = "ended_before"
 CLEANUP_SCHEDULED: Final = "to_be_forgotten"
 """Key in the activity's outcome of a turn whose deletion is already scheduled, so that no step is needed for it."""
 
-_NOT_FOR_CALLERS: Final = frozenset({"entries", "agent_session", "pending", "sealing", "work", ENDED_BEFORE})
+_NOT_FOR_CALLERS: Final = frozenset(
+    {"entries", "agent_session", "pending", "sealing", "work", "steered_by", ENDED_BEFORE}
+)
 
 
 def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator[Step, Any, dict[str, Any]]:
@@ -216,13 +232,17 @@ def _run_steps(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, d
             return _for_callers((yield RunAgent()))
         if admission["status"] != "granted":
             return encode_turn_outcome(outcome_without_running(request, admission))
-        outcome = yield from _run_until_ended(request, times)
+        notifies = admission.get("notifies") is True  # recorded in the history: a running turn keeps what it began with
+        outcome = yield from _run_until_ended(request, times, notifies=notifies)
         if admission.get("counts"):  # absent where nothing is counted
             outcome = yield from _with_usage(outcome)
-        outcome, commit_reply = yield from _commit(request, outcome)
+        outcome, commit_reply = yield from _commit(request, outcome, notifies=notifies)
     except Exception as error:  # noqa: BLE001 - the orchestration is an edge: what failed is the turn's recorded end
         return encode_turn_outcome(failure(request, error))
     yield from _wake(request, commit_reply)
+    for turn_id in outcome.get("steered_by") or ():
+        with suppress(Exception):  # it checks the session after its lease
+            yield RaiseAdmissionEvent(turn_id)
     result = _for_callers(outcome)
     if outcome.get(ENDED_BEFORE):
         return result
@@ -250,13 +270,13 @@ def _admit(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[
         yield CreateTimer(seconds)
         admission = yield admission_call
     lease = times.lease_seconds
-    cancelled_turn_id = ""
+    notified_turn_id = ""
     while admission["status"] == "queued":
         running = admission["running"]
-        if admission.get("interrupts") and running and running != cancelled_turn_id:
-            cancelled_turn_id = running
+        if running and running != notified_turn_id and (admission.get("interrupts") or request.policy == "steer"):
+            notified_turn_id = running
             with suppress(Exception):  # the turn waits all the same
-                yield CancelTurn(running)
+                yield SteerTurn(running) if request.policy == "steer" else CancelTurn(running)
         if (yield from _release_session(request, admission)):
             admission = yield admission_call
             continue
@@ -286,7 +306,7 @@ def _release_session(request: TurnRequest, admission: Mapping[str, Any]) -> Gene
     return False
 
 
-def _run_until_ended(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
+def _run_until_ended(request: TurnRequest, times: PlanTimes, *, notifies: bool) -> Generator[Step, Any, dict[str, Any]]:
     """Run the agent until it has ended: again after a platform failure, and with answers after a wait."""
     replies: dict[str, Mapping[str, Any]] = {}
     failures = 0
@@ -304,7 +324,8 @@ def _run_until_ended(request: TurnRequest, times: PlanTimes) -> Generator[Step, 
                 if is_cancelled:  # the agent was cancelled, and waits again: nothing of it can be kept
                     return encode_turn_outcome(cancelled_while_waiting(request))
                 round_ += 1
-                is_cancelled = yield from _wait_for_replies(outcome["pending"], replies)
+                number = round_ if notifies else 0
+                is_cancelled = yield from _wait_for_replies(outcome["pending"], replies, number)
                 continue
             has_started = failures > 0 or round_ > 0
             if outcome["status"] != "rejected" or not (has_started or outcome["error"]["type"] != LOG_UNAVAILABLE):
@@ -330,14 +351,14 @@ def _with_usage(outcome: dict[str, Any]) -> Generator[Step, Any, dict[str, Any]]
 
 
 def _commit(
-    request: TurnRequest, outcome: dict[str, Any]
+    request: TurnRequest, outcome: dict[str, Any], *, notifies: bool
 ) -> Generator[Step, Any, tuple[dict[str, Any], dict[str, Any]]]:
     """Commit the outcome to the session; if that fails, commit the failure, so that the session is free."""
     payload = {name: value for name, value in outcome.items() if name not in {"work", CLEANUP_SCHEDULED}}
     if outcome.get(ENDED_BEFORE):
         payload["status"] = "rejected"
     try:
-        commit_reply = yield CallEntity("commit", payload)
+        commit_reply = yield CallEntity("commit", payload, notifies and payload["status"] != "rejected")
     except Exception as error:  # noqa: BLE001 - the session must be freed whatever was wrong with the outcome
         usage = {"spent": outcome["spent"]} if outcome.get("spent") else {}
         outcome = encode_turn_outcome(failure(request, error)) | usage
@@ -346,14 +367,15 @@ def _commit(
 
 
 def _wait_for_replies(
-    pending_calls: Sequence[Mapping[str, Any]], replies: dict[str, Mapping[str, Any]]
+    pending_calls: Sequence[Mapping[str, Any]], replies: dict[str, Mapping[str, Any]], notification: int
 ) -> Generator[Step, Any, bool]:
     """Wait until every call has an answer, and add them to ``answers``; return whether the turn was cancelled."""
     calls = [dict(call) for call in pending_calls]
     while open_calls := [call for call in calls if call["call_id"] not in replies]:
         yield SetCustomStatus(open_calls, dict(replies))
         expires_at = min(call["expires_at"] for call in open_calls)
-        wait_result: WaitResult = yield WaitForReplies(expires_at)
+        wait_result: WaitResult = yield WaitForReplies(expires_at, notification)
+        notification = 0
         if wait_result.kind == "cancel":
             yield SetCustomStatus((), dict(replies))
             return True

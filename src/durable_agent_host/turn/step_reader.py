@@ -21,6 +21,7 @@ from durable_agent_host.model.journal_entry import (
     DEFERRED,
     CompactionCallCompletedEntry,
     JournalStep,
+    MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
     NestedCallCompletedEntry,
@@ -248,6 +249,9 @@ class StepReader:
                 self._add("inner_call", attempt=self._number, at=at, **response_summary)
             case ModelCallStartedEntry():
                 self._open_model_call()["background"] = step.continuation is not None
+            case MessageReceivedEntry():
+                sent = {name: step.request[name] for name in ("turn_id", "message", "created_at")}
+                self._add("message", position=step.path.position, attempt=self._number, at=at, **sent)
             case _:
                 pass
 

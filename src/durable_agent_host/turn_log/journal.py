@@ -29,6 +29,7 @@ from durable_agent_host.model.journal_entry import (
     BudgetReservedEntry,
     CompactionCallCompletedEntry,
     ElapsedTimeEntry,
+    MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
     NestedCallCompletedEntry,
@@ -90,6 +91,7 @@ class JournalState:
         unmeasured: the reservations of calls whose responses had no token counts.
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
         finished_at: offsets of finished model calls and tool calls.
+        messages: that were sent to the running turn and that a model call got, by the ids of their own turns.
     """
 
     responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
@@ -110,6 +112,7 @@ class JournalState:
     unmeasured: list[Reservation] = field(default_factory=list[Reservation])
     active_seconds: float = 0.0
     nested_calls: list[NestedCallCompletedEntry] = field(default_factory=list[NestedCallCompletedEntry])
+    messages: dict[str, MessageReceivedEntry] = field(default_factory=dict[str, MessageReceivedEntry])
 
     def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""
@@ -137,8 +140,8 @@ class JournalState:
             case ToolCallCompletedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).add_end(step)
                 self._add_completion(step.path, step.state, record.offset)
-            case ModelCallStartedEntry():
-                self.continuations[step.path] = step.continuation
+            case ModelCallStartedEntry() | MessageReceivedEntry():
+                self._add_call_start(step)
                 return False
             case CompactionCallCompletedEntry():
                 self.compaction_responses[step.path] = step.response
@@ -157,6 +160,13 @@ class JournalState:
             case None:
                 return False
         return True
+
+    def _add_call_start(self, step: ModelCallStartedEntry | MessageReceivedEntry) -> None:
+        match step:
+            case ModelCallStartedEntry():
+                self.continuations[step.path] = step.continuation
+            case MessageReceivedEntry():
+                self.messages[step.request["turn_id"]] = step
 
     def _add_open_call(self, step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry) -> None:
         open_calls = self.reserved.setdefault(step.path, [])
@@ -273,6 +283,14 @@ class Journal:
         reach("journal.model.before_append")
         await self._writer.commit(encode_journal_entry(ModelCallCompletedEntry(path, response, state)))
         reach("journal.model.after_append")
+
+    async def message_received(self, path: CallPath, request: Mapping[str, Any]) -> None:
+        """Append that a model call gets a message that was sent to the turn; durable when this returns."""
+        reach("journal.message.before_append")
+        message = MessageReceivedEntry(path, request)
+        await self._writer.commit(encode_journal_entry(message))
+        self.recorded.messages[request["turn_id"]] = message
+        reach("journal.message.after_append")
 
     async def compaction_call_finished(self, path: CallPath, response: Mapping[str, Any]) -> None:
         """Append the response of a strategy's model call; durable when this returns."""
