@@ -9,6 +9,7 @@ import json
 import socket
 import time
 from dataclasses import asdict
+from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -26,7 +27,6 @@ TIMEOUT_SECONDS: Final = 20.0
 _SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what every secret begins with
 _SECRET_SETTING: Final = f"{PREFIX}NOTIFY_SECRET"
 _MIN_SECRET_BYTES: Final = 24
-_GONE: Final = 410
 
 
 def make_notify(notify: Notify | str | None, settings: Settings) -> Notify | None:
@@ -145,4 +145,4 @@ class Webhook:
                 ) from error
             raise NotificationError(f"{self._host} did not answer: {error or type(error).__name__}") from error
         if not 200 <= status < 300:  # noqa: PLR2004 - success
-            raise NotificationError(f"{self._host} answered {status}", retryable=status != _GONE)
+            raise NotificationError(f"{self._host} answered {status}", retryable=status != HTTPStatus.GONE)

@@ -212,16 +212,17 @@ def test_a_cancelled_turn_keeps_the_message(people: AgentHost, model: PracticeMo
 
 
 KILLS = [
-    "journal.message.before_append",
-    "journal.message.after_append",
-    "journal.model.before_append:2",
-    "turn.before_outcome",
+    ("Worker", "journal.message.before_append"),
+    ("Worker", "journal.message.after_append"),
+    ("Worker", "journal.model.before_append:2"),
+    ("Kept", "journal.message.after_append"),
+    ("Kept", "turn.before_outcome"),
 ]
+"""Of the agents, the service of ``Kept`` has the conversation."""
 
 
-@pytest.mark.parametrize("point", KILLS)
-@pytest.mark.parametrize("agent", ["Worker", "Kept"])
-def test_a_message_is_given_once_over_a_kill(crashing_host: CrashingHost, model: PracticeModel, point: str, agent: str):
+@pytest.mark.parametrize(("agent", "point"), KILLS)
+def test_a_message_is_given_once_over_a_kill(crashing_host: CrashingHost, model: PracticeModel, agent: str, point: str):
     """Killed before it is journaled, after that, and later: the request that is answered and those after it have it."""
     dawdle = {"calls": [{"name": "dawdle", "arguments": {"text": "a", "seconds": 1}}]}
     model.plan(dawdle, by_round=True, user_text="go")

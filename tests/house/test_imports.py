@@ -53,7 +53,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "activities": {
         *("errors", "settings", "model", "codec", "turn", "turn_log", "encryption", "agent", "providers", "telemetry"),
     },
-    "cli": {"errors", "turn", "providers", "conversation_json", "agent_client"},
+    "cli": {"errors", "model", "turn", "providers", "conversation_json", "agent_client"},
 }
 """Room of durable_agent_host → rooms that it may import besides itself; ``app`` and the package itself import all."""
 

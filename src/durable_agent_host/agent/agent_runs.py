@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
+from itertools import takewhile
 from typing import Any, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
@@ -523,38 +524,41 @@ class AgentRuns:
                     run.gate.raise_if_waiting()
                     await self._collect(run, update)
                     await stretch.pause()
-            if (
-                run.pending_calls.pending
-                or (next_messages := await self._find_next_messages(run, messages, start)) is None
-            ):
+            if run.pending_calls.pending or not (next_messages := await self._find_next_messages(run, messages, start)):
                 break
             messages = next_messages
         run.gate.raise_if_waiting()
 
-    async def _find_next_messages(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message] | None:
-        """Return the messages with which the run continues after an answer, or None.
+    async def _find_next_messages(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message]:
+        """Return the messages with which the run continues after an answer; none at its end.
 
-        They answer the provider's requests for approval, or were sent to the turn while the answer was made.
+        They answer what the provider's tools ask, or were sent to the turn while the answer was made.
         """
         if not self.hosted_agent.has_journal:
-            return None
+            return []
         response_messages = self.output.response(start).messages
-        answer = await answer_requests(run.pending_calls, run.journal, response_messages)
-        if answer is not None:
-            self.output.add(AgentResponseUpdate(role="user", contents=answer.contents), None)
-            next_messages = [answer]
+        next_messages = await answer_requests(run.pending_calls, run.journal, self.provider, response_messages)
+        if next_messages:
+            await self._collect_answers(run, next_messages)
         elif (steering := self._find_steering(run)) is not None and self.request.response_format is None:
             next_messages = await steering.take_next_messages()
-        else:
-            next_messages = []
         if run.pending_calls.pending or not next_messages:
-            return None
+            return []
         session = self.agent_session
         if session.service_session_id:  # the service has the conversation, and accepts only new messages
             session.transcript = ()
-        else:
-            session.transcript = self.provider.as_history([*session.transcript, *sent, *response_messages])
+            unsent_results = [*takewhile(lambda message: message.role == "tool", reversed(response_messages))][::-1]
+            return [*unsent_results, *next_messages]
+        session.transcript = self.provider.as_history([*session.transcript, *sent, *response_messages])
         return next_messages
+
+    async def _collect_answers(self, run: CurrentRun, answers: Sequence[Message]) -> None:
+        is_replayed = CallPath().model_call(run.journal.position + 1) in run.journal.recorded.responses
+        for answer in answers:
+            update = AgentResponseUpdate(role=answer.role, contents=answer.contents)
+            self.output.add(update, None)
+            if answer.role == "tool":
+                await self.attempt.observers.notify(UpdateReceived(update, is_replayed))
 
     def _find_steering(self, run: CurrentRun) -> Steering | None:
         if self.steering is None and (self.attempt.inbox.messages or run.journal.recorded.messages):

@@ -99,7 +99,8 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
     if call.deferral is not None:
         return of_run.journal(call, of_run.callback.resume)
     may_lose_server = is_mcp_tool(call.tool)
-    layers: list[ToolLayer] = [of_run.journal]
+    layers: list[ToolLayer] = [of_run.progress.end_run] if of_run.progress.has_client_calls else []
+    layers.append(of_run.journal)
     if of_run.progress.is_invalid_call(call):
         layers.append(of_run.progress.reject_invalid_call)
     if needs_approval(call.tool):

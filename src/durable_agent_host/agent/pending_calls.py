@@ -1,13 +1,13 @@
 """The calls of a run that wait for an answer from outside, and the answers.
 
 Tools that the model's provider runs, such as those of hosted MCP servers, ask in the model's answer, and the next
-message of the turn has the decision. The framework ends a run at such a request. The turn waits for a person, as with
-the app's own tools; once all requests are decided, the run continues with the decisions as its next message.
+message of the turn has the decision; of the provider's own tools that the client runs, it has the results. The run ends
+there. The turn waits, as with the app's own tools; once there are all answers, the run continues with them.
 """
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
@@ -17,6 +17,7 @@ from agent_framework import Content, Message
 from durable_agent_host.agent.budget_accounting import APPROVAL_NAME
 from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
 from durable_agent_host.agent.observer import CallPending, ObserverGroup
+from durable_agent_host.agent.provider import ClientCall, ModelProvider
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
     ToolCallEnd,
@@ -161,15 +162,15 @@ class PendingCalls:
         Args:
             call: without times, which an earlier attempt may have given it; with ``expires_at`` when it has its own.
         """
-        shown_call = self._journal.recorded.pending_calls.get(call.call_id)
-        if shown_call is not None:
-            call = replace(call, created_at=shown_call["created_at"], expires_at=shown_call["expires_at"])
+        recorded_call = self._journal.recorded.pending_calls.get(call.call_id)
+        if recorded_call is not None:
+            call = replace(call, created_at=recorded_call["created_at"], expires_at=recorded_call["expires_at"])
         else:
             now = datetime.now(UTC)
             expires_at = call.expires_at or (now + timedelta(seconds=self._answer_seconds)).isoformat()
             call = replace(call, created_at=now.isoformat(), expires_at=expires_at)
         self.pending.append(call.to_json())
-        await self._observers.notify(CallPending(call.to_json(), replayed=shown_call is not None))
+        await self._observers.notify(CallPending(call.to_json(), replayed=recorded_call is not None))
         _LOGGER.info("turn %s: call %s of %s waits (%s)", self._turn_id, call.call_id, call.name, call.kind)
 
 
@@ -215,19 +216,29 @@ def _is_same_value(left: Any, right: Any) -> bool:
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
-async def answer_requests(pending_calls: PendingCalls, journal: Journal, messages: Iterable[Message]) -> Message | None:
-    """Answer the provider's requests for approval at the end of a model's answer.
+async def answer_requests(
+    pending_calls: PendingCalls, journal: Journal, provider: ModelProvider, messages: Sequence[Message]
+) -> list[Message]:
+    """Answer what the provider's tools ask at the end of a model's answer: for approval, or for the client's result.
 
     Returns:
-        The message with the answers, or None when there was no request, or one has no answer yet.
+        The messages with the answers; none when nothing was asked, or something has no answer yet.
     """
     requests = [content for message in messages for content in message.contents if _is_provider_request(content)]
-    numbered_requests = [(content, _next_path(journal, content)) for content in requests]
+    numbered_requests = [(content, _next_path(journal, cast("str", content.id))) for content in requests]
     responses = [await _answer(pending_calls, content, path) for content, path in numbered_requests]
-    if not responses or None in responses:
-        return None
+    results = [
+        await _result(pending_calls, call, _next_path(journal, call.call_id))
+        for call in provider.client_calls(messages)
+    ]
+    if None in responses or None in results:
+        return []
     denials = [reason for content, path in numbered_requests if (reason := _denial(pending_calls, content, path))]
-    return Message("user", [*cast("list[Content]", responses), *map(Content.from_text, denials)])
+    contents = [content for result in cast("list[Sequence[Content]]", results) for content in result]
+    of_user = [*cast("list[Content]", responses), *map(Content.from_text, denials)]
+    of_user += [content for content in contents if content.type == "text"]
+    of_tools = [content for content in contents if content.type != "text"]
+    return [Message(role, answers) for role, answers in (("tool", of_tools), ("user", of_user)) if answers]
 
 
 def _is_provider_request(content: Content) -> bool:
@@ -239,10 +250,21 @@ def _is_provider_request(content: Content) -> bool:
     )
 
 
-def _next_path(journal: Journal, request: Content) -> CallPath:
+def _next_path(journal: Journal, call_id: str) -> CallPath:
     """Count a request among the turn's calls: the service chooses its id, as for the app's own calls."""
-    path, _ = journal.next_tool_call(cast("str", request.id))
+    path, _ = journal.next_tool_call(call_id)
     return path
+
+
+async def _result(pending_calls: PendingCalls, call: ClientCall, path: CallPath) -> Sequence[Content] | None:
+    call_id = pending_calls.call_id(path)
+    reply = pending_calls.answer(call_id)
+    if reply is None:
+        await pending_calls.ask(
+            PendingCall(call_id, "client_tool", call.name, _arguments(dict(call.arguments)), str(path))
+        )
+        return None
+    return call.build_result(reply)
 
 
 async def _answer(pending_calls: PendingCalls, request: Content, path: CallPath) -> Content | None:
