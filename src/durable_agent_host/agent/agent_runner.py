@@ -303,10 +303,7 @@ class AgentRunner:
             request=request,
             replies=replies or {},
             answer_seconds=self._limits.answer_seconds,
-            deferral_rules=DeferralRules(
-                partial(self._new_token, request) if self._new_token is not None else None,
-                self._limits.deferral_seconds,
-            ),
+            deferral_rules=self._deferral_rules(request),
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
             budgets=self._budgets,
             redactor=self._redactor,
@@ -321,6 +318,10 @@ class AgentRunner:
             await attempt.abandon(LogUnavailable(error))
             raise
         return await self._await_successor(runs)
+
+    def _deferral_rules(self, request: TurnRequest) -> DeferralRules:
+        new_token = partial(self._new_token, request) if self._new_token is not None else None
+        return DeferralRules(new_token, self._limits.deferral_seconds)
 
     async def _run_to_end(self, runs: AgentRuns) -> Ending:
         """Run the agent until it ends or is given up."""
