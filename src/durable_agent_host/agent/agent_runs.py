@@ -54,7 +54,7 @@ from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import Cancelled, RunStoppedError
-from durable_agent_host.agent.running_tool import RunningTool, WaitRules
+from durable_agent_host.agent.running_tool import DeferralRules, RunningTool
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.steering import Steering
 from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream, StreamProgress
@@ -223,7 +223,8 @@ class AgentRuns:
         load_message: adds the stored parts and the bytes of files to a request that was sent to the running turn.
         request: the turn's request.
         replies: to pending calls, by their ids.
-        wait_rules: how long calls wait, and how their results may come.
+        answer_seconds: how long a pending call waits.
+        deferral_rules: how tools may defer results.
         exchange_recorder: records the HTTP exchanges of model calls.
         was_cancelled: the turn was cancelled while it waited: only what is in the journal is collected.
         agent_session: the framework's session of the current run.
@@ -253,7 +254,8 @@ class AgentRuns:
     overlay_before: Mapping[str, Any] | None
     request: TurnRequest
     replies: Mapping[str, Mapping[str, Any]]
-    wait_rules: WaitRules
+    answer_seconds: float
+    deferral_rules: DeferralRules
     exchange_recorder: ExchangeRecorder
     was_cancelled: bool = False
     history_session_id: str = ""
@@ -362,7 +364,7 @@ class AgentRuns:
             self.replies,
             journal,
             self.attempt.observers,
-            answer_seconds=self.wait_rules.answer_seconds,
+            answer_seconds=self.answer_seconds,
         )
         account = _new_budget_account(self, journal, pending_calls.ask_for_budget)
         gate = RunGate(pending_calls, account, replay_only=self.was_cancelled)
@@ -423,8 +425,7 @@ class AgentRuns:
                     call,
                     run.pending_calls,
                     self.attempt.observers,
-                    self.request,
-                    self.wait_rules,
+                    self.deferral_rules,
                     asyncio.get_running_loop(),
                 ),
                 defer=callback.begin,
