@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import azure.functions as func
-from agent_framework import CompactionStrategy, RawAgent, SupportsAgentRun, Workflow
+from agent_framework import CompactionStrategy, RawAgent, SupportsAgentRun, Workflow, WorkflowAgent
 from agent_framework_azurefunctions import AgentFunctionApp
 from agent_framework_azurefunctions._workflow import run_workflow_orchestrator
 from agent_framework_durabletask import (
@@ -28,6 +28,7 @@ from durable_agent_host.agent.context_stores import reject_external_stores
 from durable_agent_host.agent.declarations import reject_lost_declarations
 from durable_agent_host.agent.history_providers import ProviderHistory, redaction_unsupported_reason
 from durable_agent_host.agent.hosted_agent import duplicate_name_error, validate_agent_name, why_no_journal
+from durable_agent_host.agent.nested_agents import list_journaled_agents
 from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
 from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
@@ -278,9 +279,9 @@ class DurableAgentApp(AgentFunctionApp):
         self._ttls.register(name, session_ttl)
         self._sources[name] = source
         self._compactions.add(name, compaction, why_no_journal(agent))
-        self._budgets.add(name, budgets, why_no_journal(agent))
+        self._budgets.add(name, budgets, "" if isinstance(agent, WorkflowAgent) else why_no_journal(agent))
         self._redactors.add(name, redact, redaction_unsupported_reason(agent))
-        reject_lost_declarations(f"agent {name!r}", agent, why_no_journal(agent))
+        reject_lost_declarations(f"agent {name!r}", agent, why_no_journal(agent), [*list_journaled_agents(agent)])
         reject_external_stores(name, agent)
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 

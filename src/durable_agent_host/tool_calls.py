@@ -70,16 +70,15 @@ class ToolCall:
         name: the tool's name.
         turn_id: the turn that makes the call.
         idempotency_key: 32 hexadecimal digits; the same whenever this call runs again, also after a crash, and
-            different for every other call. Pass it to services that accept one. In an agent within the agent, the
-            same for equal arguments.
-        attempt: how often this call has been started, including this time; above 1 after a crash. In an agent within
-            the agent, how often the journaled call has been started that the agent works for.
+            different for every other call. Pass it to services that accept one.
+        attempt: how often this call has been started, including this time; above 1 after a crash.
         cancelled: set when the turn is cancelled or timed out; a tool in a thread can ``wait`` for it. Async tools
             are cancelled by the event loop as well.
         agent: name of the turn's agent.
         session_id: the turn's session.
         principal: on whose behalf the turn runs, without roles, which are not stored; None when nobody is identified.
-        path: where the call is made in the turn, as in its pending call.
+        path: where the call is made: ``m1/t:call_a`` by the turn's agent, ``m1/t:call_a/m0/t:call_b`` by an agent
+            within that call.
     """
 
     call_id: str
@@ -193,8 +192,8 @@ def durable_tool(
 ) -> Any:
     """Declare what happens to a tool's call that was running when its process died, and who must approve its calls.
 
-    A given `FunctionTool` is not changed. An app refuses a declaration where it would have no effect:
-    in agents within an agent, and in agents whose calls are not journaled.
+    A given `FunctionTool` is not changed. An app refuses a declaration where it would have no effect: in agents whose
+    calls are not journaled.
 
     Args:
         function: a function, or a tool made from one; omitted when used as a decorator with arguments.

@@ -2,6 +2,7 @@
 
 import platform
 from importlib import import_module, metadata
+from inspect import getclosurevars
 
 import pytest
 from agent_framework import Agent
@@ -34,11 +35,11 @@ def _explain(member: PrivateMember, signature: str | None, digest: str) -> str:
 
 
 def test_the_tool_of_an_agent_refers_to_the_agent():
-    """`agent.nested_agents` finds the agent in the closure of the function that ``as_tool`` makes, by the name self."""
+    """`agent.nested_agents` finds the agent, and how it was made a tool, in the function that ``as_tool`` makes."""
     agent = Agent(OpenAIChatClient(model="m", api_key="k"), name="inner")
-    function = agent.as_tool().func
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__, strict=True))
-    assert cells["self"].cell_contents is agent, (
+    names = getclosurevars(agent.as_tool(arg_name="question", propagate_session=True).func).nonlocals
+    used_names = [names.get(name) for name in ("self", "arg_name", "propagate_session", "stream_callback")]
+    assert used_names == [agent, "question", True, None], (
         "as_tool() of agent-framework-core has changed: adapt agent/nested_agents.py"
     )
 

@@ -123,7 +123,7 @@ def round_robin(state: Any) -> str:
     return next(iter(state.participants))
 
 
-AGENTS: dict[str, Callable[[], Any]] = {
+JOURNALED: dict[str, Callable[[], Any]] = {
     "sequential": lambda: sequential(plain(), payer()).as_agent("Team"),
     "concurrent": lambda: ConcurrentBuilder(participants=[plain(), payer()]).build().as_agent("Team"),
     "group chat": lambda: (
@@ -138,35 +138,46 @@ AGENTS: dict[str, Callable[[], Any]] = {
     ),
     "sub-workflow": lambda: sub_workflow().as_agent("Team"),
     "workflow's tool": lambda: sequential(plain("outer", payer().as_tool())).as_agent("Team"),
-    "functional": lambda: functional().as_agent("Team"),
-    "functional's tool": lambda: plain("Team", functional().as_agent("Flow").as_tool()),
-    "executor": lambda: WorkflowBuilder(start_executor=Holder(plain(), payer())).build().as_agent("Team"),
     "sub-agent": lambda: plain("Team", payer().as_tool()),
     "declared sub-agent": lambda: plain("Team", durable_tool(payer().as_tool(), idempotent=True)),
     "sub-sub-agent": lambda: plain("Team", plain("middle", payer().as_tool()).as_tool()),
     "workflow as a tool": lambda: plain("Team", sequential(payer()).as_agent("inner").as_tool()),
+}
+"""Agents within agents whose calls the host journals."""
+
+OPAQUE: dict[str, Callable[[], Any]] = {
+    "functional": lambda: functional().as_agent("Team"),
+    "functional's tool": lambda: plain("Team", functional().as_agent("Flow").as_tool()),
+    "executor": lambda: WorkflowBuilder(start_executor=Holder(plain(), payer())).build().as_agent("Team"),
+    "client": lambda: plain(
+        "Team", Agent(OwnClient(), name="payer", tools=[durable_tool(pay, approved_by="another")]).as_tool()
+    ),
     "agent of the app": Wrapper,
 }
+"""Agents within agents whose calls it does not see."""
+
+
+@pytest.mark.parametrize("kind", JOURNALED)
+def test_a_declaration_within_an_agent_is_accepted(kind: str):
+    """It holds there as in the agent itself."""
+    assert DurableAgentApp(agents=[lambda: JOURNALED[kind]()])  # noqa: PLW0108 - a class is no function
 
 
 @pytest.mark.filterwarnings("ignore:.*FUNCTIONAL_WORKFLOWS")
-@pytest.mark.parametrize("kind", AGENTS)
+@pytest.mark.parametrize("kind", OPAQUE)
 def test_a_declaration_without_effect_is_rejected(kind: str):
     """The sentence has the agent, the tool, the declaration, and what to do."""
     sentence = r"'(Team|Wrapper)' cannot keep what tool 'pay' of its inner agent '(payer|helper)' declares, "
     with pytest.raises(RegistrationError, match=sentence + r".*approved_by='another'\): .*Remove the declaration, or"):
-        DurableAgentApp(agents=[lambda: AGENTS[kind]()])  # noqa: PLW0108 - a class is no function
+        DurableAgentApp(agents=[lambda: OPAQUE[kind]()])  # noqa: PLW0108 - a class is no function
 
 
 @pytest.mark.parametrize("declaration", DECLARATIONS)
-@pytest.mark.parametrize(
-    "wrap", [lambda inner: sequential(inner).as_agent("T"), lambda inner: plain("T", inner.as_tool())]
-)
-def test_every_kind_of_declaration_is_rejected(wrap: Callable[[Any], Any], declaration: str):
+def test_every_kind_of_declaration_is_rejected(declaration: str):
     """Whatever `durable_tool` declares has an effect only where the host journals the calls."""
-    inner = lambda: Agent(CLIENT, name="inner", tools=[durable_tool(pay, **DECLARATIONS[declaration])])  # noqa: E731
+    inner = Agent(CLIENT, name="inner", tools=[durable_tool(pay, **DECLARATIONS[declaration])])
     with pytest.raises(RegistrationError, match=rf"durable_tool\({declaration}"):
-        DurableAgentApp(agents=[lambda: wrap(inner())])
+        DurableAgentApp(agents=[lambda: WorkflowBuilder(start_executor=Holder(inner)).build().as_agent("T")])
 
 
 def test_declarations_of_an_agent_without_a_journal_are_rejected():

@@ -360,27 +360,6 @@ def test_a_replayed_response_keeps_its_model_and_service_tier(crashing_host: Cra
     assert "service_tier" not in json.dumps(host_data.get("additionalProperties"))
 
 
-@pytest.mark.parametrize("agent", ["Booker", "Team"])
-def test_calls_of_inner_agents_have_separate_keys(crashing_host: CrashingHost, model: PracticeModel, agent: str):
-    """Each call has its own key, name and id, and the same key in the next attempt, regardless of its position."""
-    if agent == "Booker":
-        pass_on_calls = [{"calls": [call("booker", task=task)]} for task in ("book the rooms", "please book them")]
-        model.plan(*pass_on_calls, {"text": "Passed."}, agent="Pass on.")
-    first = [call("book", room=name) for name in ("blue", "blue", "red")]
-    again = [call("book", room=name) for name in ("last", "red", "blue", "blue")]
-    steps = ({"calls": first}, {"calls": [call("book", room="last")]}, {"calls": again}, {"text": "Booked."})
-    outer = [{"calls": [call("passing", task="book")]}] if agent == "Booker" else []
-    model.plan(*outer, *steps, {"text": "Done."}, agent="Book.")
-    turn = crashing_host.run(agent, "")
-    assert turn["status"] == "completed", turn
-    lines = [line.split() for line in crashing_host.traces]
-    keys = {attempt: sorted((name, key) for number, name, _, key, *_ in lines if number == attempt) for attempt in "12"}
-    assert (len(lines), keys["1"]) == (8, keys["2"])
-    assert len({key for _, key in keys["1"]}) == 4
-    assert {(name, turn_id) for _, _, name, _, _, turn_id in lines} == {("book", turn["turn_id"])}
-    assert len({(number, call_id) for number, *_, call_id, _ in lines}) == 8
-
-
 def test_a_tool_of_a_team_has_its_call_when_the_entity_runs_it(crashing_host: CrashingHost, model: PracticeModel):
     """A signal of the entity's ``run`` gives the tools of a workflow's agents their calls, too."""
     host, turn_id = crashing_host.start(), uuid4().hex

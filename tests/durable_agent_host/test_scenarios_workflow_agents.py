@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn, waiting_turn
 from tests.kit import AgentHost, Lives, PracticeModel, running_host, start_host
-from tests.processes import StartError
+from tests.processes import StartError, wait_until
 
 TEAMS = Path(__file__).parent / "apps" / "teams"
 MEMBERS = {"Line": ["writer", "reviewer"], "Crowd": ["left", "right"], "Chat": ["first", "second"], "Desk": ["front"]}
@@ -188,37 +189,25 @@ def test_shared_workflow_state_is_rejected_at_start(model: PracticeModel, tmp_pa
 def test_a_tool_of_a_team_that_needs_approval_runs_only_when_it_is_approved(
     teams: AgentHost, model: PracticeModel, ledger: Path, is_approved: bool
 ):
-    """The framework's own approval asks in the conversation; the next message of the session answers."""
+    """The turn waits, as with a tool of the turn's own agent, and goes on with the answer."""
     amount = float(is_approved) + 2
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": amount}}]}, agent="You are cashier.")
-    session = f"approved-{is_approved}"
-    run_turn(teams, "Cashiers", session, "pay")
+    turn = waiting_turn(teams, agent="Cashiers")
     assert f"paid {amount}" not in ledger.read_text()
-    rejection = teams.run("Cashiers", {"message": "just do it", "session_id": session})
-    assert (rejection.status_code, '{\\"approved\\": true}' in rejection.text) == (400, True), rejection.text
-    run_turn(teams, "Cashiers", session, json.dumps({"approved": is_approved}))
+    (pending_call,) = turn["pending_calls"]
+    assert pending_call["path"].startswith("a:cashier/m0/t:")
+    assert approve(turn, allow(pending_call) | {"approved": is_approved}).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["status"] == "completed"
     assert (f"paid {amount}" in ledger.read_text()) is is_approved
 
 
-def test_a_tool_of_a_sub_agent_that_needs_approval_does_not_run(teams: AgentHost, model: PracticeModel, ledger: Path):
-    """A tool cannot ask for approval: the outer agent's model learns that its call failed."""
-    ask = {"calls": [{"name": "ask", "arguments": {"task": "pay"}}]}
-    model.plan(ask, {"text": "Could not."}, agent="You are Cashier.")
-    model.plan({"calls": [{"name": "pay", "arguments": {"amount": 9}}]}, agent="You are innerCashier.")
-    assert run_turn(teams, "Cashier", "inner", "pay") == "Could not."
-    assert [item["output"] for item in model.requests()[-1]["body"]["input"]] == ["Error: Function failed."]
-    assert "paid 9.0" not in ledger.read_text()
-
-
 @pytest.mark.parametrize(("agent", "inner"), [("Adders", "You are adder."), ("Adder", "You are innerAdder.")])
-def test_a_late_tool_with_a_declaration_is_rejected(
+def test_a_late_tool_keeps_its_declaration(
     teams: AgentHost, model: PracticeModel, ledger: Path, agent: str, inner: str
 ):
-    """A context provider adds it while the agent runs: the turn fails with the sentence, and the tool does not run."""
+    """A context provider adds it while the agent runs, and it needs somebody else's approval."""
     model.plan({"calls": [{"name": "ask", "arguments": {"task": "go"}}]}, agent=f"You are {agent}.")
     model.plan({"calls": [{"name": "transfer", "arguments": {"amount": 9}}]}, agent=inner)
-    response = teams.run(agent, {"message": "go", "session_id": "later"})
-    detail = response.json()["detail"]
-    assert response.status_code >= 400, response.text
-    assert "tool 'transfer' of an inner agent declares durable_tool(approved_by='another')" in detail
+    (pending_call,) = waiting_turn(teams, agent=agent)["pending_calls"]
+    assert (pending_call["name"], pending_call["approved_by"]) == ("transfer", "another")
     assert "transferred" not in ledger.read_text()

@@ -21,30 +21,21 @@ from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.budget_accounting import Ask, BudgetAccount
 from durable_agent_host.agent.call_middleware import RunCalls, Send
 from durable_agent_host.agent.call_order import (
+    CurrentRun,
     ModelLayers,
-    ToolLayers,
     chain_compaction_call,
     chain_model_call,
     chain_tool_call,
 )
+from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
 from durable_agent_host.agent.compaction import CompactionModelCalls
 from durable_agent_host.agent.context_window import ContextWindow
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES
-from durable_agent_host.agent.layers.approval import RequireApproval
-from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
-from durable_agent_host.agent.layers.callback import AwaitCallback
-from durable_agent_host.agent.layers.client_tool import AskClient
-from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
-from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
-from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
-from durable_agent_host.agent.layers.response import ReadResponse
-from durable_agent_host.agent.layers.retry import RetryModelCalls
-from durable_agent_host.agent.layers.run_tool import RunTool
-from durable_agent_host.agent.layers.running_call import CALL_SCOPE, CallScope, EnterToolCall, current_call
+from durable_agent_host.agent.layers.journal import JournalCompactionCalls
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
-from durable_agent_host.agent.nested_model_calls import NestedCallMeter
+from durable_agent_host.agent.nested_runs import NestedRun
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
 from durable_agent_host.agent.pending_calls import PendingCalls, answer_requests
 from durable_agent_host.agent.provider import ModelProvider
@@ -54,10 +45,16 @@ from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import Cancelled, RunStoppedError
-from durable_agent_host.agent.running_tool import DeferralRules, RunningTool
+from durable_agent_host.agent.running_tool import DeferralRules
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.steering import Steering
-from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream, StreamProgress
+from durable_agent_host.agent.stream_progress import (
+    REPLAYED,
+    BrokenStream,
+    LiveStream,
+    NestedStreamBrokenError,
+    StreamProgress,
+)
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.content import decode_content, encode_content
@@ -66,7 +63,7 @@ from durable_agent_host.concurrency.cooperative_yield import TaskSlice
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.model.budget import Budgets, BudgetUsage
-from durable_agent_host.model.call_path import AGENT_RUN, CallPath
+from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT, CallPath
 from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import ResponseLimits, TurnRequest
@@ -187,25 +184,6 @@ def _name_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": json_schema}
 
 
-@dataclass(frozen=True)
-class CurrentRun:
-    """The parts of one run of the agent that decide how it continues and ends.
-
-    Attributes:
-        journal: finished calls, and where to append.
-        pending_calls: the calls that wait for an answer from outside, and the answers.
-        gate: whether the run may do new work.
-        budget_account: counts the turn's usage, and enforces its budgets; None without budgets.
-        progress: how far the stream is.
-    """
-
-    journal: Journal
-    pending_calls: PendingCalls
-    gate: RunGate
-    budget_account: BudgetAccount | None
-    progress: StreamProgress
-
-
 @dataclass
 class AgentRuns:
     """The runs of one attempt, and their results so far.
@@ -230,7 +208,6 @@ class AgentRuns:
         agent_session: the framework's session of the current run.
         hosted_agent: the agent of the current run.
         run: the current one; None before the first.
-        nested_calls: model calls of nested agents.
         losses: what the model's service has lost.
         output: what the current run has streamed.
         histories: the agent's history providers in the current run.
@@ -262,7 +239,6 @@ class AgentRuns:
     agent_session: DurableSession = field(default_factory=DurableSession)
     hosted_agent: HostedAgent = field(init=False)
     run: CurrentRun | None = None
-    nested_calls: NestedCallMeter | None = None
     losses: LostProviderState = field(init=False)
     output: RunOutput = field(init=False)
     histories: RunHistoryProviders | None = None
@@ -273,6 +249,7 @@ class AgentRuns:
     elapsed_before: float = 0.0
     started_at: float = field(default_factory=time.perf_counter)
     _calls: RunCalls = field(init=False)
+    _breaks: dict[CallPath, int] = field(default_factory=dict[CallPath, int])
     _sent: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
@@ -297,25 +274,28 @@ class AgentRuns:
     async def _run_until_complete(self, received_bytes: ReceivedBytes) -> None:
         EXCHANGES.set(self.exchange_recorder)
         self.request = await self.with_files(self.request)
-        breaks: dict[CallPath, int] = {}
         while True:
             self.hosted_agent = self.host()
             self.provider = self.hosted_agent.provider
             journal = await self.attempt.begin_run(self.provider, has_journal=self.hosted_agent.has_journal)
-            run = self._begin_run(journal, dict(breaks))
-            self.nested_calls = NestedCallMeter(
-                journal, self.attempt.observers, run.gate, run.pending_calls, run.budget_account
-            )
-            await self.nested_calls.begin(received_bytes)
+            run = self._begin_run(journal)
+            strategy_call_count = len(journal.recorded.compaction_responses)
+            received_bytes.inner_calls = max(received_bytes.inner_calls, strategy_call_count)
+            CALL_SCOPE.set(run.new_scope(AGENT_RUN if self.hosted_agent.is_opaque else TURN_AGENT))
+            broken: BrokenStream | None = None
             try:
                 await self._run_once(run)
+            except NestedStreamBrokenError as error:
+                broken = error.broken
+                repeats = RunRestarted(broken.reason, broken.wait_seconds)
             except Exception as error:
+                broken = run.progress.broken
                 if (repeats := self._repeats(run, error)) is None:
                     raise
             else:
                 return
-            if (broken := run.progress.broken) is not None:
-                breaks[broken.path] = breaks.get(broken.path, 0) + 1
+            if broken is not None:
+                self._breaks[broken.path] = self._breaks.get(broken.path, 0) + 1
             await self.attempt.observers.notify(repeats)
             await asyncio.sleep(repeats.wait_seconds)
             await self.attempt.read_again()
@@ -355,7 +335,7 @@ class AgentRuns:
         """Return the usage of the turn; None when nothing counts it."""
         return self.run.budget_account.total if self.run is not None and self.run.budget_account is not None else None
 
-    def _begin_run(self, journal: Journal, breaks: Mapping[CallPath, int]) -> CurrentRun:
+    def _begin_run(self, journal: Journal) -> CurrentRun:
         self.output = RunOutput(self.provider)
         self.steering = None
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
@@ -367,76 +347,34 @@ class AgentRuns:
             answer_seconds=self.answer_seconds,
         )
         account = _new_budget_account(self, journal, pending_calls.ask_for_budget)
-        gate = RunGate(pending_calls, account, replay_only=self.was_cancelled)
-        run = self.run = CurrentRun(journal, pending_calls, gate, account, StreamProgress())
-        session_state = SessionState(self.agent_session, journal.recorded)
-        model_layers = self._new_model_layers(run, session_state, breaks)
+        run = self.run = CurrentRun(
+            request=self.request,
+            label=self.attempt.label,
+            journal=journal,
+            observers=self.attempt.observers,
+            session_state=SessionState(self.agent_session, journal.recorded),
+            pending_calls=pending_calls,
+            gate=RunGate(pending_calls, account, replay_only=self.was_cancelled),
+            budget_account=account,
+            progress=StreamProgress(),
+            output=self.output,
+            retry_policy=self.retry_policy,
+            breaks=self._breaks,
+            exchange_recorder=self.exchange_recorder if self.exchange_recorder.is_enabled else None,
+            bounds=self.bounds,
+            drop_continuations=bool(self.losses),
+            includes_error_texts=self.hosted_agent.includes_error_texts,
+            deferral_rules=self.deferral_rules,
+            new_scope=lambda path: CallScope(journal, path, partial(NestedRun, run, self.attempt.observers)),
+        )
+        model_layers = run.model_layers()
         self.context = self._new_context(journal, model_layers)
         self._calls = RunCalls(
             partial(self._begin_model_call, run, model_layers),
             journal.next_tool_call,
-            lambda call: chain_tool_call(self._new_tool_layers(run, session_state), call),
+            partial(chain_tool_call, run.tool_layers()),
         )
         return run
-
-    def _new_model_layers(
-        self, run: CurrentRun, session_state: SessionState, breaks: Mapping[CallPath, int]
-    ) -> ModelLayers:
-        observers = self.attempt.observers
-        return ModelLayers(
-            journal=JournalModelCalls(
-                run.journal,
-                observers,
-                session_state,
-                self.output,
-                run.progress,
-                bounds=self.bounds,
-                drop_continuations=bool(self.losses),
-            ),
-            retry=RetryModelCalls(
-                self.retry_policy, breaks, run.gate.check, observers, run.progress, label=self.attempt.label
-            ),
-            background=FetchBackgroundAnswers(run.journal, observers),
-            budget=run.budget_account,
-            exchange_recorder=self.exchange_recorder if self.exchange_recorder.is_enabled else None,
-            response=ReadResponse(self.output),
-        )
-
-    def _new_tool_layers(self, run: CurrentRun, session_state: SessionState) -> ToolLayers:
-        turn_id = self.request.turn_id
-        label = self.attempt.label
-        callback = AwaitCallback(
-            run.pending_calls, run.journal, session_state, max_result_bytes=self.bounds.max_tool_result_bytes
-        )
-        return ToolLayers(
-            journal=JournalToolCalls(run.journal, self.attempt.observers, session_state, run.gate),
-            progress=run.progress,
-            approval=RequireApproval(run.pending_calls),
-            client_tool=AskClient(run.pending_calls),
-            lost_server=RecoverLostCalls(label=label),
-            in_doubt=ResolveDoubt(run.pending_calls, label=label),
-            budget=run.budget_account,
-            callback=callback,
-            running_call=EnterToolCall(
-                self.request,
-                run.journal,
-                run.gate.gave_up,
-                new_host=lambda call: RunningTool(
-                    call,
-                    run.pending_calls,
-                    self.attempt.observers,
-                    self.deferral_rules,
-                    asyncio.get_running_loop(),
-                ),
-                defer=callback.begin,
-            ),
-            run_tool=RunTool(
-                turn_id,
-                run.gate.gave_up,
-                max_result_bytes=self.bounds.max_tool_result_bytes,
-                includes_error_texts=self.hosted_agent.includes_error_texts,
-            ),
-        )
 
     def _new_context(self, journal: Journal, model_layers: ModelLayers) -> ContextWindow | None:
         compaction = self.hosted_agent.compaction
@@ -468,7 +406,7 @@ class AgentRuns:
         run.gate.raise_if_waiting()
         path, recorded_response = run.journal.next_model_call()
         is_finished = recorded_response is not None
-        received_bytes().calls = path.position + 1
+        received_bytes().started_calls.add(path)
         run.progress.record_available_tools(context.options)
         if (steering := self._find_steering(run)) is not None:
             if not is_finished:
@@ -511,7 +449,7 @@ class AgentRuns:
                 with_tools=self.request.enable_tool_calls,
             )
         )
-        if not self.hosted_agent.has_journal:
+        if self.hosted_agent.is_opaque:
             await self._record_agent_start(run)
         self.hosted_agent.check_client_tools(self.request)
         while True:
@@ -521,7 +459,8 @@ class AgentRuns:
             options = build_options(self.request)
             async with aclosing(stream_updates(agent, messages, self.agent_session, options, apply_result)) as updates:
                 async for update in updates:
-                    run.gate.raise_if_waiting()
+                    if not self.hosted_agent.is_workflow:  # other agents of the workflow may go on
+                        run.gate.raise_if_waiting()
                     await self._collect(run, update)
                     await stretch.pause()
             if run.pending_calls.pending or not (next_messages := await self._find_next_messages(run, messages, start)):
@@ -539,7 +478,7 @@ class AgentRuns:
         response_messages = self.output.response(start).messages
         next_messages = await answer_requests(run.pending_calls, run.journal, self.provider, response_messages)
         if next_messages:
-            await self._collect_answers(run, next_messages)
+            await self._collect_replies(run, next_messages)
         elif (steering := self._find_steering(run)) is not None and self.request.response_format is None:
             next_messages = await steering.take_next_messages()
         if run.pending_calls.pending or not next_messages:
@@ -552,12 +491,12 @@ class AgentRuns:
         session.transcript = self.provider.as_history([*session.transcript, *sent, *response_messages])
         return next_messages
 
-    async def _collect_answers(self, run: CurrentRun, answers: Sequence[Message]) -> None:
+    async def _collect_replies(self, run: CurrentRun, messages: Sequence[Message]) -> None:
         is_replayed = CallPath().model_call(run.journal.position + 1) in run.journal.recorded.responses
-        for answer in answers:
-            update = AgentResponseUpdate(role=answer.role, contents=answer.contents)
+        for message in messages:
+            update = AgentResponseUpdate(role=message.role, contents=message.contents)
             self.output.add(update, None)
-            if answer.role == "tool":
+            if message.role == "tool":
                 await self.attempt.observers.notify(UpdateReceived(update, is_replayed))
 
     def _find_steering(self, run: CurrentRun) -> Steering | None:
@@ -592,16 +531,6 @@ class AgentRuns:
                 f"{self.hosted_agent.why_no_journal}"
             )
         await journal.tool_started(AGENT_RUN, self.request.agent, {})
-        agent_call = current_call(
-            self.request,
-            AGENT_RUN,
-            self.request.agent,
-            journal=journal,
-            starts=recorded_call.starts if recorded_call is not None else 0,
-            gave_up=run.gate.gave_up,
-        )
-        scope = CallScope(AGENT_RUN, agent_call, journal.idempotency_key)
-        CALL_SCOPE.set(scope)  # in the context of the attempt's task, like `RECEIVED`
 
     def _repeats(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
         """Return whether and when the agent is run again after an error.
@@ -613,7 +542,7 @@ class AgentRuns:
         if loss is None:
             broken = run.progress.broken
             return RunRestarted(broken.reason, broken.wait_seconds) if broken is not None else None
-        if self.output.updates_streamed and not self.hosted_agent.has_journal:
+        if self.output.updates_streamed and self.hosted_agent.is_opaque:
             return None
         is_new = self.losses.add(loss, self.agent_session)
         return RunRestarted(f"the model's service can no longer use the {loss.kind}", 0.0) if is_new else None

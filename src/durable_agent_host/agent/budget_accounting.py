@@ -56,18 +56,16 @@ def usage_from_journal(records: JournalState, budgets: Budgets) -> BudgetUsage |
     if not budgets.counts:
         return None
     budget_usage = BudgetUsage(seconds=records.active_seconds).plus(usage_of_open_calls(records))
-    for usage, model in responses_from_journal(records):
+    for _, usage, model in responses_from_journal(records):
         budget_usage = budget_usage.plus(usage_of_response(usage, model, budgets.prices))
     return budget_usage
 
 
-def responses_from_journal(records: JournalState) -> Iterator[tuple[Mapping[str, Any] | None, str | None]]:
-    """Yield usage and model of all model calls with a response."""
-    for call in records.nested_calls:
-        yield call.usage, call.model
-    for response in (*records.responses.values(), *records.compaction_responses.values()):
+def responses_from_journal(records: JournalState) -> Iterator[tuple[CallPath, Mapping[str, Any] | None, str | None]]:
+    """Yield path, usage and model of all model calls with a response."""
+    for path, response in (*records.responses.items(), *records.compaction_responses.items()):
         usage = response.get("usage")
-        yield (decode_usage(usage) if usage else None), response.get("model")
+        yield path, (decode_usage(usage) if usage else None), response.get("model")
 
 
 def usage_of_open_calls(records: JournalState) -> BudgetUsage:
@@ -316,10 +314,7 @@ class BudgetAccount:
         call = self._open.pop(path, None)
         if call is not None and not is_measured(usage):
             self._committed = self._committed.plus(tokens_of(self._grow_reservation(call)))
-        if path.is_nested:
-            self._committed = self._committed.plus(usage_of_response(usage, model, self._budgets.prices))
-        else:
-            self._count(usage, model)
+        self._count(path, usage, model)
 
     async def admit_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Check a call against the budgets, and ask a person when it is not allowed; a layer of its chain."""
@@ -370,13 +365,15 @@ class BudgetAccount:
         return raise_reservation(call.reservation, call.characters, call.model, self._budgets.prices)
 
     def _recall(self, records: JournalState) -> None:
-        for usage, model in responses_from_journal(records):
-            self._count(usage, model)
+        for path, usage, model in responses_from_journal(records):
+            self._count(path, usage, model)
         self._committed = self._committed.plus(usage_of_open_calls(records))
 
-    def _count(self, usage: Mapping[str, Any] | None, model: str | None) -> None:
+    def _count(self, path: CallPath, usage: Mapping[str, Any] | None, model: str | None) -> None:
         budget_usage = usage_of_response(usage, model, self._budgets.prices)
         self._committed = self._committed.plus(budget_usage)
+        if path.is_nested:
+            return
         self._last_tokens = budget_usage.tokens
         self._last_model = model or self._last_model
 

@@ -9,7 +9,7 @@ import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol, cast
 
 from agent_framework import (
     ChatContext,
@@ -22,9 +22,12 @@ from agent_framework import (
     MiddlewareTermination,
     ResponseStream,
     add_usage_details,
+    normalize_tools,
 )
 
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.model_call import ModelStream
+from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, plain_arguments
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.call_path import CallPath
@@ -50,6 +53,18 @@ class RunCalls:
     begin_model_call: Callable[[ChatContext, Send], Awaitable[ModelStream]]
     next_tool_call: Callable[[str], tuple[CallPath, RecordedTool]]
     make_tool_call: Callable[[ToolInvocation], Awaitable[ToolCallEnd]]
+
+
+class NestedCalls(Protocol):
+    """One run of an agent within the turn's agent."""
+
+    def calls(self) -> RunCalls:
+        """Return how its calls are made."""
+        ...
+
+    def until_end(self, response: Any, *, stream: bool) -> Any:
+        """Return a response of the agent's client; the run lasts until it has ended."""
+        ...
 
 
 class ModelCallMiddleware(ChatMiddleware):
@@ -220,3 +235,62 @@ class ToolCallMiddleware(FunctionMiddleware):
                 raise end.error
         finally:
             del end  # its error refers to this frame
+
+
+HostTools = Callable[[Iterable[Any]], list[Any]]
+"""Returns the tools of a call as the framework may see them."""
+
+
+def client_for_run(
+    client: Any, calls: RunCalls, provider: ModelProvider, host_tools: HostTools, agent_middleware: Sequence[Any] = ()
+) -> Any:
+    """Copy a chat client so that the calls of one run of an agent pass through their chains.
+
+    Args:
+        client: with the framework's layers; its tools are run by the framework.
+        calls: of the run.
+        provider: of the client.
+        host_tools: returns the tools of a call as the framework may see them.
+        agent_middleware: the agent's own, which may change what is streamed.
+    """
+    client_copy = copy_with_mixin(client, _RunClient)
+    client_copy.innermost_chat_middleware = ModelCallMiddleware(calls, provider.continuation_messages)
+    client_copy.agent_middleware = agent_middleware
+    client_copy.host_tools = host_tools
+    client_copy.function_middleware = [ToolCallMiddleware(calls, host_tools), *client.function_middleware]
+    return client_copy
+
+
+class _RunClient:
+    """The override; stands before the client's own class in the method resolution order."""
+
+    innermost_chat_middleware: ModelCallMiddleware
+    agent_middleware: Sequence[Any]
+    host_tools: HostTools
+
+    def get_response(
+        self, messages: Any, *, options: Any = None, middleware: Any = None, client_kwargs: Any = None, **arguments: Any
+    ) -> Any:
+        client: Any = super()
+        if options and options.get("tools"):
+            options = {**options, "tools": self.host_tools(cast("Any", normalize_tools(options["tools"])))}
+        client_kwargs = dict(client_kwargs or {})
+        chain = [*as_middleware_list(client_kwargs.get("middleware")), *as_middleware_list(middleware)]
+        journal_middleware = self.innermost_chat_middleware
+        journal_middleware.is_watched = _sees_streams(
+            [*self.agent_middleware, *cast("Any", self).chat_middleware, *chain]
+        )
+        client_kwargs["middleware"] = [*chain, journal_middleware]  # a client may replace it by `middleware`
+        return client.get_response(messages, options=options, client_kwargs=client_kwargs, **arguments)
+
+
+def _sees_streams(middleware: Sequence[Any]) -> bool:
+    """Return whether some middleware may see what a model call sends or streams."""
+    return not all(isinstance(layer, FunctionMiddleware) for layer in middleware)
+
+
+def as_middleware_list(middleware: Any) -> list[Any]:
+    """List middleware, of which the framework accepts a single object, too."""
+    if middleware is None:
+        return []
+    return list(cast("Sequence[Any]", middleware)) if isinstance(middleware, Sequence) else [middleware]

@@ -3,12 +3,14 @@
 The lists are built for each call, outermost layer first; a feature that a call does not use is not in its list.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from durable_agent_host.agent.budget_accounting import BudgetAccount
-from durable_agent_host.agent.declarations import needs_approval, runs_at_client
+from durable_agent_host.agent.call_scope import CallScope
+from durable_agent_host.agent.declarations import is_agent_tool, is_hand_off, needs_approval, runs_at_client
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
@@ -17,16 +19,26 @@ from durable_agent_host.agent.layers.client_tool import AskClient
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
+from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.layers.response import ReadResponse, read_unmetered
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.layers.running_call import EnterToolCall
 from durable_agent_host.agent.mcp_servers import is_mcp_tool
 from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall
-from durable_agent_host.agent.nested_model_calls import NestedCallMeter, end_turn_on_limit
+from durable_agent_host.agent.observer import RunObservers
+from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.response_limits import received_bytes, stream_with_timeout
+from durable_agent_host.agent.retry_classification import RetryPolicy
+from durable_agent_host.agent.run_gate import RunGate
+from durable_agent_host.agent.run_output import RunOutput
+from durable_agent_host.agent.running_tool import DeferralRules, RunningTool
+from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer
+from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.turn import ResponseLimits, TurnRequest
+from durable_agent_host.turn_log.journal import Journal
 
 
 @dataclass(frozen=True)
@@ -39,6 +51,7 @@ class ModelLayers:
     budget: BudgetAccount | None
     exchange_recorder: ExchangeRecorder | None
     response: ReadResponse
+    nested: StopNestedRun | None
 
 
 @dataclass(frozen=True)
@@ -55,11 +68,121 @@ class ToolLayers:
     callback: AwaitCallback
     running_call: EnterToolCall
     run_tool: RunTool
+    is_nested: bool
+
+
+@dataclass(frozen=True)
+class CurrentRun:
+    """The parts of one run that decide how it continues and ends; some are those of the whole turn.
+
+    Attributes:
+        request: of the turn.
+        label: of the attempt, for log lines.
+        journal: finished calls, and where to append.
+        observers: notified of each call.
+        session_state: whose changes are recorded with each call.
+        pending_calls: the calls that wait for an answer from outside, and the answers.
+        gate: whether the turn may do new work.
+        budget_account: counts the turn's usage, and enforces its budgets; None without budgets.
+        progress: how far the stream is.
+        output: what the run has streamed.
+        retry_policy: for model calls.
+        breaks: how often the stream of a model call broke midway in earlier runs of the turn.
+        exchange_recorder: records the HTTP exchanges of model calls; None when nobody wants them.
+        bounds: limits on what the model's service and the tools may send.
+        drop_continuations: whether replayed responses omit their conversation ids, which the service has lost.
+        includes_error_texts: whether the model receives the texts of tools' exceptions.
+        deferral_rules: for results that come later.
+        new_scope: makes the scope of agents within a call.
+        nested: stops a run of an agent within the turn's agent; None for the turn's agent.
+    """
+
+    request: TurnRequest
+    label: str
+    journal: Journal
+    observers: RunObservers
+    session_state: SessionState
+    pending_calls: PendingCalls
+    gate: RunGate
+    budget_account: BudgetAccount | None
+    progress: StreamProgress
+    output: RunOutput
+    retry_policy: RetryPolicy
+    breaks: dict[CallPath, int]
+    exchange_recorder: ExchangeRecorder | None
+    bounds: ResponseLimits
+    drop_continuations: bool
+    includes_error_texts: bool
+    deferral_rules: DeferralRules
+    new_scope: Callable[[CallPath], CallScope]
+    nested: StopNestedRun | None = None
+
+    def model_layers(self) -> ModelLayers:
+        """Return the layers of its model calls."""
+        return ModelLayers(
+            journal=JournalModelCalls(
+                self.journal,
+                self.observers,
+                self.session_state,
+                self.output,
+                self.progress,
+                bounds=self.bounds,
+                drop_continuations=self.drop_continuations,
+            ),
+            retry=RetryModelCalls(
+                self.retry_policy,
+                self.breaks,
+                self.gate.check if self.nested is None else self.gate.check_nested,
+                self.observers,
+                self.progress,
+                label=self.label,
+            ),
+            background=FetchBackgroundAnswers(self.journal, self.observers),
+            budget=self.budget_account,
+            exchange_recorder=self.exchange_recorder,
+            response=ReadResponse(self.output),
+            nested=self.nested,
+        )
+
+    def tool_layers(self) -> ToolLayers:
+        """Return the layers of its tool calls."""
+        callback = AwaitCallback(
+            self.pending_calls, self.journal, self.session_state, max_result_bytes=self.bounds.max_tool_result_bytes
+        )
+        return ToolLayers(
+            journal=JournalToolCalls(self.journal, self.observers, self.session_state, self.gate),
+            progress=self.progress,
+            approval=RequireApproval(self.pending_calls),
+            client_tool=AskClient(self.pending_calls),
+            lost_server=RecoverLostCalls(label=self.label),
+            in_doubt=ResolveDoubt(self.pending_calls, label=self.label),
+            budget=self.budget_account,
+            callback=callback,
+            running_call=EnterToolCall(
+                self.request,
+                self.journal,
+                self.gate.gave_up,
+                new_host=lambda call: RunningTool(
+                    call, self.pending_calls, self.observers, self.deferral_rules, asyncio.get_running_loop()
+                ),
+                defer=callback.begin,
+                new_scope=self.new_scope,
+                breaks=self.breaks,
+            ),
+            run_tool=RunTool(
+                f"turn {self.request.turn_id}",
+                self.gate.gave_up,
+                max_result_bytes=self.bounds.max_tool_result_bytes,
+                includes_error_texts=self.includes_error_texts,
+            ),
+            is_nested=self.nested is not None,
+        )
 
 
 def chain_model_call(of_run: ModelLayers, call: ModelCall) -> ModelStream:
     """Make a model call of a run's agent through its layers."""
-    layers: list[ModelLayer] = [of_run.journal, of_run.retry]
+    layers: list[ModelLayer] = [] if of_run.nested is None else [of_run.nested]
+    layers += [of_run.journal, of_run.retry]
     if call.options.get("background"):
         layers.append(of_run.background)
     if of_run.budget is not None:
@@ -83,21 +206,17 @@ def chain_compaction_call(of_run: ModelLayers, journal: JournalCompactionCalls, 
     return _chain(layers, read_unmetered)(call)
 
 
-def chain_nested_call(meter: NestedCallMeter | None, call: ModelCall, innermost: NextModelCall) -> ModelStream:
-    """Make a model call of an agent within a run's agent through its layers; without a meter, outside of a turn."""
-    layers: list[ModelLayer] = [end_turn_on_limit]
-    if meter is not None:
-        layers.append(meter.record_call)
-        if meter.budget_account is not None:
-            layers.append(meter.budget_account.count_call)
-    layers.append(_limit_time)
-    return _chain(layers, innermost)(call)
+def chain_limited_call(nested: StopNestedRun, response: ReadResponse, call: ModelCall) -> ModelStream:
+    """Make a model call outside of a run through its layers: those that limit what it receives."""
+    return _chain([nested, _limit_time], response)(call)
 
 
 def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolCallEnd]:
     """Make a tool call of a run's agent through its layers."""
     if call.deferral is not None:
         return of_run.journal(call, of_run.callback.resume)
+    if of_run.is_nested and is_hand_off(call.tool):
+        return of_run.run_tool(call)
     may_lose_server = is_mcp_tool(call.tool)
     layers: list[ToolLayer] = [of_run.progress.end_run] if of_run.progress.has_client_calls else []
     layers.append(of_run.journal)
@@ -107,13 +226,16 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
         layers.append(of_run.approval)
     if may_lose_server:
         layers.append(of_run.lost_server)
+    is_resumed = call.starts > 0 and is_agent_tool(call.tool)  # what is in doubt is within it
     if runs_at_client(call.tool):
         layers.append(of_run.client_tool)
-    elif call.starts or may_lose_server:
+    elif (call.starts or may_lose_server) and not is_resumed:
         layers.append(of_run.in_doubt)
-    if of_run.budget is not None:
-        layers.append(of_run.budget.count_tool_call)
-    layers += [of_run.journal.record_start, of_run.running_call]
+    if not is_resumed:
+        if of_run.budget is not None:
+            layers.append(of_run.budget.count_tool_call)
+        layers.append(of_run.journal.record_start)
+    layers.append(of_run.running_call)
     return _chain(layers, of_run.run_tool)(call)
 
 

@@ -1,15 +1,17 @@
 """What tools declare: who approves their calls, and what becomes of calls in doubt.
 
 The framework sees views of the tools that never ask for its own approval. The host keeps the declarations of tools
-whose calls it journals. An agent within an agent, wherever it is (a tool, an executor, a step, a function), calls its
-tools itself: nobody would be asked, and nothing would run again. Such an agent is refused.
+whose calls it journals. Another agent within an agent (of a step, a function, an executor's list) calls its tools
+itself: nobody would be asked, and nothing would run again. Such an agent is refused.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
 
 from agent_framework import Executor, FunctionTool, RawAgent
 
@@ -19,20 +21,32 @@ from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.errors import RegistrationError, TurnError
 from durable_agent_host.tool_calls import APPROVED_BY, IN_DOUBT, InDoubt
 
-_SUB_AGENT: Final = "the calls of agents within an agent are not journaled"
+_SUB_AGENT: Final = (
+    "of agents within an agent, those are journaled that are a tool (as_tool()) or an attribute of a workflow's "
+    "executor, and this one is not"
+)
 
 
-def reject_lost_declarations(label: str, holder: object, why_no_journal: str) -> None:
+def reject_lost_declarations(
+    label: str, holder: object, why_no_journal: str, journaled_agents: Iterable[object] = ()
+) -> None:
     """Refuse what holds agents with tools whose declarations would have no effect.
+
+    Args:
+        label: names the holder.
+        holder: an agent, or an executor.
+        why_no_journal: why its own calls are not journaled.
+        journaled_agents: those in it whose calls are journaled.
 
     Raises:
         RegistrationError: a declaration would have no effect.
     """
-    for agent, tool in _lost(holder, {}, is_journaled=not why_no_journal):
+    journaled_ids = {id(agent) for agent in journaled_agents}
+    for agent, tool in _lost(holder, {}, journaled_ids):
         owner = "" if agent is holder else f" of its inner agent {agent.name!r}"
         raise RegistrationError(
             f"{label} cannot keep what tool {tool.name!r}{owner} declares, {_format_declaration(tool)}: "
-            f"{why_no_journal or _SUB_AGENT}. {_HINT}"
+            f"{_SUB_AGENT if journaled_ids or not why_no_journal else why_no_journal}. {_HINT}"
         )
 
 
@@ -70,7 +84,7 @@ def _format_declaration(tool: FunctionTool) -> str:
 
 
 def _lost(
-    holder: object, visited: dict[int, object], *, is_journaled: bool = False
+    holder: object, visited: dict[int, object], journaled_ids: Container[int]
 ) -> Iterator[tuple[Any, FunctionTool]]:
     """List the declared tools of agents whose calls are not journaled, with their agents."""
     if id(holder) in visited:
@@ -82,13 +96,13 @@ def _lost(
             *(agent.default_options.get("tools") or ()),
             *(function for mcp in agent.mcp_tools for function in mcp.functions),
         ]
-        if not is_journaled:
+        if id(agent) not in journaled_ids:
             yield from ((agent, tool) for tool in tools if _is_declared(tool))
         members: Iterable[object] = tools
     else:
         members = _list_members(holder)
     for member in members:
-        yield from _lost(member, visited)
+        yield from _lost(member, visited, journaled_ids)
 
 
 def _list_members(holder: object) -> Iterable[object]:
@@ -137,6 +151,31 @@ class _NeedsApproval:
         self.__dict__["approval_mode"] = mode
 
 
+@dataclass(frozen=True)
+class AgentFunction:
+    """The function of a tool that is an agent, which runs the hosted copy of the agent.
+
+    Attributes:
+        function: runs the hosted copy of the agent.
+        is_journaled: whether the calls of the agent are journaled each for itself.
+    """
+
+    function: Callable[..., Any]
+    is_journaled: bool
+
+
+class _AgentTool:
+    """The override of a tool that is an agent; stands before the tool's own class in the method resolution order."""
+
+    @property
+    def func(self) -> Any:
+        return AGENT_FUNCTIONS[self.__dict__["func"]].function
+
+    @func.setter
+    def func(self, function: Any) -> None:
+        self.__dict__["func"] = function
+
+
 class _RunsAtClient:
     """The override of a tool without a function: the framework runs it, and it returns what the client gave."""
 
@@ -147,6 +186,29 @@ class _RunsAtClient:
     @func.setter
     def func(self, function: Any) -> None:
         self.__dict__["func"] = function
+
+
+AGENT_FUNCTIONS: Final[WeakKeyDictionary[Any, AgentFunction]] = WeakKeyDictionary()
+"""By the function of the app's tool."""
+
+
+def as_agent_tool(tool: FunctionTool) -> FunctionTool:
+    """Return a view of a tool that is an agent, whose function calls the agent's hosted copy."""
+    if isinstance(tool, _AgentTool):
+        return tool
+    view = object.__new__(overridden_class(type(tool), _AgentTool))
+    view.__dict__ = tool.__dict__
+    return view
+
+
+def is_agent_tool(tool: FunctionTool) -> bool:
+    """Return whether a hosted tool is an agent whose calls are journaled each for itself."""
+    return isinstance(tool, _AgentTool) and AGENT_FUNCTIONS[tool.__dict__["func"]].is_journaled
+
+
+def is_hand_off(tool: FunctionTool) -> bool:
+    """Return whether a tool only tells its workflow which agent is next, which each attempt has to be told."""
+    return str(getattr(tool.func, "__module__", "")).startswith("agent_framework_orchestrations.")
 
 
 CLIENT_RESULT: Final = ContextVar[Any]("durable_agent_client_result")

@@ -11,6 +11,7 @@ from durable_agent_host.agent.observer import (
     ModelCallFailed,
     ModelCallResponded,
     Moment,
+    NestedMoment,
     ObservedTurn,
     RunRestarted,
     RunStarted,
@@ -29,6 +30,7 @@ from durable_agent_host.turn.turn_events import (
     LiveEvent,
     call_pending,
     call_replied,
+    nested_event,
     tool_completed,
     tool_progress,
     tool_started,
@@ -89,6 +91,8 @@ class EventWriter:
             self._writer.append_soon(log_entry)
         if isinstance(moment, ToolCallCompleted):
             events = await self._result_events(moment)
+        elif isinstance(moment, NestedMoment):
+            events = await self._nested_events(moment)
         else:
             events = await run_in_thread_if_long(
                 self._texts_to_search(moment), lambda: self._build_events(turn, moment)
@@ -121,6 +125,15 @@ class EventWriter:
         if moment.outcome not in _WITHOUT_BEGIN:
             return result_events
         return [*self._redact_event(tool_started(moment.call_id, moment.name, None)), *result_events]
+
+    async def _nested_events(self, nested: NestedMoment) -> Sequence[LiveEvent]:
+        """Return what clients learn of an agent within the turn's agent: its tool calls, as events in an event."""
+        events: Sequence[LiveEvent] = ()
+        if isinstance(nested.moment, ToolCallCompleted):
+            events = await self._result_events(nested.moment)
+        elif (event := _build_call_event(nested.moment)) is not None:
+            events = self._redact_event(event)
+        return [nested_event(str(nested.path), event) for event in events]
 
     def _new_events(self, *, includes_tool_calls: bool) -> LiveEvents | RedactedEvents:
         if self._redactor is None:
@@ -178,6 +191,11 @@ def _build_log_entry(moment: Moment) -> LogEntry | None:
             )
         case ModelCallFailed(position, error, None):
             return LogEntry(MODEL_FAILED, {"position": position, "reason": mask_secrets(log_reason(error))})
+        case NestedMoment(path, ModelCallFailed(position, error, wait_seconds)):
+            data = {"path": str(path.model_call(position)), "reason": mask_secrets(log_reason(error))}
+            if wait_seconds is None:
+                return LogEntry(MODEL_FAILED, data)
+            return LogEntry(RETRIED, data | {"seconds": wait_seconds})
         case RunRestarted(reason, wait_seconds):
             return LogEntry(RETRIED, {"reason": reason, "seconds": wait_seconds})
         case AttemptEnded(outcome=outcome) if outcome is not None and outcome.status == "suspended":

@@ -12,9 +12,6 @@ from typing import Any, Final, cast
 
 from agent_framework import (
     AgentSession,
-    ChatMiddlewareLayer,
-    FunctionInvocationLayer,
-    FunctionMiddleware,
     HistoryProvider,
     RawAgent,
     SupportsAgentRun,
@@ -22,7 +19,7 @@ from agent_framework import (
     normalize_tools,
 )
 
-from durable_agent_host.agent.call_middleware import ModelCallMiddleware, RunCalls, ToolCallMiddleware
+from durable_agent_host.agent.call_middleware import RunCalls, as_middleware_list, client_for_run
 from durable_agent_host.agent.compaction import (
     NO_COMPACTION_CHOICE,
     Compaction,
@@ -31,11 +28,10 @@ from durable_agent_host.agent.compaction import (
     select_compaction,
 )
 from durable_agent_host.agent.context_stores import keep_in_session
-from durable_agent_host.agent.declarations import without_approvals
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.history_providers import is_replaced, primary_provider
 from durable_agent_host.agent.mcp_servers import with_reconnection
-from durable_agent_host.agent.nested_agents import NestedAgents
+from durable_agent_host.agent.nested_agents import NestedAgents, supports_middleware
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
@@ -59,7 +55,9 @@ class HostedAgent:
         provider: of its chat client.
         compaction: how its context is compacted, or None.
         has_journal: whether its model and tool calls can be journaled.
-        why_no_journal: why they cannot be.
+        is_workflow: whether it is a workflow, whose agents have their calls journaled.
+        is_opaque: whether none of its calls is journaled, so that its run is like one tool call.
+        why_no_journal: why it has no journal.
         may_run_again: for agents without a journal, whether a run cut off by a crash is simply repeated; the agent
             declares it with an attribute ``may_run_again``.
     """
@@ -82,11 +80,13 @@ class HostedAgent:
         self.compaction: Compaction | None = None
         if self.has_journal:
             self.compaction = select_compaction(
-                agent, choice, self.provider, self._inner.client, has_our_history=not self.has_own_history
+                agent, choice, self.provider, self._inner.strategy_client, has_our_history=not self.has_own_history
             )
             self._sdk_clients = self.provider.sdk_clients(cast("Any", self.agent).client)
         else:
             self.agent = self._inner.agent(self.agent)
+        self.is_workflow = isinstance(agent, WorkflowAgent)
+        self.is_opaque = not (self.has_journal or self.is_workflow)
         self.may_run_again = bool(getattr(agent, "may_run_again", False))
 
     @property
@@ -151,25 +151,15 @@ class HostedAgent:
         if not self.has_journal:
             return agent
         agent_copy: Any = copy_with_mixin(agent, _TracedAsAttempt)
-        agent_copy.client = self._client_for_run(agent_copy, turn_id, calls, fold_call)
+        agent_copy.client = client_for_run(
+            agent_copy.client, calls, self.provider, self._inner.host_tools, as_middleware_list(agent_copy.middleware)
+        )
+        agent_copy.client.turn_id = turn_id
+        agent_copy.client.fold_call = fold_call
+        agent_copy.client.__dict__.update(self._sdk_clients)
         if self.compaction is not None:
             remove_compaction(agent_copy, has_our_history=not self.has_own_history)
         return agent_copy
-
-    def _client_for_run(
-        self, agent: Any, turn_id: str, calls: RunCalls, fold_call: Callable[[Sequence[Any]], Any]
-    ) -> Any:
-        client = agent.client
-        client_copy = copy_with_mixin(client, _JournaledClient)
-        client_copy.innermost_chat_middleware = ModelCallMiddleware(calls, self.provider.continuation_messages)
-        client_copy.agent_middleware = _to_list(agent.middleware)
-        client_copy.inner_agents = self._inner
-        client_copy.turn_id = turn_id
-        client_copy.fold_call = fold_call
-        tool_calls = ToolCallMiddleware(calls, lambda tools: without_approvals(self._inner.tools(tools)))
-        client_copy.function_middleware = [tool_calls, *client.function_middleware]
-        client_copy.__dict__.update(self._sdk_clients)
-        return client_copy
 
 
 def _with_history(agent: Any, provider: ModelProvider) -> Any:
@@ -234,19 +224,12 @@ def why_no_journal(agent: object) -> str:
     if not isinstance(agent, RawAgent):
         return f"{type(agent).__name__} is not an Agent of the framework with a chat client"
     client: object = cast("Any", agent).client
-    if _supports_middleware(client):
+    if supports_middleware(client):
         return ""
     return (
         f"its chat client {type(client).__name__} lacks the framework's layers: derive the class from "
         "FunctionInvocationLayer, ChatMiddlewareLayer and BaseChatClient, in this order"
     )
-
-
-def _supports_middleware(client: object) -> bool:
-    """Return whether a client runs the tools itself and passes every model call through chat middleware."""
-    kinds = type(client).__mro__
-    both = FunctionInvocationLayer in kinds and ChatMiddlewareLayer in kinds
-    return both and kinds.index(FunctionInvocationLayer) < kinds.index(ChatMiddlewareLayer)
 
 
 def _without_tools(agent: SupportsAgentRun) -> SupportsAgentRun:
@@ -272,39 +255,3 @@ class _TracedAsAttempt:
 
     def _trace_agent_invocation(self, *, execute: Callable[[], Any], **_: Any) -> Any:
         return execute()
-
-
-class _JournaledClient:
-    """The override; stands before the client's own class in the method resolution order."""
-
-    innermost_chat_middleware: ModelCallMiddleware
-    agent_middleware: Sequence[Any]
-    inner_agents: NestedAgents
-
-    def get_response(
-        self, messages: Any, *, options: Any = None, middleware: Any = None, client_kwargs: Any = None, **arguments: Any
-    ) -> Any:
-        client: Any = super()
-        if options and options.get("tools"):
-            tools = self.inner_agents.tools(cast("Any", normalize_tools(options["tools"])))
-            options = {**options, "tools": without_approvals(tools)}
-        client_kwargs = dict(client_kwargs or {})
-        chain = [*_to_list(client_kwargs.get("middleware")), *_to_list(middleware)]
-        journal_middleware = self.innermost_chat_middleware
-        journal_middleware.is_watched = _sees_streams(
-            [*self.agent_middleware, *cast("Any", self).chat_middleware, *chain]
-        )
-        client_kwargs["middleware"] = [*chain, journal_middleware]  # a client may replace it by `middleware`
-        return client.get_response(messages, options=options, client_kwargs=client_kwargs, **arguments)
-
-
-def _sees_streams(middleware: Sequence[Any]) -> bool:
-    """Return whether some middleware may see what a model call sends or streams."""
-    return not all(isinstance(layer, FunctionMiddleware) for layer in middleware)
-
-
-def _to_list(middleware: Any) -> list[Any]:
-    """List middleware, of which the framework accepts a single object, too."""
-    if middleware is None:
-        return []
-    return list(cast("Sequence[Any]", middleware)) if isinstance(middleware, Sequence) else [middleware]

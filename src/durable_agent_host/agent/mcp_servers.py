@@ -55,12 +55,11 @@ def is_mcp_tool(tool: FunctionTool) -> bool:
     return _IS_MCP_TOOL in (tool.additional_properties or {})
 
 
-def with_reconnection(servers: Sequence[Any], *, is_inner: bool = False) -> list[Any]:
+def with_reconnection(servers: Sequence[Any]) -> list[Any]:
     """Return views of MCP servers that connect again when a connection was lost."""
-    override = _ReconnectingInside if is_inner else _Reconnecting
     views: list[Any] = []
     for server in servers:
-        view: Any = object.__new__(overridden_class(cast("type[Any]", type(server)), override))
+        view: Any = object.__new__(overridden_class(cast("type[Any]", type(server)), _Reconnecting))
         view.__dict__ = server.__dict__
         view.__dict__.setdefault("_reconnecting", asyncio.Lock())
         views.append(view)
@@ -149,16 +148,6 @@ class _Reconnecting:
                 raise UnreachableError(
                     f"the MCP server {self.name!r} cannot be reached: see that it runs, and try again"
                 ) from error
-
-
-class _ReconnectingInside(_Reconnecting):
-    async def call_tool(self, tool_name: str, **kwargs: Any) -> Any:
-        try:
-            return await super().call_tool(tool_name, **kwargs)
-        except ConnectionLostError:
-            return UNKNOWN
-        except UnreachableError as error:
-            return f"{DID_NOT_RUN}{error}"
 
 
 def _has_ended(connection: Any) -> bool:

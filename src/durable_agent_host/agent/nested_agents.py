@@ -1,82 +1,68 @@
-"""Inner agents, and agents without a journal: limits apply to what their models send and request, too.
+"""Hosted copies of agents within an agent: tools (`as_tool()`), at any depth, and the agents of a workflow's executors.
 
-An agent used as a tool of another (`as_tool()`), at any depth, and the agents of a workflow call their models
-themselves. They get copies of their chat clients, whose connections are guarded like those of the hosted agent's own,
-and which count each call with the turn's. Exceeding a limit there ends the turn, as if its own model had: the agents
-in between would treat the error as a failed tool, and ask again.
+They get copies of their chat clients, which pass each call through the layers of the turn in which it is made
+(`durable_agent_host.agent.nested_runs`). Outside of a turn, only the limits on what a model sends apply.
 """
 
 import copy
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import replace
-from functools import partial
-from types import CellType, FunctionType
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from inspect import getclosurevars
+from types import FunctionType
 from typing import Any, Final, cast
-from weakref import WeakKeyDictionary
 
 from agent_framework import (
-    ChatResponse,
-    ChatResponseUpdate,
+    ChatContext,
+    ChatMiddlewareLayer,
     CompactionProvider,
-    FunctionInvocationContext,
     FunctionInvocationLayer,
-    FunctionMiddleware,
     FunctionTool,
-    Message,
-    MiddlewareFailure,
-    MiddlewareTermination,
     RawAgent,
     ResponseStream,
     Workflow,
     WorkflowAgent,
     normalize_messages,
-    normalize_tools,
 )
-from agent_framework.exceptions import UserInputRequiredException
 
-from durable_agent_host.agent.call_order import chain_nested_call
+from durable_agent_host.agent.call_middleware import (
+    ModelCallMiddleware,
+    NestedCalls,
+    RunCalls,
+    Send,
+    as_middleware_list,
+    client_for_run,
+)
+from durable_agent_host.agent.call_order import chain_limited_call
+from durable_agent_host.agent.call_scope import CALL_SCOPE, NestedClient
 from durable_agent_host.agent.compaction import with_clients
 from durable_agent_host.agent.context_stores import keep_in_session
-from durable_agent_host.agent.declarations import reject_declared_tools
-from durable_agent_host.agent.dynamic_subclass import copy_with_mixin, overridden_class
-from durable_agent_host.agent.layers.run_tool import log_tool_failure
-from durable_agent_host.agent.layers.running_call import CALL_SCOPE
-from durable_agent_host.agent.mcp_servers import with_reconnection
-from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream
-from durable_agent_host.agent.nested_model_calls import INNER_CALLS
-from durable_agent_host.agent.provider import ModelProvider, ProviderFor
-from durable_agent_host.agent.response_limits import (
-    OutputSizeMeter,
-    check_calls,
-    is_larger,
-    lacks_finish_reason,
-    received_bytes,
-    until_its_end,
+from durable_agent_host.agent.declarations import (
+    AGENT_FUNCTIONS,
+    AgentFunction,
+    as_agent_tool,
+    reject_declared_tools,
+    without_approvals,
 )
-from durable_agent_host.agent.run_output import EVERY
-from durable_agent_host.agent.run_result import Failed, RunStoppedError
-from durable_agent_host.agent.tool_invocation import plain_arguments
-from durable_agent_host.codec.journal_entry import encode_tool_result
-from durable_agent_host.errors import CorruptStateError, ProviderError
-from durable_agent_host.model.call_path import AGENT_RUN
-from durable_agent_host.model.response_normalization import correct_contents
-from durable_agent_host.tool_calls import RUNNING_CALL
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
+from durable_agent_host.agent.layers.nested_run import StopNestedRun
+from durable_agent_host.agent.layers.response import ReadResponse
+from durable_agent_host.agent.layers.run_tool import RunTool
+from durable_agent_host.agent.mcp_servers import with_reconnection
+from durable_agent_host.agent.model_call import ModelCall, ModelStream
+from durable_agent_host.agent.nested_runs import NestedOutput, check_limits
+from durable_agent_host.agent.provider import ProviderFor
+from durable_agent_host.agent.response_limits import received_bytes
+from durable_agent_host.agent.stream_progress import StreamProgress
+from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.turn_log.journal import RecordedTool
 
-_LOGGER = logging.getLogger(__name__)
-_WRAPPED: Final = "self"
-"""The agent's name in the function that `as_tool` makes."""
-
-_UPDATE_BYTES: Final = 512
-"""Counted for an update: the framework's layers keep some kilobytes of each until the answer ends."""
-
-_FUNCTIONS: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
-"""Functions of tools that are agents → functions of their bounded copies."""
+_AGENT: Final = "self"
+_ARGUMENTS: Final = ("arg_name", "stream_callback", "propagate_session")
+"""Names in the function that `as_tool` makes: the agent, and how it was made a tool."""
 
 
 class NestedAgents:
-    """Limits the agents within one hosted agent.
+    """Hosts the agents within one agent.
 
     Args:
         provider_for: returns the provider of a chat client.
@@ -85,288 +71,236 @@ class NestedAgents:
     def __init__(self, provider_for: ProviderFor) -> None:
         self._provider_for = provider_for
 
-    def client(self, client: Any, *, is_tool: bool = False, agent_name: str = "") -> Any:
-        """Copy a chat client so that what it receives is bounded."""
-        if isinstance(client, _LimitedClient) or not hasattr(client, "__dict__"):
-            return client
-        is_raw = not hasattr(client, "_inner_get_response")
-        limited_client: Any = copy_with_mixin(client, _LimitedForeignClient if is_raw else _LimitedFrameworkClient)
-        provider = self._provider_for(client)
-        limited_client.inner_agents = self
-        limited_client.lets_go = is_tool
-        limited_client.provider_inside = provider
-        limited_client.__dict__.update(provider.sdk_clients(client, retries=True))
-        if FunctionInvocationLayer in type(client).__mro__:
-            limited_client.function_middleware = [_InnerToolCalls(agent_name), *limited_client.function_middleware]
-        return limited_client
+    def strategy_client(self, client: Any) -> Any:
+        """Copy the chat client of a compaction strategy."""
+        return self._client(client, NestedClient(self._provider_for(client), is_strategy=True))
 
-    def agent(self, agent: Any, *, is_tool: bool = False) -> Any:
-        """Copy an agent with a bounded client; a workflow, built for the run, gets bounded agents in place."""
+    def agent(self, agent: Any, *, executor_id: str = "", is_tool: bool = False) -> Any:
+        """Copy an agent; a workflow, built for the run, gets its agents in place."""
         match cast("object", agent):
-            case RawAgent() if not isinstance(agent.client, _LimitedClient):
-                limited_agent: Any = copy.copy(agent)
-                limited_agent.client = self.client(agent.client, is_tool=is_tool, agent_name=agent.name or "")
-                limited_agent.mcp_tools = with_reconnection(limited_agent.mcp_tools, is_inner=True)
-                self._bound_compaction(limited_agent)
-                return limited_agent
+            case RawAgent() if not isinstance(agent.client, _HostedClient) and hasattr(agent.client, "__dict__"):
+                return self._copy(agent, executor_id=executor_id, is_tool=is_tool)
             case WorkflowAgent() as team:
-                self._bound_workflow(team.workflow, is_tool=is_tool)
+                self._host_workflow(team.workflow, prefix=f"{executor_id}." if executor_id else "", is_tool=is_tool)
             case _:
                 pass
         return agent
 
-    def tools(self, tools: Iterable[Any]) -> list[Any]:
-        """Return the tools, with bounded copies of those that are agents."""
-        return [self._tool(tool) for tool in tools]
+    def host_tools(self, tools: Iterable[Any]) -> list[Any]:
+        """Return tools as the framework may see them: those that are agents call the hosted copies, and none asks."""
+        return without_approvals([self._tool(tool) for tool in tools])
 
-    def _tool(self, tool: Any) -> Any:
-        function: Any = tool.__dict__.get("func") if isinstance(tool, FunctionTool) else None
-        if isinstance(tool, _BoundedTool) or not isinstance(function, FunctionType):
-            return tool
-        if function not in _FUNCTIONS:
-            names = function.__code__.co_freevars
-            cells = function.__closure__ or ()
-            if _WRAPPED not in names or not function.__module__.startswith("agent_framework"):
-                return tool
-            cells_by_name = {_WRAPPED: CellType(self.agent(cells[names.index(_WRAPPED)].cell_contents, is_tool=True))}
-            closure = tuple(cells_by_name.get(name, cell) for name, cell in zip(names, cells, strict=True))
-            _FUNCTIONS[function] = _rebound(function, closure)
-        view = object.__new__(overridden_class(cast("type[Any]", type(tool)), _BoundedTool))
-        view.__dict__ = tool.__dict__
-        return view
+    def host_executor(self, executor: Any, *, prefix: str = "", is_tool: bool = False) -> None:
+        """Give an executor of a workflow hosted copies of its agents."""
+        for holder, name, member, executor_id in _list_members(executor, prefix):
+            if isinstance(member, Workflow):
+                self._host_workflow(member, prefix=f"{executor_id}.", is_tool=is_tool)
+            elif (hosted_agent := self.agent(member, executor_id=executor_id, is_tool=is_tool)) is not member:
+                setattr(holder, name, hosted_agent)
 
-    def _bound_compaction(self, agent: Any) -> None:
-        """Give the copy of an agent, and that of its client, strategies whose clients are bounded."""
-        for holder in (agent, agent.client):
-            if (strategy := getattr(holder, "compaction_strategy", None)) is not None:
-                holder.compaction_strategy = with_clients(strategy, self.client)
-        agent.context_providers = [
-            self._context_provider(keep_in_session(provider)) for provider in agent.context_providers
+    def _host_workflow(self, workflow: Workflow, *, prefix: str, is_tool: bool) -> None:
+        for executor in workflow.executors.values():
+            self.host_executor(executor, prefix=prefix, is_tool=is_tool)
+
+    def _copy(self, agent: Any, *, executor_id: str, is_tool: bool) -> Any:
+        provider = self._provider_for(agent.client)
+        configuration: Any = getattr(agent.client, "function_invocation_configuration", None) or {}
+        client = copy.copy(provider.adapt(agent.client))
+        agent_copy: Any = copy.copy(agent)
+        agent_copy.mcp_tools = with_reconnection(agent.mcp_tools)
+        agent_copy.context_providers = [
+            self._context_provider(keep_in_session(context_provider)) for context_provider in agent.context_providers
         ]
+        for holder in (agent_copy, client):
+            if (strategy := getattr(holder, "compaction_strategy", None)) is not None:
+                holder.compaction_strategy = with_clients(strategy, self.strategy_client)
+        nested_client = NestedClient(
+            provider,
+            executor_id=executor_id,
+            is_tool=is_tool,
+            includes_error_texts=bool(configuration.get("include_detailed_errors")),
+        )
+        agent_copy.client = self._client(client, nested_client, as_middleware_list(agent.middleware))
+        return agent_copy
+
+    def _client(self, client: Any, nested_client: NestedClient, agent_middleware: Sequence[Any] = ()) -> Any:
+        if isinstance(client, _HostedClient) or not hasattr(client, "__dict__"):
+            return client
+        hosted_client: Any = copy_with_mixin(client, _HostedClient)
+        hosted_client.app_client = client
+        hosted_client.nested_agents = self
+        hosted_client.nested_client = nested_client
+        hosted_client.agent_middleware = agent_middleware
+        hosted_client.sdk_clients = nested_client.provider.sdk_clients(client)
+        hosted_client.retrying_sdk_clients = nested_client.provider.sdk_clients(client, retries=True)
+        return hosted_client
 
     def _context_provider(self, provider: Any) -> Any:
         if type(provider) is not CompactionProvider:
             return provider
-        limited_provider: Any = copy.copy(provider)
-        limited_provider.before_strategy = with_clients(provider.before_strategy, self.client)
-        limited_provider.after_strategy = with_clients(provider.after_strategy, self.client)
-        return limited_provider
+        hosted_provider: Any = copy.copy(provider)
+        hosted_provider.before_strategy = with_clients(provider.before_strategy, self.strategy_client)
+        hosted_provider.after_strategy = with_clients(provider.after_strategy, self.strategy_client)
+        return hosted_provider
 
-    def _bound_workflow(self, workflow: Workflow, *, is_tool: bool) -> None:
-        for executor in workflow.executors.values():
-            self.bound_executor(executor, is_tool=is_tool)
+    def _tool(self, tool: Any) -> Any:
+        agent = _agent_of_tool(tool)
+        if agent is None:
+            return tool
+        function = tool.__dict__["func"]
+        if function not in AGENT_FUNCTIONS:
+            names = getclosurevars(function).nonlocals
+            arguments = {name: names[name] for name in _ARGUMENTS}
+            hosted_tool = self.agent(agent, is_tool=True).as_tool(name=tool.name, **arguments)
+            AGENT_FUNCTIONS[function] = AgentFunction(hosted_tool.func, any(list_journaled_agents(agent)))
+        return as_agent_tool(tool)
 
-    def bound_executor(self, executor: Any, *, is_tool: bool = False) -> None:
-        """Give an executor of a workflow bounded copies of its agents."""
-        for holder in (executor, *_managers(executor)):
-            for name, value in list(vars(holder).items()):
-                if isinstance(value, Workflow):
-                    self._bound_workflow(value, is_tool=is_tool)
-                elif (limited_agent := self.agent(value, is_tool=is_tool)) is not value:
-                    setattr(holder, name, limited_agent)
+
+def supports_middleware(client: object) -> bool:
+    """Return whether a client runs the tools itself and passes every model call through chat middleware."""
+    kinds = type(client).__mro__
+    both = FunctionInvocationLayer in kinds and ChatMiddlewareLayer in kinds
+    return both and kinds.index(FunctionInvocationLayer) < kinds.index(ChatMiddlewareLayer)
 
 
-def _managers(executor: object) -> Iterator[object]:
+def list_journaled_agents(agent: object) -> Iterator[object]:
+    """List an agent and those within it, as far as the calls of their tools are journaled."""
+    match agent:
+        case RawAgent() if supports_middleware(cast("Any", agent).client):
+            yield agent
+            for tool in cast("Any", agent).default_options.get("tools") or ():
+                yield from list_journaled_agents(_agent_of_tool(tool))
+        case WorkflowAgent() as team:
+            yield from list_journaled_agents(team.workflow)
+        case Workflow() as workflow:
+            for executor in workflow.executors.values():
+                for _, _, member, _ in _list_members(executor, ""):
+                    yield from list_journaled_agents(member)
+        case _:
+            pass
+
+
+def _agent_of_tool(tool: object) -> Any:
+    """Return the agent that a tool is; None for another tool."""
+    function: Any = tool.__dict__.get("func") if isinstance(tool, FunctionTool) else None
+    if not isinstance(function, FunctionType) or not {_AGENT, *_ARGUMENTS} <= {*function.__code__.co_freevars}:
+        return None
+    return getclosurevars(function).nonlocals[_AGENT]
+
+
+def _list_members(executor: object, prefix: str) -> list[tuple[object, str, object, str]]:
+    """List the agents and workflows of an executor: which object has it, in which attribute, and under which id."""
+    members: list[tuple[object, str, object]] = [
+        (holder, name, cast("object", value))
+        for holder in (executor, *_list_managers(executor))
+        for name, value in list(vars(holder).items())
+        if isinstance(value, RawAgent | WorkflowAgent | Workflow)
+    ]
+    executor_id = f"{prefix}{getattr(executor, 'id', '')}"
+    is_single = len({id(member) for _, _, member in members}) == 1
+    return [
+        (holder, name, member, executor_id if is_single else f"{executor_id}.{getattr(member, 'name', name)}")
+        for holder, name, member in members
+    ]
+
+
+def _list_managers(executor: object) -> Iterator[object]:
     """List the objects of an orchestrator that call agents on its behalf."""
     return (value for value in vars(executor).values() if callable(getattr(value, "on_checkpoint_save", None)))
 
 
-def _rebound(function: FunctionType, closure: tuple[CellType, ...]) -> FunctionType:
-    function_copy = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, closure
-    )
-    function_copy.__kwdefaults__ = function.__kwdefaults__
-    function_copy.__annotations__ = function.__annotations__
-    function_copy.__dict__.update(function.__dict__)
-    return function_copy
-
-
-class _BoundedTool:
-    """The override of a tool that is an agent; stands before the tool's own class in the method resolution order."""
-
-    @property
-    def func(self) -> Any:
-        function = self.__dict__.get("func")
-        return _FUNCTIONS.get(function, function)
-
-    @func.setter
-    def func(self, function: Any) -> None:
-        self.__dict__["func"] = function
-
-
-class _LimitedClient:
+class _HostedClient:
     """The override of a chat client; stands before the client's own class in the method resolution order."""
 
-    inner_agents: NestedAgents
-    lets_go: bool
-    provider_inside: ModelProvider
-
-    def get_response(self, messages: Any, *, options: Any = None, **arguments: Any) -> Any:
-        if options and options.get("tools"):
-            tools = self.inner_agents.tools(cast("Any", normalize_tools(options["tools"])))
-            reject_declared_tools(tools)
-            options = {**options, "tools": tools}
-        client: Any = super()
-        return client.get_response(messages, options=options, **arguments)
-
-
-class _LimitedFrameworkClient(_LimitedClient):
-    """The override of a client whose model calls go through one method, inside all of the framework's layers."""
-
-    def _inner_get_response(self, *, stream: bool = False, **arguments: Any) -> Any:
-        client: Any = super()
-        inner = client._inner_get_response  # noqa: SLF001 - the override calls what it overrides
-        return _make_call(
-            _nested_call(
-                self,
-                arguments.get("messages") or (),
-                arguments.get("options"),
-                lambda: inner(stream=stream, **arguments),
-            ),
-            stream=stream,
-            lets_go=self.lets_go,
-        )
-
-
-class _LimitedForeignClient(_LimitedClient):
-    """The override of a client that is not the framework's."""
+    app_client: Any
+    nested_agents: NestedAgents
+    nested_client: NestedClient
+    agent_middleware: Sequence[Any]
+    sdk_clients: dict[str, Any]
+    retrying_sdk_clients: dict[str, Any]
 
     def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
-        ask = super().get_response
-        return _make_call(
-            _nested_call(
-                self,
-                normalize_messages(messages),
-                arguments.get("options"),
-                lambda: ask(messages, stream=stream, **arguments),
-            ),
-            stream=stream,
-            lets_go=self.lets_go,
+        scope = CALL_SCOPE.get()
+        run: NestedCalls = _LimitedRun(self.nested_client) if scope is None else scope.begin_run(self.nested_client)
+        sdk_clients = self.retrying_sdk_clients if scope is None else self.sdk_clients
+        host_tools = self.nested_agents.host_tools if scope is not None else _undeclared(self.nested_agents.host_tools)
+        calls = run.calls()
+        provider = self.nested_client.provider
+        if supports_middleware(self.app_client):
+            client = client_for_run(self.app_client, calls, provider, host_tools, self.agent_middleware)
+            client.__dict__.update(sdk_clients)
+            return run.until_end(client.get_response(messages, stream=stream, **arguments), stream=stream)
+        client = copy.copy(self.app_client)
+        client.__dict__.update(sdk_clients)
+        middleware = ModelCallMiddleware(calls, provider.continuation_messages)
+        return run.until_end(_respond(middleware, client, messages, arguments, stream=stream), stream=stream)
+
+
+def _undeclared(host_tools: Callable[[Iterable[Any]], list[Any]]) -> Callable[[Iterable[Any]], list[Any]]:
+    """Return the function with a check that no declaration of the tools is lost."""
+
+    def host_undeclared(tools: Iterable[Any]) -> list[Any]:
+        hosted_tools = host_tools(tools)
+        reject_declared_tools(hosted_tools)
+        return hosted_tools
+
+    return host_undeclared
+
+
+def _respond(
+    middleware: ModelCallMiddleware, client: Any, messages: Any, arguments: dict[str, Any], *, stream: bool
+) -> Any:
+    """Call a client without the framework's layers, whose response is that of one model call."""
+    context = ChatContext(client, normalize_messages(messages), arguments.pop("options", None), stream=stream)
+
+    async def call_next() -> None:
+        response = client.get_response(context.messages, stream=stream, options=context.options, **arguments)
+        context.result = response if isinstance(response, ResponseStream) else await response
+
+    async def respond() -> Any:
+        await middleware.process(context, call_next)
+        return context.result
+
+    return cast("Any", ResponseStream).from_awaitable(respond()) if stream else respond()
+
+
+class _LimitedRun:
+    """A run outside of a turn, or of a strategy whose calls the turn journals; only limits apply.
+
+    Args:
+        client: the agent's.
+    """
+
+    def __init__(self, client: NestedClient) -> None:
+        self._client = client
+
+    def calls(self) -> RunCalls:
+        """Return how its calls are made."""
+        bounds = received_bytes().bounds
+        run_tool = RunTool(
+            "outside of a turn",
+            threading.Event(),
+            max_result_bytes=bounds.max_tool_result_bytes,
+            includes_error_texts=self._client.includes_error_texts,
+        )
+        return RunCalls(
+            self._begin_model_call, lambda call_id: (CallPath().tool_call(call_id), RecordedTool()), run_tool
+        )
+
+    def until_end(self, response: Any, *, stream: bool) -> Any:
+        """Return the response unchanged."""
+        del stream
+        return response
+
+    async def _begin_model_call(self, context: ChatContext, send: Send) -> ModelStream:
+        check_limits()
+        received_bytes().inner_calls += 1
+        provider = self._client.provider
+        call = ModelCall(CallPath(), context.client, provider, context.messages, dict(context.options or {}), send)
+        return chain_limited_call(
+            StopNestedRun(StreamProgress(), _no_others), ReadResponse(NestedOutput(provider, joins_texts=False)), call
         )
 
 
-def _nested_call(
-    client: _LimitedClient, messages: Sequence[Message], options: Any, ask: Callable[[], Any]
-) -> ModelCall:
-    return ModelCall(AGENT_RUN, client, client.provider_inside, messages, options or {}, lambda _, __: ask())
-
-
-def _make_call(call: ModelCall, *, stream: bool, lets_go: bool) -> Any:
-    """Make one model call within the turn's limits."""
-    if not stream:
-        return _respond_once(call)
-    streams: list[Any] = []
-
-    async def send(messages: Sequence[Message], options: Mapping[str, Any]) -> Any:
-        result = call.send(messages, options)
-        streams.append(result if isinstance(result, ResponseStream) else await result)
-        return streams[0]
-
-    async def updates() -> AsyncGenerator[ChatResponseUpdate]:
-        innermost = partial(_read_stream, lets_go=lets_go)
-        async with aclosing(chain_nested_call(INNER_CALLS.get(), replace(call, send=send), innermost)) as items:
-            async for item in items:
-                if isinstance(item, ChatResponseUpdate):
-                    yield item
-
-    async def response(_: Any) -> ChatResponse[Any]:
-        return _check_response(await streams[0].get_final_response())
-
-    return ResponseStream(updates(), finalizer=response)
-
-
-async def _respond_once(call: ModelCall) -> ChatResponse[Any]:
-    response: ChatResponse[Any] = ChatResponse()
-    async with aclosing(chain_nested_call(INNER_CALLS.get(), call, _read_response)) as items:
-        async for item in items:
-            response = cast("CompletedResponse", item).response
-    return _check_response(response)
-
-
-async def _read_response(call: ModelCall) -> ModelStream:
-    response: ChatResponse[Any] = await call.send(call.messages, call.options)
-    meter = OutputSizeMeter()
-    for message in response.messages:
-        meter.add(message.contents)
-    yield CompletedResponse(response, ())
-
-
-async def _read_stream(call: ModelCall, *, lets_go: bool) -> ModelStream:
-    """Yield the updates; the response has only the model and its token counts."""
-    result = await call.send(call.messages, call.options)
-    meter = OutputSizeMeter(_UPDATE_BYTES)
-    passed_updates = list[ChatResponseUpdate]()
-    usage_updates = list[ChatResponseUpdate]()
-    async with result:
-        async for update in until_its_end(result, lacks_finish_reason, None):
-            meter.add(update.contents)
-            correct_contents(update.contents)
-            usage = [content for content in update.contents if content.type == "usage"]
-            if usage or (update.model and not usage_updates):
-                usage_updates.append(ChatResponseUpdate(contents=usage, role="assistant", model=update.model))
-            yield update
-            if lets_go:
-                passed_updates.append(update)
-            if len(passed_updates) >= EVERY:
-                _let_go(passed_updates)
-                passed_updates.clear()
-    yield CompletedResponse(ChatResponse.from_updates(usage_updates), ())
-
-
-def _let_go(updates: Iterable[ChatResponseUpdate]) -> None:
-    for update in updates:
-        if [content.type for content in update.contents] == ["text"]:
-            update.raw_representation = update.contents[0].raw_representation = None
-
-
-def _check_response(response: ChatResponse[Any]) -> ChatResponse[Any]:
-    """Check the tool calls of a response; exceeding a limit ends the turn.
-
-    Raises:
-        RunStoppedError: a limit is exceeded.
-    """
-    contents = (content for message in response.messages for content in message.contents)
-    try:
-        check_calls(contents, received_bytes().bounds)
-    except ProviderError as error:
-        raise RunStoppedError(Failed(error)) from error
-    return response
-
-
-class _InnerToolCalls(FunctionMiddleware):
-    """Gives each tool call of an inner agent its own key; logs a failure, and reports a result that is too large."""
-
-    def __init__(self, agent_name: str) -> None:
-        self._agent_name = agent_name
-
-    async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        call = None
-        scope = CALL_SCOPE.get()
-        if scope is not None:  # within a turn
-            arguments = plain_arguments(context.arguments)
-            call_id = str(context.metadata["call_id"])
-            call = scope.next_call(self._agent_name, context.function.name, arguments, call_id)
-        token = RUNNING_CALL.set(call)
-        try:
-            await call_next()
-        except (RunStoppedError, MiddlewareFailure, MiddlewareTermination, UserInputRequiredException):
-            raise
-        except Exception as error:
-            log_tool_failure(f"tool {context.function.name} of an agent within an agent failed", error)
-            raise
-        finally:
-            RUNNING_CALL.reset(token)
-        max_bytes = received_bytes().bounds.max_tool_result_bytes
-        try:
-            is_too_large = is_larger(encode_tool_result(context.result), max_bytes)
-        except (CorruptStateError, RecursionError):  # a result that cannot be stored need not be, here
-            return
-        if is_too_large:
-            _LOGGER.warning(
-                "the result of tool %s, of an agent within an agent, is larger than %d bytes, and the model is "
-                "told so; DURABLE_AGENT_HOST_MAX_TOOL_RESULT_BYTES sets the limit",
-                *(context.function.name, max_bytes),
-            )
-            context.result = (
-                f"Error: The tool has run, and its result is larger than {max_bytes} bytes: ask it for less."
-            )
+async def _no_others() -> None:
+    """Wait for nobody: no run is stopped together with one that is outside of a turn."""

@@ -15,6 +15,7 @@ from agent_framework_durabletask import AgentCallbackContext, AgentResponseCallb
 
 from durable_agent_host.agent.run_result import Ending
 from durable_agent_host.errors import strip_error_text
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 
 _LOGGER = logging.getLogger(__name__)
@@ -119,21 +120,6 @@ class ModelCallFailed:
     error: BaseException
     wait_seconds: float | None
     replayed: bool = False
-
-
-@dataclass(frozen=True)
-class NestedModelCallCompleted:
-    """A model call of an inner agent was answered.
-
-    Attributes:
-        model: that served it.
-        usage: token counts by the framework's names, or None.
-        replayed: an earlier run of the turn made it.
-    """
-
-    model: str | None
-    usage: Mapping[str, Any] | None
-    replayed: bool
 
 
 @dataclass(frozen=True)
@@ -277,18 +263,37 @@ class AttemptEnded:
     replayed: bool = False
 
 
-Moment = (
-    AttemptStarted
-    | RunStarted
-    | ModelCallStarted
+RunMoment = (
+    ModelCallStarted
     | ModelCallResponded
     | ModelCallCompleted
     | ModelCallFailed
-    | NestedModelCallCompleted
-    | RunRestarted
     | ToolCallStarted
     | ToolProgressed
     | ToolCallCompleted
+)
+"""What happens in a run of the turn's agent, or of an agent within it."""
+
+
+@dataclass(frozen=True)
+class NestedMoment:
+    """Something happened in a run of an agent within the turn's agent.
+
+    Attributes:
+        path: of that run: of the tool call, or of the workflow's executor, whose agent it is.
+        moment: as of a run of the turn's agent.
+    """
+
+    path: CallPath
+    moment: RunMoment
+
+
+Moment = (
+    AttemptStarted
+    | RunStarted
+    | RunMoment
+    | NestedMoment
+    | RunRestarted
     | UpdateReceived
     | CallPending
     | CallReplied
@@ -303,6 +308,36 @@ class TurnObserver(Protocol):
     async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Handle the next moment of a turn; the turn waits for it. Ignore moments of unknown classes."""
         ...
+
+
+class RunObservers(Protocol):
+    """Notified of what happens in one run."""
+
+    async def notify(self, moment: RunMoment, /) -> None:
+        """Notify all observers of a moment."""
+        ...
+
+
+@dataclass(frozen=True)
+class NestedRunObservers:
+    """Notifies the observers of an attempt of what happens in a run of an agent within the turn's agent.
+
+    Attributes:
+        observers: of the attempt.
+        path: of the run.
+    """
+
+    observers: "ObserverGroup"
+    path: CallPath
+
+    async def notify(self, moment: RunMoment) -> None:
+        """Notify all observers of a moment.
+
+        Raises:
+            FencedError: a later attempt has begun; this one must stop.
+            LogError: the store does not answer.
+        """
+        await self.observers.notify(NestedMoment(self.path, moment))
 
 
 class ObserverGroup:

@@ -93,7 +93,7 @@ async def build_cancelled(runs: AgentRuns, records: JournalState) -> TurnOutcome
     Returns:
         An outcome with the entries to append, the response marked.
     """
-    response, cut_off = runs.output.responses({path.position for path in records.responses})
+    response, cut_off = runs.output.responses({path.position for path in records.responses if not path.is_nested})
     finished_messages = finished_part(cut_off.messages)
     if (redactor := runs.redactor) is not None:
         finished_messages = await run_in_thread_if_long(
@@ -173,8 +173,9 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     served_by = _pop_served_by(runs, agent_response)
     if runs.context is not None:
         agent_response.usage_details = add_usage_details(agent_response.usage_details, runs.context.usage)
-    if runs.nested_calls is not None and runs.hosted_agent.has_journal:  # a workflow reports its agents' tokens itself
-        agent_response.usage_details = add_usage_details(agent_response.usage_details, runs.nested_calls.usage)
+    if runs.hosted_agent.has_journal:  # a workflow reports its agents' tokens itself
+        nested_usage = runs.attempt.metrics.nested_usage
+        agent_response.usage_details = add_usage_details(agent_response.usage_details, nested_usage)
     stored_request = request
     response = agent_response
     replies = runs.replies

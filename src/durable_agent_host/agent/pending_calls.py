@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
-from agent_framework import Content, Message
+from agent_framework import Content, FunctionTool, Message
 
 from durable_agent_host.agent.budget_accounting import APPROVAL_NAME
 from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
@@ -234,11 +234,12 @@ async def answer_requests(
     if None in responses or None in results:
         return []
     denials = [reason for content, path in numbered_requests if (reason := _denial(pending_calls, content, path))]
-    contents = [content for result in cast("list[Sequence[Content]]", results) for content in result]
-    of_user = [*cast("list[Content]", responses), *map(Content.from_text, denials)]
-    of_user += [content for content in contents if content.type == "text"]
-    of_tools = [content for content in contents if content.type != "text"]
-    return [Message(role, answers) for role, answers in (("tool", of_tools), ("user", of_user)) if answers]
+    result_contents = [content for result in cast("list[Sequence[Content]]", results) for content in result]
+    user_contents = [*cast("list[Content]", responses), *map(Content.from_text, denials)]
+    user_contents += [content for content in result_contents if content.type == "text"]
+    tool_contents = [content for content in result_contents if content.type != "text"]
+    contents_by_role = {"tool": tool_contents, "user": user_contents}
+    return [Message(role, contents) for role, contents in contents_by_role.items() if contents]
 
 
 def _is_provider_request(content: Content) -> bool:
@@ -264,7 +265,7 @@ async def _result(pending_calls: PendingCalls, call: ClientCall, path: CallPath)
             PendingCall(call_id, "client_tool", call.name, _arguments(dict(call.arguments)), str(path))
         )
         return None
-    return call.build_result(reply)
+    return call.build_result(FunctionTool.parse_result(tool_result_of(reply)), reply.get("error"))
 
 
 async def _answer(pending_calls: PendingCalls, request: Content, path: CallPath) -> Content | None:

@@ -26,13 +26,14 @@ class ClientCall:
         call_id: chosen by the service.
         name: of the tool.
         arguments: what the client is asked to do.
-        build_result: returns the result for the model, from the client's reply; texts in it are the user's.
+        build_result: the contents of the client's reply, and its error or None → those for the model, in which a text
+            is the user's.
     """
 
     call_id: str
     name: str
     arguments: Mapping[str, Any]
-    build_result: Callable[[Mapping[str, Any]], Sequence[Content]]
+    build_result: Callable[[Sequence[Content], str | None], Sequence[Content]]
 
 
 class ModelProvider(ItemReader, Protocol):

@@ -17,6 +17,7 @@ from weakref import WeakSet
 from agent_framework import ChatResponse, ChatResponseUpdate, Content
 
 from durable_agent_host.errors import ProviderError, TurnError
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.turn import ResponseLimits
 from durable_agent_host.stream.fold import ItemReader
 from durable_agent_host.turn.token_estimate import characters_of_json
@@ -107,8 +108,8 @@ class ReceivedBytes:
         bounds: of the turn.
         bytes: of all answers so far, as received.
         content_bytes: of the content of all answers so far.
-        calls: model calls started by the turn's agent, including replayed ones.
-        inner_calls: model calls of agents within the agent so far.
+        started_calls: model calls started by the turn's agents, including replayed ones.
+        inner_calls: model calls of compaction strategies so far.
         exceeded_limit: the first one, even if its error was caught; nothing is read after it.
         responses: of httpx or aiohttp, as long as something refers to them.
     """
@@ -117,7 +118,7 @@ class ReceivedBytes:
         self.bounds = bounds
         self.bytes = 0
         self.content_bytes = 0
-        self.calls = 0
+        self.started_calls = set[CallPath]()
         self.inner_calls = 0
         self.exceeded_limit: ProviderError | TurnError | None = None
         self.responses: WeakSet[Any] = WeakSet()
@@ -291,7 +292,7 @@ def check_model_call(bounds: ResponseLimits, *, started_count: int = 0) -> None:
         TurnError: it may not.
     """
     turn = received_bytes()
-    call_count = turn.calls + turn.inner_calls - started_count
+    call_count = len(turn.started_calls) + turn.inner_calls - started_count
     if call_count >= bounds.max_model_calls:
         raise turn.cross(
             TurnError(

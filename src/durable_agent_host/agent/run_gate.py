@@ -49,6 +49,15 @@ class RunGate:
         if self._replay_only:
             raise RunStoppedError(Cancelled())
 
+    def check_nested(self) -> None:
+        """Allow new work of an agent within the turn's agent, which may go on while other calls wait for a person.
+
+        Raises:
+            RunStoppedError: the run was stopped, or was cancelled before it started.
+        """
+        self.raise_if_stopped()
+        self.raise_if_cancelled()
+
     def raise_if_waiting(self) -> None:
         """Start no model call while calls wait for answers.
 

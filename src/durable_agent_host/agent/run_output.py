@@ -69,7 +69,9 @@ class _TextRun:
 
 
 def coalesce_updates(
-    agent_updates: Sequence[AgentResponseUpdate], client_updates: Sequence[ChatResponseUpdate], items: ItemReader
+    agent_updates: Sequence[AgentResponseUpdate | ChatResponseUpdate],
+    client_updates: Sequence[ChatResponseUpdate],
+    items: ItemReader,
 ) -> None:
     """Move the texts of adjacent pieces into the first of them."""
     text_run: _TextRun | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from durable_agent_host.agent.observer import ObserverGroup, ToolProgressed
+from durable_agent_host.agent.observer import RunObservers, ToolProgressed
 from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.tool_invocation import ToolInvocation
 from durable_agent_host.concurrency.thread_safe_waiters import call_in_loop
@@ -49,7 +49,7 @@ class RunningTool:
 
     call: ToolInvocation
     pending_calls: PendingCalls
-    observers: ObserverGroup
+    observers: RunObservers
     rules: DeferralRules
     loop: asyncio.AbstractEventLoop
     progress_task: asyncio.Task[None] | None = None

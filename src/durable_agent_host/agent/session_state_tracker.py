@@ -15,7 +15,7 @@ from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.codec.content import plain_json
 from durable_agent_host.errors import CorruptStateError, InvalidAnswerError
-from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.call_path import TURN_AGENT, CallPath
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.turn_log.journal import JournalState
 
@@ -30,11 +30,13 @@ class SessionState:
     Args:
         session: of the run, with the state from before the turn.
         records: changes recorded by earlier runs.
+        path: of the run.
     """
 
-    def __init__(self, session: AgentSession, records: JournalState) -> None:
+    def __init__(self, session: AgentSession, records: JournalState, path: CallPath = TURN_AGENT) -> None:
         self._session = session
         self._records = records
+        self._path = path
         self._applied_count = 0
         self._texts_by_name = self._texts()
 
@@ -57,7 +59,7 @@ class SessionState:
     def restore(self, path: CallPath) -> None:
         """Restore the state at the end of a call."""
         ended_at = self._records.finished_at.get(path, -1)
-        changes = self._records.state_changes
+        changes = self._records.state_changes.get(self._path, [])
         while self._applied_count < len(changes) and changes[self._applied_count][0] <= ended_at:
             self._apply(changes[self._applied_count][1])
             self._applied_count += 1

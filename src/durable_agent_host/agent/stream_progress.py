@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponse, Content, MiddlewareTermination
 
+from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
 from durable_agent_host.codec.schema_validation import find_limit_violations
 from durable_agent_host.codec.strict_json import MAX_LEVELS, has_python_class, is_nested_too_deeply
@@ -106,6 +107,18 @@ class BrokenStream:
     path: CallPath
     wait_seconds: float
     reason: str
+
+
+class NestedStreamBrokenError(RunStoppedError):
+    """The stream of an agent within the turn's agent broke midway; the call that contains the agent runs it again.
+
+    Attributes:
+        broken: the stream.
+    """
+
+    def __init__(self, broken: BrokenStream, error: Exception) -> None:
+        super().__init__(Failed(error))
+        self.broken = broken
 
 
 @dataclass

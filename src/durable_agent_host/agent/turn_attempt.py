@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, Self
 
-from agent_framework import add_usage_details
+from agent_framework import UsageDetails, add_usage_details
 
 from durable_agent_host.agent.event_writer import EventWriter
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
@@ -22,7 +22,8 @@ from durable_agent_host.agent.observer import (
     CallReplied,
     ModelCallCompleted,
     Moment,
-    NestedModelCallCompleted,
+    NestedMoment,
+    NestedRunObservers,
     ObservedTurn,
     ObserverGroup,
     RunStarted,
@@ -55,9 +56,13 @@ class AttemptMetrics:
     Args:
         attempt: its number, from 1.
         clean: redacts a text, for the names of models; without it, they are kept as they are.
+
+    Attributes:
+        nested_usage: tokens of the model calls of agents within the turn's agent; None without one.
     """
 
     def __init__(self, attempt: int, clean: Callable[[str], str] = str) -> None:
+        self.nested_usage: UsageDetails | None = None
         self._attempt = attempt
         self._clean = clean
         self._started_at = datetime.now(UTC).isoformat()
@@ -73,11 +78,13 @@ class AttemptMetrics:
             case RunStarted():
                 self._models = {}
                 self._calls = {}
+                self.nested_usage = None
             case ModelCallCompleted(model=model, usage=usage, replayed=replayed):
                 self._call("model_calls", replayed=replayed)
                 self._add(model, usage, replayed=replayed)
-            case NestedModelCallCompleted(model=model, usage=usage, replayed=replayed):
+            case NestedMoment(moment=ModelCallCompleted(model=model, usage=usage, replayed=replayed)):
                 self._add(model, usage, replayed=replayed)
+                self.nested_usage = add_usage_details(self.nested_usage, _as_usage(usage))
             case ToolCallCompleted(outcome=outcome, replayed=replayed):
                 self._call("tool_calls", replayed=replayed)
                 if outcome == "unknown" and not replayed:
@@ -140,6 +147,7 @@ class TurnAttempt:
         label: names turn, agent, session, attempt and trace, for log lines.
         recorded: the log's records when the current run of the agent began.
         observers: notified of what the attempt does.
+        metrics: of its work.
         inbox: what was sent to the turn, as last read.
     """
 
@@ -158,8 +166,8 @@ class TurnAttempt:
         self._log = log
         self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
         self._events = EventWriter(self._writer, redactor)
-        self._metrics = AttemptMetrics(self.number, redactor.text_or_mask if redactor is not None else str)
-        self.observers = ObserverGroup(turn, self._events, (self._metrics, *observers))
+        self.metrics = AttemptMetrics(self.number, redactor.text_or_mask if redactor is not None else str)
+        self.observers = ObserverGroup(turn, self._events, (self.metrics, *observers))
         self._turn = turn
         self._runs = 0
         self._journal = Journal(self.recorded, self._writer, self.log_id)
@@ -237,13 +245,13 @@ class TurnAttempt:
         return self.recorded
 
     async def begin_run(self, reader: HostedCallReader, *, has_journal: bool) -> Journal:
-        """Begin a run of the agent.
+        """Begin a run of the agent; without a journal of its own, it streams everything again.
 
         Returns:
             The run's journal; clients know what to discard.
         """
-        discard_from = self.recorded.discard_from
-        self.recorded.discard_from = None
+        discard_from = self.recorded.discard_from if has_journal else self.recorded.first_output
+        self.recorded.discard_from = self.recorded.first_output = None
         is_repeated = self.number > 1 or self._runs > 0
         self._runs += 1
         self._events.reader = reader
@@ -266,8 +274,9 @@ class TurnAttempt:
         if outcome.status == "cancelled":
             for path, call in self.recorded.tools.items():
                 if path != AGENT_RUN and call.starts and call.finished is None:
-                    await self.observers.notify(ToolCallCompleted(path.call_id, "", "unknown", replayed=False))
-        metrics = self._metrics.done()
+                    observers = NestedRunObservers(self.observers, path.run) if path.is_nested else self.observers
+                    await observers.notify(ToolCallCompleted(path.call_id, "", "unknown", replayed=False))
+        metrics = self.metrics.done()
         committed_outcome = replace(committed_outcome, attempt_metrics=metrics)
         is_known = outcome.status == "suspended" and self.recorded.waiting_call_ids == _call_ids(outcome)
         notification = AttemptEnded(ending, replace(outcome, attempt_metrics=metrics), replayed=is_known)

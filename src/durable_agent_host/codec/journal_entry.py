@@ -17,14 +17,7 @@ from durable_agent_host.codec.strict_json import has_python_class, is_nested_too
 from durable_agent_host.codec.tool_result_text import value_text
 from durable_agent_host.errors import CorruptStateError, ProviderError
 from durable_agent_host.model.budget import Reservation
-from durable_agent_host.model.call_path import (
-    AGENT_RUN,
-    CallPath,
-    CompactionStep,
-    ModelStep,
-    ToolStep,
-    parse_call_path,
-)
+from durable_agent_host.model.call_path import CallPath, CompactionStep, ModelStep, ToolStep, parse_call_path
 from durable_agent_host.model.journal_entry import (
     BudgetReservedEntry,
     CompactionCallCompletedEntry,
@@ -33,7 +26,6 @@ from durable_agent_host.model.journal_entry import (
     MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
-    NestedCallCompletedEntry,
     ReservationRaisedEntry,
     ReservationReleasedEntry,
     ToolCallCompletedEntry,
@@ -44,7 +36,6 @@ from durable_agent_host.model.log_entry import (
     CALL_RELEASED,
     CALL_RESERVED,
     ELAPSED_TIME,
-    INNER_CALL_FINISHED,
     MESSAGE_RECEIVED,
     MODEL_FINISHED,
     MODEL_STARTED,
@@ -60,7 +51,6 @@ _STEPS: Final[Mapping[str, type[JournalStep]]] = {
     TOOL_STARTED: ToolCallStartedEntry,
     TOOL_FINISHED: ToolCallCompletedEntry,
     SIDE_CALL_FINISHED: CompactionCallCompletedEntry,
-    INNER_CALL_FINISHED: NestedCallCompletedEntry,
     CALL_RESERVED: BudgetReservedEntry,
     CALL_RAISED: ReservationRaisedEntry,
     CALL_RELEASED: ReservationReleasedEntry,
@@ -69,7 +59,7 @@ _STEPS: Final[Mapping[str, type[JournalStep]]] = {
 }
 """Kind of a log entry → its step. The JSON has the fields of the step, and those of its path and its reservation."""
 _KINDS: Final = {step_type: kind for kind, step_type in _STEPS.items()}
-_ABSENT_WHEN_EMPTY: Final = frozenset({"state", "usage", "model", "cost"})
+_ABSENT_WHEN_EMPTY: Final = frozenset({"state", "cost"})
 
 
 def encode_journal_entry(step: JournalStep) -> LogEntry:
@@ -82,9 +72,7 @@ def encode_journal_entry(step: JournalStep) -> LogEntry:
             case Reservation(tokens=tokens, cost=cost):
                 wire |= {"tokens": tokens, "cost": cost}
             case _:
-                wire[field.name] = encode_usage(value) if field.name == "usage" and value else value
-    if isinstance(step, NestedCallCompletedEntry):
-        del wire["position"]  # the other entries of such a call have it for earlier versions
+                wire[field.name] = value
     present = {name: value for name, value in wire.items() if name not in _ABSENT_WHEN_EMPTY or value not in (None, {})}
     return LogEntry(_KINDS[type(step)], present)
 
@@ -106,8 +94,6 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
                 values.append(_decode_path(wire))
             case "reservation":
                 values.append(Reservation(wire["tokens"], wire.get("cost")))
-            case "usage":
-                values.append(decode_usage(wire["usage"]) if "usage" in wire else None)
             case name:
                 values.append(wire.get(name) if name in _ABSENT_WHEN_EMPTY else wire[name])
     return step_type(*values)
@@ -118,7 +104,7 @@ _NO_POSITION: Final = -1
 
 
 def _encode_path(path: CallPath) -> dict[str, Any]:
-    """Encode where a call is made: as fields for a call of the turn's agent, as text for one within a tool call."""
+    """Encode where a call is made: as fields for a call of the turn's agent, as text for one of an agent within it."""
     match path.steps:
         case (ModelStep(position),):
             return {"position": position}
@@ -128,8 +114,6 @@ def _encode_path(path: CallPath) -> dict[str, Any]:
             return {"position": position, "call_id": call_id, "occurrence": occurrence}
         case (ToolStep(call_id, occurrence),):
             return {"position": _NO_POSITION, "call_id": call_id, "occurrence": occurrence}
-        case (*outer, ModelStep(number)) if tuple(outer) == AGENT_RUN.steps:
-            return {"position": _NO_POSITION, "number": number}
         case _:
             return {"position": _NO_POSITION, "path": str(path)}
 
@@ -143,10 +127,7 @@ def _decode_path(wire: Mapping[str, Any]) -> CallPath:
         return model_call.tool_call(wire["call_id"], wire["occurrence"])
     if "number" not in wire:
         return CallPath().model_call(position)
-    number = wire["number"]
-    if position == _NO_POSITION:
-        return AGENT_RUN.model_call(number)
-    return CallPath().model_call(position).compaction_call(number)
+    return CallPath().model_call(position).compaction_call(wire["number"])
 
 
 MOST_ANSWER_LEVELS: Final = MAX_DEPTH - 20

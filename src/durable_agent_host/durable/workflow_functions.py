@@ -128,7 +128,7 @@ def register_executor_activity(
     executor = workflow.executors[executor_id]
     owner_name = f"executor {executor_id!r} of workflow {workflow.name!r}"
     reject_lost_declarations(owner_name, executor, "it calls the agents that it holds by itself")
-    NestedAgents(provider_for).bound_executor(executor)
+    NestedAgents(provider_for).host_executor(executor)
 
     @bind.function_name(workflow_executor_activity_name(workflow.name, executor_id))
     @bind.activity_trigger(input_name="inputData")

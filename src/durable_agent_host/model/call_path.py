@@ -1,13 +1,26 @@
 """Where a call is made in a turn, as a path: its key in the journal, in budgets and for the services that tools call.
 
 ``m0/t:call_1`` is a tool call of the turn's first model call, ``m0/t:call_1/m2`` the third model call of an agent
-within that tool. The calls of one run are made in the same order in every attempt, so their paths are the same.
+within that tool, ``a:writer/m0`` the first model call of the agent of a workflow's executor ``writer``. The calls of
+one run are made in the same order in every attempt, so their paths are the same.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 _ESCAPES: Final = (("%", "%25"), ("/", "%2F"), ("#", "%23"))
+
+
+def _escape(text: str) -> str:
+    for character, escape in _ESCAPES:
+        text = text.replace(character, escape)
+    return text
+
+
+def _unescape(text: str) -> str:
+    for character, escape in reversed(_ESCAPES):
+        text = text.replace(escape, character)
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +48,7 @@ class ToolStep:
     """A tool call, by its id.
 
     Attributes:
-        call_id: from the model; within a tool call, what is the same of the call when that tool runs again.
+        call_id: from the model.
         occurrence: 0, or more when the same id comes again there.
     """
 
@@ -44,13 +57,24 @@ class ToolStep:
 
     def __str__(self) -> str:
         occurrence = f"#{self.occurrence}" if self.occurrence else ""
-        call_id = self.call_id
-        for character, escape in _ESCAPES:
-            call_id = call_id.replace(character, escape)
-        return f"t:{call_id}{occurrence}"
+        return f"t:{_escape(self.call_id)}{occurrence}"
 
 
-type CallStep = ModelStep | CompactionStep | ToolStep
+@dataclass(frozen=True, slots=True)
+class ExecutorStep:
+    """The agent of an executor of a workflow; what other executors do at the same time does not change its path.
+
+    Attributes:
+        executor: its id.
+    """
+
+    executor: str
+
+    def __str__(self) -> str:
+        return f"a:{_escape(self.executor)}"
+
+
+type CallStep = ModelStep | CompactionStep | ToolStep | ExecutorStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +102,24 @@ class CallPath:
         """Return the path of a tool call that this model call makes."""
         return CallPath((*self.steps, ToolStep(call_id, occurrence)))
 
+    def executor(self, executor_id: str) -> "CallPath":
+        """Return the path of the agent of an executor of the workflow that runs here."""
+        return CallPath((*self.steps, ExecutorStep(executor_id)))
+
+    @property
+    def run(self) -> "CallPath":
+        """The path of the run that makes this call: empty for a run of the turn's agent."""
+        match self.steps:
+            case (*outer, ModelStep(), ToolStep() | CompactionStep()):
+                return CallPath(tuple(outer))
+            case _:
+                return CallPath(self.steps[:-1])
+
     @property
     def position(self) -> int:
-        """The position of the turn's own model call; -1 without one."""
+        """The position of the model call, or of the one that makes this call, in its run; -1 without one."""
         match self.steps:
-            case (ModelStep(position), *_):
+            case (*_, ModelStep(position)) | (*_, ModelStep(position), ToolStep() | CompactionStep()):
                 return position
             case _:
                 return -1
@@ -116,9 +153,12 @@ class CallPath:
 
     @property
     def is_nested(self) -> bool:
-        """Whether the call is made within a tool call."""
-        return any(isinstance(step, ToolStep) for step in self.steps[:-1])
+        """Whether the call is made by an agent within the turn's agent."""
+        return any(isinstance(step, ToolStep | ExecutorStep) for step in self.steps[:-1])
 
+
+TURN_AGENT: Final = CallPath()
+"""The runs of the turn's agent."""
 
 AGENT_RUN: Final = CallPath((ToolStep("agent"),))
 """The run of an agent without a journal, which counts as one tool call."""
@@ -136,9 +176,9 @@ def parse_call_path(text: str) -> CallPath:
 def _parse_step(text: str) -> CallStep:
     if text.startswith("t:"):
         call_id, _, occurrence = text.removeprefix("t:").partition("#")
-        for character, escape in reversed(_ESCAPES):
-            call_id = call_id.replace(escape, character)
-        return ToolStep(call_id, int(occurrence or 0))
+        return ToolStep(_unescape(call_id), int(occurrence or 0))
+    if text.startswith("a:"):
+        return ExecutorStep(_unescape(text.removeprefix("a:")))
     number = int(text[1:])
     match text[:1]:
         case "m":

@@ -86,21 +86,6 @@ class CompactionCallCompletedEntry:
 
 
 @dataclass(frozen=True)
-class NestedCallCompletedEntry:
-    """A model call of an inner agent was answered. It is counted, and not replayed.
-
-    Attributes:
-        path: of the call.
-        usage: token counts by the framework's names, or None when the service reported none.
-        model: the model that generated the response.
-    """
-
-    path: CallPath
-    usage: Mapping[str, Any] | None
-    model: str | None
-
-
-@dataclass(frozen=True)
 class BudgetReservedEntry:
     """A model call begins under a budget. Without an end it counts as made.
 
@@ -170,7 +155,6 @@ type JournalStep = (
     | ToolCallStartedEntry
     | ToolCallCompletedEntry
     | CompactionCallCompletedEntry
-    | NestedCallCompletedEntry
     | BudgetReservedEntry
     | ReservationRaisedEntry
     | ReservationReleasedEntry

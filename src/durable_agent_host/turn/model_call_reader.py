@@ -123,7 +123,7 @@ class CallReader:
 
     def _add_completion(self, record: LogRecord) -> None:
         step = decode_journal_entry(record.entry)
-        if isinstance(step, ModelCallCompletedEntry | CompactionCallCompletedEntry):
+        if isinstance(step, ModelCallCompletedEntry | CompactionCallCompletedEntry) and not step.path.is_nested:
             path = step.path
             matching_calls = [
                 call

@@ -24,7 +24,6 @@ from durable_agent_host.model.journal_entry import (
     MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
-    NestedCallCompletedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
 )
@@ -224,6 +223,10 @@ class StepReader:
 
     def _add_journal_step(self, step: JournalStep, at: str | None) -> None:
         match step:
+            case ModelCallCompletedEntry() if step.path.is_nested:
+                self._add_inner_call(
+                    str(step.path), at, **self._describe_response(decode_model_response(step.response))
+                )
             case ModelCallCompletedEntry():
                 self._finish_model_call(step, at)
             case ToolCallStartedEntry():
@@ -240,14 +243,7 @@ class StepReader:
                     **times,
                     **self._describe_response(decode_model_response(step.response)),
                 )
-            case NestedCallCompletedEntry(usage=usage, model=model):
-                response_summary = {
-                    "model": _bounded_or_none(model),
-                    "usage": dict(usage) if usage else None,
-                    **self._cost(usage, model),
-                }
-                self._add("inner_call", attempt=self._number, at=at, **response_summary)
-            case ModelCallStartedEntry():
+            case ModelCallStartedEntry() if not step.path.is_nested:
                 self._open_model_call()["background"] = step.continuation is not None
             case MessageReceivedEntry():
                 sent = {name: step.request[name] for name in ("turn_id", "message", "created_at")}
@@ -273,7 +269,13 @@ class StepReader:
         }
         self._completed_counts["model_calls"] += 1
 
+    def _add_inner_call(self, path: str, at: str | None, **members: Any) -> None:
+        self._add("inner_call", path=path, attempt=self._number, at=at, **members)
+
     def _fail_model_call(self, data: Mapping[str, Any], at: str | None) -> None:
+        if "path" in data:
+            self._add_inner_call(data["path"], at, reason=data["reason"])
+            return
         call = self._open_model_call()
         self._model = self._sent_at = None
         call |= {"position": data["position"], "outcome": "failed", "reason": data["reason"], "ended_at": at}
@@ -300,7 +302,7 @@ class StepReader:
             if step is None or step["outcome"] is not None:
                 step = self._tool(entry.path.call_id, entry.name, None, at, is_hosted=False)
             self._tools[entry.path] = step
-        step |= {"runs_in": "host", "position": entry.path.position}
+        step |= _locate_tool(entry.path)
         step["arguments"] = _short_arguments(entry.arguments)
         step["attempts"].append({"attempt": self._number, "at": at})
 
@@ -310,7 +312,7 @@ class StepReader:
             name, arguments = self._calls_by_id.get(entry.path.call_id, ("", None))
             step = self._tool(entry.path.call_id, name, arguments, at, is_hosted=False)
         self._tools[entry.path] = step
-        step |= {"runs_in": "host", "position": entry.path.position}
+        step |= _locate_tool(entry.path)
         self._finish_tool(step, entry.outcome, tool_result_text(entry.result), at)
         if (exception_json := entry.result.get("raised")) is not None:
             step["raised"] = exception_json
@@ -323,6 +325,9 @@ class StepReader:
             step["result_characters"] = len(result)
 
     def _add_retry(self, data: Mapping[str, Any], at: str | None) -> None:
+        if "path" in data:
+            self._add_inner_call(data["path"], at, reason=data["reason"], wait_seconds=data["seconds"])
+            return
         last = self._steps[-1]
         if "position" not in data and last["kind"] == "retry":  # for a stream that broke, both have reported it
             last["repeats_run"] = True
@@ -369,6 +374,11 @@ class StepReader:
     def _cost(self, usage: Mapping[str, Any] | None, model: str | None) -> dict[str, Any]:
         cost = usage_of_response(usage, model, self._prices).cost if is_measured(usage) else None
         return {} if cost is None else {"cost": cost}
+
+
+def _locate_tool(path: CallPath) -> Step:
+    """Return where a tool call was made: by which model call of the turn's agent, or on which path within it."""
+    return {"runs_in": "host", **({"path": str(path)} if path.is_nested else {"position": path.position})}
 
 
 def _bounded_or_none(model: str | None) -> str | None:

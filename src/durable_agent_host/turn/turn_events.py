@@ -17,6 +17,7 @@ CALL_PENDING: Final = "call.pending"
 CALL_REPLIED: Final = "call.answered"
 TURN_WAITING: Final = "turn.waiting"
 TURN_RESTARTED: Final = "turn.restarted"
+NESTED: Final = "inner"
 TURN_COMPLETED: Final = "turn.completed"
 TURN_FAILED: Final = "turn.failed"
 TURN_CANCELLED: Final = "turn.cancelled"
@@ -47,6 +48,7 @@ EVENTS: Final[Mapping[str, EventRule]] = {
     CALL_PENDING: EventRule(),
     CALL_REPLIED: EventRule(),
     TURN_WAITING: EventRule(),
+    NESTED: EventRule(),
     TURN_RESTARTED: EventRule(),
     TURN_COMPLETED: EventRule(is_terminal=True),
     TURN_FAILED: EventRule(is_terminal=True),
@@ -147,6 +149,11 @@ def turn_waiting(request: TurnRequest, pending_calls: Sequence[Mapping[str, Any]
     """Make the event of a turn that does nothing until its pending calls are answered."""
     identity = {"turn_id": request.turn_id, "session_id": request.session_id}
     return LiveEvent(TURN_WAITING, identity | {"status": "waiting", "pending_calls": [dict(c) for c in pending_calls]})
+
+
+def nested_event(path: str, event: LiveEvent) -> LiveEvent:
+    """Make the event of an agent within the turn's agent; clients that do not know it lose nothing of the answer."""
+    return LiveEvent(NESTED, {"path": path, "event": event.event, "data": event.data})
 
 
 def turn_restarted(discard_from: int) -> LiveEvent:

@@ -25,19 +25,24 @@ BUDGET_PREFIX: Final = "budget-"
 CALLBACK_SUFFIX: Final = ":callback"
 """Suffix of ids of calls that wait for their callback, where people may have been asked about the same call."""
 
-_GENERATED_ID: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:[0-9]+(?:\.[0-9]+)?\Z|{CALLBACK_SUFFIX}\Z")
+_GENERATED_ID: Final = re.compile(
+    rf"\A{BUDGET_PREFIX}|\A(?:m[0-9]+|[ta]:[^/]*)/|@[0-9]+\.[0-9]+\Z|:[0-9]+(?:\.[0-9]+)?\Z|{CALLBACK_SUFFIX}\Z"
+)
 
 
 def pending_call_id(path: CallPath, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
     """Return the id of a pending call; two of a turn have different ids.
 
     Returns:
-        The call's id; followed by its place when it is repeated or looks like an id made here; from the second question
-        on, also followed by the number, and after a change by both numbers.
+        The call's id; followed by its place when it is repeated or looks like an id made here; the path of a call of an
+        agent within the turn's agent; from the second question on, also followed by the number, and after a change by
+        both numbers.
     """
+    suffix = f":{number}.{changes}" if changes else f":{number}" if number else ""
+    if path.is_nested:
+        return f"{path}{suffix}"
     needs_position = is_repeated or _GENERATED_ID.search(path.call_id) is not None
     position_suffix = f"@{path.position}.{path.occurrence}" if needs_position else ""
-    suffix = f":{number}.{changes}" if changes else f":{number}" if number else ""
     return f"{path.call_id}{position_suffix}{suffix}"
 
 

@@ -31,9 +31,6 @@ outcome; after it has deleted or copied the conversation, before the session cha
 SIDE_CALL_POINTS: Final = ("journal.side_call.before_append", "journal.side_call.after_append")
 """Passed by agents whose compaction strategies call a model."""
 
-INNER_CALL_POINTS: Final = ("journal.inner_call.before_append", "journal.inner_call.after_append")
-"""Passed by agents whose tools are agents, or that are workflows of agents: after each model call of these."""
-
 COPY_POINTS: Final = (
     "import.before_put",
     "import.after_put",
@@ -77,7 +74,6 @@ CRASH_POINTS: Final = (
     *JOURNAL_POINTS,
     *HISTORY_POINTS,
     *SIDE_CALL_POINTS,
-    *INNER_CALL_POINTS,
     *BUDGET_POINTS,
     *MESSAGE_POINTS,
     *CLEANUP_POINTS,

@@ -3,7 +3,8 @@
 Theory of operation. A turn's agent may run several times: after a crash, a broken stream, or a person's answer. Each
 run starts at the beginning of the turn and makes the same calls in the same order; finished calls are answered from the
 journal. A call is identified by its path (`durable_agent_host.model.call_path`). The journal consists of entries of the
-turn log. It is read when a run begins; during a run it only counts and appends.
+turn log. It is read when a run begins; during a run it only counts and appends. An agent within a call or a workflow
+has a journal of its own (`Journal.within`), with the same entries and with paths that begin with its own.
 
 The order of the entries is the guarantee: a model's response is durable before a tool that it calls starts, a tool's
 intent is durable before the tool runs, and its result before the model receives it.
@@ -13,6 +14,7 @@ intent is durable before the tool runs, and its result before the model receives
 """
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +24,7 @@ from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.budget import Reservation, is_measured
-from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.call_path import TURN_AGENT, CallPath
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
@@ -32,7 +34,6 @@ from durable_agent_host.model.journal_entry import (
     MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
-    NestedCallCompletedEntry,
     ReservationRaisedEntry,
     ReservationReleasedEntry,
     ToolCallCompletedEntry,
@@ -84,9 +85,10 @@ class JournalState:
         answered_call_ids: those of which clients know that they have their answers.
         waiting_call_ids: those for which the turn was last suspended.
         has_started: whether clients know that the turn runs.
-        state_changes: changes of the session's state by finished steps, each with its offset, in order.
+        first_output: offset of the first event of the agent that clients have not discarded, or None.
+        state_changes: by the path of a run, changes of its session's state by finished steps, each with its offset, in
+            order.
         compaction_responses: of the strategies' finished model calls.
-        nested_calls: completed model calls of nested agents.
         reserved: the reservations of model calls without a recorded end.
         unmeasured: the reservations of calls whose responses had no token counts.
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
@@ -105,17 +107,21 @@ class JournalState:
     replied_call_ids: set[str] = field(default_factory=set[str])
     waiting_call_ids: tuple[str, ...] = ()
     has_started: bool = False
-    state_changes: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list[tuple[int, Mapping[str, Any]]])
+    first_output: int | None = None
+    state_changes: dict[CallPath, list[tuple[int, Mapping[str, Any]]]] = field(
+        default_factory=dict[CallPath, list[tuple[int, Mapping[str, Any]]]]
+    )
     compaction_responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
     finished_at: dict[CallPath, int] = field(default_factory=dict[CallPath, int])
     reserved: dict[CallPath, list[Reservation]] = field(default_factory=dict[CallPath, list[Reservation]])
     unmeasured: list[Reservation] = field(default_factory=list[Reservation])
     active_seconds: float = 0.0
-    nested_calls: list[NestedCallCompletedEntry] = field(default_factory=list[NestedCallCompletedEntry])
     messages: dict[str, MessageReceivedEntry] = field(default_factory=dict[str, MessageReceivedEntry])
+    _last_offset: int = -1
 
     def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""
+        self._last_offset = record.offset
         kind = record.entry.kind
         data = record.entry.data
         if kind == EVENT:
@@ -147,10 +153,6 @@ class JournalState:
                 self.compaction_responses[step.path] = step.response
                 self._release_reservation(step.path, is_measured=_has_usage(step.response))
                 return False
-            case NestedCallCompletedEntry():
-                self.nested_calls.append(step)
-                self._release_reservation(step.path, is_measured=is_measured(step.usage))
-                return False
             case BudgetReservedEntry() | ReservationRaisedEntry() | ReservationReleasedEntry():
                 self._add_open_call(step)
                 return False
@@ -160,6 +162,15 @@ class JournalState:
             case None:
                 return False
         return True
+
+    def add_finished(self, step: ModelCallCompletedEntry | ToolCallCompletedEntry) -> None:
+        """Add a step of this attempt, so that a repeated run of a nested agent finds it."""
+        self._last_offset += 1
+        if isinstance(step, ModelCallCompletedEntry):
+            self.responses[step.path] = step.response
+        else:
+            self.tools.setdefault(step.path, RecordedTool()).add_end(step)
+        self._add_completion(step.path, step.state, self._last_offset)
 
     def _add_call_start(self, step: ModelCallStartedEntry | MessageReceivedEntry) -> None:
         match step:
@@ -189,7 +200,7 @@ class JournalState:
     def _add_completion(self, path: CallPath, state: Mapping[str, Any] | None, offset: int) -> None:
         self.finished_at[path] = offset
         if state:
-            self.state_changes.append((offset, state))
+            self.state_changes.setdefault(path.run, []).append((offset, state))
 
     def _add_event(self, data: Mapping[str, Any], offset: int) -> None:
         event = data["event"]
@@ -202,9 +213,10 @@ class JournalState:
         elif event == turn_events.TURN_STARTED:
             self.has_started = True
         elif event == turn_events.TURN_RESTARTED:
-            self.discard_from = None
-        elif self.discard_from is None and turn_events.rule_of_stored(event).is_discardable:
-            self.discard_from = offset
+            self.discard_from = self.first_output = None
+        elif turn_events.rule_of_stored(event).is_discardable:
+            self.discard_from = offset if self.discard_from is None else self.discard_from
+            self.first_output = offset if self.first_output is None else self.first_output
 
 
 def _has_usage(response: Mapping[str, Any]) -> bool:
@@ -244,17 +256,31 @@ class Journal:
         recorded: what was recorded when the run began.
         writer: appends for this attempt.
         log_id: identifies the turn in the idempotency keys of its tool calls.
+        path: of the call that contains the run; empty for the turn's agent.
+        has_ended: set when the turn has ended; shared by the journals of its runs.
     """
 
-    def __init__(self, recorded: JournalState, writer: TurnLogWriter, log_id: str) -> None:
+    def __init__(
+        self,
+        recorded: JournalState,
+        writer: TurnLogWriter,
+        log_id: str,
+        path: CallPath = TURN_AGENT,
+        has_ended: threading.Event | None = None,
+    ) -> None:
         self.recorded = recorded
+        self.path = path
         self._writer = writer
         self._log_id = log_id
         self._calls = 0
         self._seen = Counter[tuple[CallPath, str]]()
         self._intents: list[LogEntry] = []
         self._intents_written: asyncio.Task[None] | None = None
-        self._has_ended = False
+        self._has_ended = has_ended or threading.Event()
+
+    def within(self, path: CallPath) -> "Journal":
+        """Return the journal of the agents that run within a call or an executor."""
+        return Journal(self.recorded, self._writer, self._log_id, path, self._has_ended)
 
     @property
     def position(self) -> int:
@@ -268,8 +294,13 @@ class Journal:
             Its path, and its response if it is finished.
         """
         self._calls += 1
-        path = CallPath().model_call(self.position)
+        path = self.path.model_call(self.position)
         return path, self.recorded.responses.get(path)
+
+    def skip_finished_calls(self) -> None:
+        """Give the next model call a path of its own: it is made anew, whatever was made before."""
+        while self.path.model_call(self._calls) in self.recorded.responses:
+            self._calls += 1
 
     async def record_background_call(self, path: CallPath, continuation: Mapping[str, Any] | None) -> None:
         """Append how to fetch a response that the service generates in the background; durable when this returns."""
@@ -280,9 +311,12 @@ class Journal:
         self, path: CallPath, response: Mapping[str, Any], state: Mapping[str, Any] | None = None
     ) -> None:
         """Append a response and changes of the session's state; durable when this returns."""
+        step = ModelCallCompletedEntry(path, response, state)
         reach("journal.model.before_append")
-        await self._writer.commit(encode_journal_entry(ModelCallCompletedEntry(path, response, state)))
+        await self._writer.commit(encode_journal_entry(step))
         reach("journal.model.after_append")
+        if path.is_nested:
+            self.recorded.add_finished(step)
 
     async def message_received(self, path: CallPath, request: Mapping[str, Any]) -> None:
         """Append that a model call gets a message that was sent to the turn; durable when this returns."""
@@ -297,12 +331,6 @@ class Journal:
         reach("journal.side_call.before_append")
         await self._writer.commit(encode_journal_entry(CompactionCallCompletedEntry(path, response)))
         reach("journal.side_call.after_append")
-
-    async def nested_call_finished(self, call: NestedCallCompletedEntry) -> None:
-        """Append that a model call of a nested agent has a response; durable when this returns."""
-        reach("journal.inner_call.before_append")
-        await self._writer.commit(encode_journal_entry(call))
-        reach("journal.inner_call.after_append")
 
     async def call_reserved(self, path: CallPath, reservation: Reservation, seconds: float) -> None:
         """Append that a model call begins under a budget; durable when this returns."""
@@ -327,8 +355,8 @@ class Journal:
 
     @property
     def current_call(self) -> CallPath:
-        """The path of the agent's newest model call; empty before the first, when middleware has answered instead."""
-        return CallPath() if self.position < 0 else CallPath().model_call(self.position)
+        """The path of the newest model call; that of the run before the first, when middleware has answered instead."""
+        return self.path if self.position < 0 else self.path.model_call(self.position)
 
     def next_tool_call(self, call_id: str) -> tuple[CallPath, RecordedTool]:
         """Begin a tool call; in the order in which the model made them.
@@ -360,7 +388,7 @@ class Journal:
         Raises:
             FencedError: the turn has ended, so this leftover call must not run.
         """
-        if self._has_ended:
+        if self._has_ended.is_set():
             raise FencedError("the turn has ended")
         reach("journal.tool.before_intent")
         self._intents.append(encode_journal_entry(ToolCallStartedEntry(path, name, arguments)))
@@ -380,13 +408,16 @@ class Journal:
         self, path: CallPath, outcome: str, result: Mapping[str, Any], state: Mapping[str, Any] | None = None
     ) -> None:
         """Append a result and changes of the session's state; durable when this returns."""
+        step = ToolCallCompletedEntry(path, outcome, result, state)
         reach("journal.tool.after_run")
-        await self._writer.commit(encode_journal_entry(ToolCallCompletedEntry(path, outcome, result, state)))
+        await self._writer.commit(encode_journal_entry(step))
         reach("journal.tool.after_append")
+        if path.is_nested:
+            self.recorded.add_finished(step)
 
     async def close(self, outcome: Mapping[str, Any]) -> None:
         """Append the activity's result; durable when this returns."""
-        self._has_ended = True
+        self._has_ended.set()
         reach("turn.before_outcome")
         await self._writer.commit(LogEntry(OUTCOME, outcome))
         reach("turn.after_outcome")

@@ -208,7 +208,7 @@ def test_model_calls_within_a_tool_call_are_recorded_by_their_paths(tmp_path: Pa
         calls = [entry.data["call_id"] for entry in entries if entry.kind == "tool_finished"]
         paths = sorted(f"m0/t:{call_id}/m0" for call_id in calls)
         assert len(paths) == 2
-        for kind in ("call_reserved", "inner_call_finished"):
+        for kind in ("call_reserved", "model_finished"):
             assert (
                 sorted(entry.data["path"] for entry in entries if entry.kind == kind and "path" in entry.data) == paths
             )

@@ -11,7 +11,6 @@ from durable_agent_host.model.journal_entry import (
     MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
-    NestedCallCompletedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
 )
@@ -63,8 +62,8 @@ CALL = '"position":1,"call_id":"call_a","occurrence":0'
             '{"kind":"message_received","data":{"position":2,"request":{"turn_id":"t"}}}',
         ),
         (
-            NestedCallCompletedEntry(NESTED_CALL, None, "gpt-5"),
-            '{"kind":"inner_call_finished","data":{"path":"m1/t:call_a/m3","model":"gpt-5"}}',
+            ModelCallCompletedEntry(NESTED_CALL, {}),
+            '{"kind":"model_finished","data":{"position":-1,"path":"m1/t:call_a/m3","response":{}}}',
         ),
     ],
 )

@@ -8,6 +8,7 @@ from durable_agent_host.model.call_path import (
     AGENT_RUN,
     CallPath,
     CompactionStep,
+    ExecutorStep,
     ModelStep,
     ToolStep,
     parse_call_path,
@@ -15,7 +16,10 @@ from durable_agent_host.model.call_path import (
 
 NUMBERS = st.integers(0, 1000)
 STEPS = st.one_of(
-    st.builds(ModelStep, NUMBERS), st.builds(CompactionStep, NUMBERS), st.builds(ToolStep, st.text(min_size=1), NUMBERS)
+    st.builds(ModelStep, NUMBERS),
+    st.builds(CompactionStep, NUMBERS),
+    st.builds(ToolStep, st.text(min_size=1), NUMBERS),
+    st.builds(ExecutorStep, st.text()),
 )
 
 
@@ -28,6 +32,7 @@ STEPS = st.one_of(
         (CallPath().model_call(0).tool_call("a/b#1", 2), "m0/t:a%2Fb%231#2"),
         (CallPath().model_call(0).tool_call("call_1").model_call(1), "m0/t:call_1/m1"),
         (AGENT_RUN.model_call(3), "t:agent/m3"),
+        (CallPath().executor("a/b").model_call(3), "a:a%2Fb/m3"),
     ],
 )
 def test_a_path_has_a_text(path: CallPath, text: str):
@@ -56,4 +61,22 @@ def test_what_is_made_within_a_tool_call_is_nested():
     assert not tool_call.is_nested
     assert not CallPath().model_call(1).compaction_call(0).is_nested
     assert tool_call.model_call(0).is_nested
-    assert tool_call.tool_call("agent:search:1").is_nested
+    assert CallPath().executor("writer").model_call(0).is_nested
+
+
+@pytest.mark.parametrize(
+    ("path", "run", "position"),
+    [
+        ("m1", "", 1),
+        ("m1/c0", "", 1),
+        ("m1/t:a", "", 1),
+        ("m1/t:a/m2", "m1/t:a", 2),
+        ("m1/t:a/m2/t:b", "m1/t:a", 2),
+        ("a:writer/m3/t:b", "a:writer", 3),
+        ("m1/t:a/t:b", "m1/t:a", -1),
+    ],
+)
+def test_a_path_has_the_run_that_makes_the_call(path: str, run: str, position: int):
+    """Model calls are counted in each run, from 0."""
+    parsed_path = parse_call_path(path)
+    assert (str(parsed_path.run), parsed_path.position) == (run, position)

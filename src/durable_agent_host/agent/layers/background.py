@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponseUpdate
 
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall, TruncatedResponseError
-from durable_agent_host.agent.observer import ModelCallFailed, ObserverGroup
+from durable_agent_host.agent.observer import ModelCallFailed, RunObservers
 from durable_agent_host.agent.retry_classification import causes_of, classify_error
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.errors import LogError, ProviderError
@@ -31,7 +31,7 @@ class FetchBackgroundAnswers:
     """
 
     journal: Journal
-    observers: ObserverGroup
+    observers: RunObservers
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Fetch the answer that the service has for a call; without one, or when it is gone, make the call."""

@@ -16,7 +16,7 @@ from durable_agent_host.agent.observer import (
     ModelCallCompleted,
     ModelCallResponded,
     ModelCallStarted,
-    ObserverGroup,
+    RunObservers,
     ToolCallCompleted,
     ToolCallStarted,
 )
@@ -61,7 +61,7 @@ class JournalModelCalls:
     """
 
     journal: Journal
-    observers: ObserverGroup
+    observers: RunObservers
     session_state: SessionState
     output: RunOutput
     progress: StreamProgress
@@ -173,7 +173,7 @@ class JournalToolCalls:
     """
 
     journal: Journal
-    observers: ObserverGroup
+    observers: RunObservers
     session_state: SessionState
     gate: RunGate
 

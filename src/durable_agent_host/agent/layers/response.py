@@ -7,8 +7,8 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, ResponseStream
 
+from durable_agent_host.agent.call_scope import CALL_SCOPE
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, TruncatedResponseError
-from durable_agent_host.agent.nested_model_calls import unmetered
 from durable_agent_host.agent.response_limits import (
     OutputSizeMeter,
     lacks_finish_reason,
@@ -61,8 +61,11 @@ class ReadResponse:
 
 async def read_unmetered(call: ModelCall) -> ModelStream:
     """Send a call of a compaction strategy, whose client measures the response, and count it no second time."""
-    with unmetered():
+    token = CALL_SCOPE.set(None)
+    try:
         response: ChatResponse[Any] = await call.send(call.messages, call.options)
+    finally:
+        CALL_SCOPE.reset(token)
     response.usage_details = cast("Any", known_counts(cast("Any", response.usage_details))) or None
     yield CompletedResponse(response, ())
 

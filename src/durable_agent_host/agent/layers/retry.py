@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from agent_framework import ChatResponseUpdate
 
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
-from durable_agent_host.agent.observer import ModelCallFailed, ObserverGroup
+from durable_agent_host.agent.observer import ModelCallFailed, RunObservers
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.stream_progress import BrokenStream, StreamProgress
 from durable_agent_host.errors import log_reason
@@ -40,7 +40,7 @@ class RetryModelCalls:
     policy: RetryPolicy
     breaks: Mapping[CallPath, int]
     check: Callable[[], None]
-    observers: ObserverGroup
+    observers: RunObservers
     progress: StreamProgress
     label: str
 

@@ -48,14 +48,14 @@ class RunTool:
     """Runs the tools of one run.
 
     Attributes:
-        turn_id: for log lines.
+        label: of the turn, for log lines.
         gave_up: set when the run's results are no longer wanted.
         max_result_bytes: limit on a result.
         includes_error_texts: whether the model receives the texts of exceptions; otherwise only the log has them: a
             driver quotes its connection string, with the password.
     """
 
-    turn_id: str
+    label: str
     gave_up: Event
     max_result_bytes: int
     includes_error_texts: bool
@@ -110,9 +110,9 @@ class RunTool:
         max_bytes = self.max_result_bytes
         if is_larger(wire, max_bytes):
             _LOGGER.warning(
-                "turn %s: the result of tool %s is larger than %d bytes, and the model is told so (call %s); "
+                "%s: the result of tool %s is larger than %d bytes, and the model is told so (call %s); "
                 "DURABLE_AGENT_HOST_MAX_TOOL_RESULT_BYTES sets the limit",
-                *(self.turn_id, call.name, max_bytes, call.path.call_id),
+                *(self.label, call.name, max_bytes, call.path.call_id),
             )
             value = f"Error: The tool has run, and its result is larger than {max_bytes} bytes: ask it for less."
             wire = encode_tool_result(value)
@@ -120,7 +120,7 @@ class RunTool:
 
     def _error_for_model(self, call: ToolInvocation, error: BaseException) -> Exception:
         """Return the error for the framework and the journal."""
-        log_tool_failure(f"turn {self.turn_id}: tool {call.name} failed (call {call.path.call_id})", error)
+        log_tool_failure(f"{self.label}: tool {call.name} failed (call {call.path.call_id})", error)
         if self.includes_error_texts:
             return error if isinstance(error, Exception) else ToolCrashedError(f"{type(error).__name__}: {error}")
         return argument_error(_BAD_ARGUMENTS) if is_argument_error(error) else ToolFailedError(_FAILED)

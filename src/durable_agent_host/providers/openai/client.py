@@ -241,8 +241,9 @@ class ItemPreservingMixin(FoldedStreamMixin):
         if role == "assistant":
             return client._prepare_content_for_openai(role, content, **kwargs)
         part = audio_part(content)
-        prepared = part or client._prepare_content_for_openai(role, as_input_file(content), **kwargs)
-        return prepare_output(content, prepared)
+        return prepare_output(
+            content, part or client._prepare_content_for_openai(role, as_input_file(content), **kwargs)
+        )
 
     def _prepare_message_for_openai(self, message: Message, **kwargs: Any) -> list[dict[str, Any]]:
         client: Any = super()

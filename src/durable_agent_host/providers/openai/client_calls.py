@@ -5,17 +5,16 @@ a function's result as a ``function_call_output``, from which `prepare_output` m
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
-from agent_framework import Content, FunctionTool, Message
+from agent_framework import Content, Message
 
 from durable_agent_host.agent.provider import ClientCall
 from durable_agent_host.providers.neutral_contents import within
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata, rebuild_item
 from durable_agent_host.providers.openai.item_rebuild import Item
-from durable_agent_host.turn.client_tools import tool_result_of
 
 _COMPUTER: Final = "computer_call"
 
@@ -58,15 +57,14 @@ def _is_client_item(content: Content) -> bool:
     return within(metadata, "environment", "type") in {None, "local"}
 
 
-def _build_result(item: Item, reply: Mapping[str, Any]) -> list[Content]:
-    contents = FunctionTool.parse_result(tool_result_of(reply))
+def _build_result(item: Item, contents: Sequence[Content], error: str | None) -> list[Content]:
     if item["type"] == _COMPUTER:
         return _screenshot(item, contents)
     return [
         Content.from_function_result(
             item["call_id"],
-            result=contents,
-            exception=reply.get("error"),
+            result=list(contents),
+            exception=error,
             additional_properties={"openai": {_OUTPUT_TYPE: f"{item['type']}_output"}},
         )
     ]
@@ -90,12 +88,12 @@ def _screenshot(item: Item, contents: Sequence[Content]) -> list[Content]:
     return [screenshot, *(content for content in contents if content.type == "text" and content.text)]
 
 
-def prepare_output(content: Content, prepared: Item) -> Item:
-    """Return the output of a client's call in its own type; of other contents, what the framework has prepared."""
+def prepare_output(content: Content, item: Item) -> Item:
+    """Return the output of a client's call in its own type; of other contents, the framework's item."""
     output_type = within(content.additional_properties, "openai", _OUTPUT_TYPE)
     if content.type != "function_result" or not output_type:
-        return prepared
-    output = {**prepared, "type": output_type}
+        return item
+    output = {**item, "type": output_type}
     if output_type == "apply_patch_call_output":
         return {**output, "status": "failed" if content.exception else "completed", "output": content.result or None}
     if output_type == "shell_call_output":

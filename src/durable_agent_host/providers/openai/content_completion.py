@@ -128,18 +128,13 @@ def complete_custom_call(item: Mapping[str, Any], contents: list[Content]) -> li
     return contents
 
 
-def complete_patch(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
-    """Add the call, which the framework does not read."""
+def complete_patch(item: Mapping[str, Any], _contents: list[Content]) -> list[Content]:
+    """Build the call from the item alone: the framework does not read it."""
     operation = json.dumps(item.get("operation"), ensure_ascii=False)
-    return contents or [
-        Content(
-            "function_call",
-            call_id=item.get("call_id"),
-            name="apply_patch",
-            arguments=operation,
-            informational_only=True,
-        )
-    ]
+    call = Content.from_function_call(
+        str(item.get("call_id")), "apply_patch", arguments=operation, informational_only=True
+    )
+    return [call]
 
 
 def complete_mcp(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:

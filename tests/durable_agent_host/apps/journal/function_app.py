@@ -195,14 +195,11 @@ client = chat_client_from_environment()
 thinking = OpenAIChatClient(model="practice-reasoning", api_key="practice", base_url=os.environ.get("OPENAI_BASE_URL"))
 inner = Agent(client, "Help.", name="inner", description="Helps.", tools=[write_text], default_options={"store": False})
 booker = Agent(client, "Book.", name="booker", tools=[book], default_options={"store": False})
-delegate = Agent(client, "Pass on.", name="passing", tools=[booker.as_tool()], default_options={"store": False})
 
 
 def team():
-    """Make a workflow whose agents book, that may run again."""
-    workflow_agent = SequentialBuilder(participants=[booker]).build().as_agent("Team")
-    workflow_agent.may_run_again = True
-    return workflow_agent
+    """Make a workflow whose agents book."""
+    return SequentialBuilder(participants=[booker]).build().as_agent("Team")
 
 
 app = DurableAgentApp(
@@ -212,7 +209,6 @@ app = DurableAgentApp(
         Agent(thinking, "Think.", name="Thinker", tools=TOOLS, default_options={"store": False}),
         Agent(thinking, "Think.", name="KeptThinker", tools=TOOLS),
         Agent(client, "Ask others.", name="Outer", tools=[inner.as_tool()], default_options={"store": False}),
-        Agent(client, "Book.", name="Booker", tools=[durable_tool(delegate.as_tool(), idempotent=True)]),
         team,
         Plain(),
         PlainAgain(),

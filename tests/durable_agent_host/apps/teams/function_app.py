@@ -135,18 +135,13 @@ def cashiers():
 
 
 def adder(name: str) -> Agent:
-    """Make an agent that gets a tool while it runs, whose declaration would be lost."""
+    """Make an agent that gets a tool while it runs, which somebody else has to approve."""
     return member(name, context_providers=[AddsTransfer("adds")])
 
 
 def adders():
     """Make a workflow of one such agent."""
     return SequentialBuilder(participants=[adder("adder")]).build().as_agent("Adders")
-
-
-def paying(name: str) -> Agent:
-    """Make an agent whose tool needs approval."""
-    return member(name, tools=[pay])
 
 
 def over(name: str, make) -> Agent:
@@ -168,7 +163,6 @@ TEAMS = {
         cashiers,
         adders,
         over("Adder", adder),
-        over("Cashier", paying),
     ],
     "instance": [built],
     "tool": [member("Outer", tools=[built.as_tool()])],

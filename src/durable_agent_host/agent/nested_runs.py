@@ -1,0 +1,157 @@
+"""Runs of agents within the turn's agent, in its tool calls or its workflow: through the same layers as its own calls.
+
+A finished call is answered from the journal, a tool in doubt is decided by its declaration, and a call that needs a
+person waits: then its run stops before its next model call, and the tool call that contains the run waits, too. Other
+calls of the turn are not cut off.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agent_framework import AgentSession, ChatContext, ChatResponseUpdate, ResponseStream
+
+from durable_agent_host.agent.call_middleware import RunCalls, Send
+from durable_agent_host.agent.call_order import CurrentRun, chain_model_call, chain_tool_call
+from durable_agent_host.agent.call_scope import CallScope, NestedClient
+from durable_agent_host.agent.layers.nested_run import StopNestedRun
+from durable_agent_host.agent.model_call import ModelCall, ModelStream
+from durable_agent_host.agent.observer import NestedRunObservers, ObserverGroup
+from durable_agent_host.agent.response_limits import check_model_call, received_bytes
+from durable_agent_host.agent.run_output import EVERY, RunOutput, coalesce_updates
+from durable_agent_host.agent.run_result import AwaitingReplies, Failed, RunStoppedError
+from durable_agent_host.agent.session_state_tracker import SessionState
+from durable_agent_host.agent.stream_progress import StreamProgress
+from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, WaitingToolCall
+from durable_agent_host.errors import ProviderError, TurnError
+from durable_agent_host.stream.fold import ItemReader
+
+
+class NestedRun:
+    """One run of an agent within the turn's agent; implements `durable_agent_host.agent.call_middleware.NestedCalls`.
+
+    Args:
+        turn_run: the run of the turn's agent.
+        observers: of the attempt.
+        scope: in which the agent runs.
+        client: the agent's.
+    """
+
+    def __init__(self, turn_run: CurrentRun, observers: ObserverGroup, scope: CallScope, client: NestedClient) -> None:
+        journal = scope.journal("compaction" if client.is_strategy else client.executor_id)
+        progress = StreamProgress()
+        self._client = client
+        self._scope = scope
+        self._is_waiting = False
+        self._has_session = False
+        self._run = replace(
+            turn_run,
+            journal=journal,
+            observers=NestedRunObservers(observers, journal.path),
+            session_state=SessionState(AgentSession(), journal.recorded, journal.path),
+            progress=progress,
+            output=NestedOutput(client.provider, joins_texts=client.is_tool),
+            exchange_recorder=None,
+            drop_continuations=False,
+            includes_error_texts=client.includes_error_texts,
+            nested=StopNestedRun(progress, scope.wait_for_others),
+        )
+
+    def calls(self) -> RunCalls:
+        """Return how its calls are made."""
+        return RunCalls(self._begin_model_call, self._run.journal.next_tool_call, self._make_tool_call)
+
+    def until_end(self, response: Any, *, stream: bool) -> Any:
+        """Return a response of the agent's client; the run lasts until it has ended."""
+        if not stream:
+            return self._respond(response)
+        return ResponseStream(self._updates(response), finalizer=lambda _: response.get_final_response())
+
+    async def _respond(self, response: Awaitable[Any]) -> Any:
+        with self._scope.running():
+            result = await response
+            await self._stop_if_waiting()
+            return result
+
+    async def _updates(self, response: Any) -> AsyncGenerator[ChatResponseUpdate]:
+        with self._scope.running():
+            async with response:
+                async for update in response:
+                    yield update
+            await self._stop_if_waiting()
+
+    async def _begin_model_call(self, context: ChatContext, send: Send) -> ModelStream:
+        """Check that the next model call may be made, and return its stream.
+
+        Raises:
+            RunStoppedError: the run is no longer wanted, or waits for a person.
+        """
+        await self._stop_if_waiting()
+        run = self._run
+        if not self._has_session and context.session is not None:
+            self._has_session = True
+            self._run = run = replace(
+                run, session_state=SessionState(context.session, run.journal.recorded, run.journal.path)
+            )
+        if self._client.is_strategy:
+            run.journal.skip_finished_calls()
+        path, recorded_response = run.journal.next_model_call()
+        received_bytes().started_calls.add(path)
+        options = dict(context.options or {})
+        if recorded_response is None:
+            run.gate.check_nested()
+            check_limits(started_count=1)
+            account = run.budget_account
+            if account is not None and not await account.admit_model_call(path, context.messages, options):
+                await self._stop()
+        call = ModelCall(path, context.client, self._client.provider, context.messages, options, send)
+        return chain_model_call(run.model_layers(), call)
+
+    async def _make_tool_call(self, call: ToolInvocation) -> ToolCallEnd:
+        end = await chain_tool_call(self._run.tool_layers(), call)
+        self._is_waiting = self._is_waiting or isinstance(end, WaitingToolCall)
+        return end
+
+    async def _stop_if_waiting(self) -> None:
+        self._run.gate.raise_if_stopped()
+        if self._is_waiting:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        self._run.gate.raise_if_cancelled()
+        await self._scope.wait_for_others()
+        raise RunStoppedError(AwaitingReplies(tuple(self._run.pending_calls.pending)))
+
+
+def check_limits(*, started_count: int = 0) -> None:
+    """Check that one more model call may be made.
+
+    Raises:
+        RunStoppedError: a limit is exceeded, which ends the turn.
+    """
+    traffic = received_bytes()
+    try:
+        traffic.check()
+        check_model_call(traffic.bounds, started_count=started_count)
+    except (ProviderError, TurnError) as error:
+        raise RunStoppedError(Failed(error)) from error
+
+
+class NestedOutput(RunOutput):
+    """The updates of a run that nobody follows are joined as they come."""
+
+    def __init__(self, items: ItemReader, *, joins_texts: bool) -> None:
+        super().__init__(items)
+        self._item_reader = items
+        self._joins_texts = joins_texts
+        self._joined_count = 0
+
+    def coalesce(self, client_updates: Sequence[ChatResponseUpdate], position: int) -> None:
+        """Join the texts of updates that the agent has read."""
+        del position
+        if len(client_updates) < self._joined_count:  # of the next call
+            self._joined_count = 0
+        if self._joins_texts and len(client_updates) - self._joined_count >= EVERY:
+            updates = client_updates[self._joined_count :]
+            coalesce_updates(updates, updates, self._item_reader)
+            self._joined_count = len(client_updates)
