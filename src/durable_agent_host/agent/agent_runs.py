@@ -55,6 +55,8 @@ from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream, StreamProgress
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
+from durable_agent_host.agent.workflow_agents import HostedWorkflow
+from durable_agent_host.agent.workflow_questions import WorkflowQuestions, part_path, restore_workflow
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.cooperative_yield import TaskSlice
@@ -190,6 +192,7 @@ class CurrentRun:
         gate: whether the run may do new work.
         budget_account: counts the turn's usage, and enforces its budgets; None without budgets.
         progress: how far the stream is.
+        session_state: of the run.
     """
 
     journal: Journal
@@ -197,6 +200,7 @@ class CurrentRun:
     gate: RunGate
     budget_account: BudgetAccount | None
     progress: StreamProgress
+    session_state: SessionState
 
 
 @dataclass
@@ -354,8 +358,8 @@ class AgentRuns:
         )
         account = _new_budget_account(self, journal, pending_calls.ask_for_budget)
         gate = RunGate(pending_calls, account, replay_only=self.was_cancelled)
-        run = self.run = CurrentRun(journal, pending_calls, gate, account, StreamProgress())
         session_state = SessionState(self.agent_session, journal.recorded)
+        run = self.run = CurrentRun(journal, pending_calls, gate, account, StreamProgress(), session_state)
         model_layers = self._new_model_layers(run, session_state, breaks)
         self.context = self._new_context(journal, model_layers)
         self._calls = RunCalls(
@@ -458,6 +462,7 @@ class AgentRuns:
         return await self.context.project(context, path, replayed=is_replayed)
 
     async def _run_once(self, run: CurrentRun) -> None:
+        restore_workflow(run.journal.recorded, self.agent_session)
         messages = await self._prepare()
         try:
             await self._stream(run, messages)
@@ -476,6 +481,10 @@ class AgentRuns:
                 with_tools=self.request.enable_tool_calls,
             )
         )
+        questions = self._new_questions(run, agent) if isinstance(agent, HostedWorkflow) else None
+        if questions is not None:
+            await questions.resume()
+            run.gate.raise_if_waiting()
         if not self.hosted_agent.has_journal:
             await self._record_agent_start(run)
         while True:
@@ -494,7 +503,21 @@ class AgentRuns:
             ):
                 break
             messages = next_messages
+        if questions is not None:
+            await questions.ask()
         run.gate.raise_if_waiting()
+
+    def _new_questions(self, run: CurrentRun, workflow: HostedWorkflow) -> WorkflowQuestions:
+        return WorkflowQuestions(
+            workflow,
+            run.journal,
+            run.pending_calls,
+            self.agent_session,
+            run.session_state,
+            self.output,
+            run.progress,
+            partial(self._collect, run),
+        )
 
     async def _answer_provider_requests(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message] | None:
         """Return the messages with which the run continues after the provider's requests for approval, or None."""
@@ -525,11 +548,12 @@ class AgentRuns:
         """Record that an agent without a journal begins; it does not begin a second time unless it allows that."""
         journal = run.journal
         recorded_call = journal.recorded.tools.get(AGENT_RUN)
+        wait_count = len(journal.recorded.workflow_waits)
         if self.was_cancelled:
             raise RunStoppedError(Cancelled())
         if (
             recorded_call is not None
-            and recorded_call.starts
+            and recorded_call.starts > wait_count
             and not self.losses
             and not self.hosted_agent.may_run_again
         ):
@@ -539,15 +563,16 @@ class AgentRuns:
                 f"{self.hosted_agent.why_no_journal}"
             )
         await journal.tool_started(AGENT_RUN, self.request.agent, {})
+        path = part_path(journal.recorded)
         agent_call = ToolCall(
             call_id=AGENT_RUN.call_id,
             name=self.request.agent,
             turn_id=self.request.turn_id,
-            idempotency_key=journal.idempotency_key(AGENT_RUN),
-            attempt=recorded_call.starts + 1 if recorded_call is not None else 1,
+            idempotency_key=journal.idempotency_key(path),
+            attempt=recorded_call.starts - wait_count + 1 if recorded_call is not None else 1,
             cancelled=run.gate.gave_up,
         )
-        scope = CallScope(AGENT_RUN, agent_call, journal.idempotency_key)
+        scope = CallScope(path, agent_call, journal.idempotency_key)
         CALL_SCOPE.set(scope)  # in the context of the attempt's task, like `RECEIVED`
 
     def _repeats(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
@@ -560,7 +585,8 @@ class AgentRuns:
         if loss is None:
             broken = run.progress.broken
             return RunRestarted(broken.reason, broken.wait_seconds) if broken is not None else None
-        if self.output.updates_streamed and not self.hosted_agent.has_journal:
+        has_waited = bool(run.journal.recorded.workflow_waits)
+        if has_waited or (self.output.updates_streamed and not self.hosted_agent.has_journal):
             return None
         is_new = self.losses.add(loss, self.agent_session)
         return RunRestarted(f"the model's service can no longer use the {loss.kind}", 0.0) if is_new else None

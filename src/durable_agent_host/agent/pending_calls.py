@@ -211,7 +211,7 @@ async def _answer(pending_calls: PendingCalls, request: Content, path: CallPath)
     call = cast("Content", request.function_call)
     answer = pending_calls.answer(call_id)
     if answer is None:
-        arguments = _arguments(call.arguments)
+        arguments = read_arguments(call.arguments)
         await pending_calls.ask(
             PendingCall(call_id, "approval", call.name or "", arguments, str(path), reason=_PROVIDER_REASON)
         )
@@ -226,7 +226,7 @@ def _is_approved(answer: Mapping[str, Any], call: Content) -> bool:
 
 
 def _is_changed(answer: Mapping[str, Any], call: Content) -> bool:
-    return answer.get("arguments") not in (None, _arguments(call.arguments))
+    return answer.get("arguments") not in (None, read_arguments(call.arguments))
 
 
 def _denial(pending_calls: PendingCalls, request: Content, path: CallPath) -> str | None:
@@ -239,7 +239,8 @@ def _denial(pending_calls: PendingCalls, request: Content, path: CallPath) -> st
     return f"The call of {call.name} was denied: {reason}" if reason else None
 
 
-def _arguments(arguments: Any) -> dict[str, Any]:
+def read_arguments(arguments: Any) -> dict[str, Any]:
+    """Return the arguments of a call of the framework as a JSON object."""
     try:
         parsed_arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):

@@ -37,6 +37,7 @@ from durable_agent_host.model.journal_entry import (
     ReservationReleasedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
+    WorkflowWaitingEntry,
 )
 from durable_agent_host.model.log_entry import (
     CALL_RAISED,
@@ -49,6 +50,7 @@ from durable_agent_host.model.log_entry import (
     SIDE_CALL_FINISHED,
     TOOL_FINISHED,
     TOOL_STARTED,
+    WORKFLOW_WAITING,
     LogEntry,
 )
 
@@ -59,6 +61,7 @@ _STEPS: Final[Mapping[str, type[JournalStep]]] = {
     TOOL_FINISHED: ToolCallCompletedEntry,
     SIDE_CALL_FINISHED: CompactionCallCompletedEntry,
     INNER_CALL_FINISHED: NestedCallCompletedEntry,
+    WORKFLOW_WAITING: WorkflowWaitingEntry,
     CALL_RESERVED: BudgetReservedEntry,
     CALL_RAISED: ReservationRaisedEntry,
     CALL_RELEASED: ReservationReleasedEntry,

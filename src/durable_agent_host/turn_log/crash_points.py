@@ -34,6 +34,9 @@ SIDE_CALL_POINTS: Final = ("journal.side_call.before_append", "journal.side_call
 INNER_CALL_POINTS: Final = ("journal.inner_call.before_append", "journal.inner_call.after_append")
 """Passed by agents whose tools are agents, or that are workflows of agents: after each model call of these."""
 
+WORKFLOW_POINTS: Final = ("journal.workflow.before_append", "journal.workflow.after_append")
+"""Around the record that a workflow waits for answers."""
+
 COPY_POINTS: Final = (
     "import.before_put",
     "import.after_put",
@@ -75,6 +78,7 @@ CRASH_POINTS: Final = (
     *HISTORY_POINTS,
     *SIDE_CALL_POINTS,
     *INNER_CALL_POINTS,
+    *WORKFLOW_POINTS,
     *BUDGET_POINTS,
     *CLEANUP_POINTS,
     *COPY_POINTS,

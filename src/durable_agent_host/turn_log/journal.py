@@ -35,6 +35,7 @@ from durable_agent_host.model.journal_entry import (
     ReservationReleasedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
+    WorkflowWaitingEntry,
 )
 from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
 from durable_agent_host.turn import turn_events
@@ -76,6 +77,7 @@ class JournalState:
         state_changes: changes of the session's state by finished steps, each with its offset, in order.
         compaction_responses: of the strategies' finished model calls.
         nested_calls: completed model calls of nested agents.
+        workflow_waits: the parts of a workflow's run that have ended with questions, in order.
         reserved: the reservations of model calls without a recorded end.
         unmeasured: the reservations of calls whose responses had no token counts.
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
@@ -100,6 +102,7 @@ class JournalState:
     unmeasured: list[Reservation] = field(default_factory=list[Reservation])
     active_seconds: float = 0.0
     nested_calls: list[NestedCallCompletedEntry] = field(default_factory=list[NestedCallCompletedEntry])
+    workflow_waits: list[WorkflowWaitingEntry] = field(default_factory=list[WorkflowWaitingEntry])
 
     def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""
@@ -127,6 +130,9 @@ class JournalState:
             case ToolCallCompletedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).finished = step
                 self._add_completion(step.path, step.state, record.offset)
+            case WorkflowWaitingEntry():
+                self.workflow_waits.append(step)
+                self._add_completion(step.path, step.state, record.offset)
             case ModelCallStartedEntry():
                 self.continuations[step.path] = step.continuation
                 return False
@@ -138,17 +144,19 @@ class JournalState:
                 self.nested_calls.append(step)
                 self._release_reservation(step.path, is_measured=is_measured(step.usage))
                 return False
-            case BudgetReservedEntry() | ReservationRaisedEntry() | ReservationReleasedEntry():
-                self._add_open_call(step)
-                return False
-            case ElapsedTimeEntry():
-                self.active_seconds = max(self.active_seconds, step.seconds)
+            case BudgetReservedEntry() | ReservationRaisedEntry() | ReservationReleasedEntry() | ElapsedTimeEntry():
+                self._add_budget_step(step)
                 return False
             case None:
                 return False
         return True
 
-    def _add_open_call(self, step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry) -> None:
+    def _add_budget_step(
+        self, step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry | ElapsedTimeEntry
+    ) -> None:
+        if isinstance(step, ElapsedTimeEntry):
+            self.active_seconds = max(self.active_seconds, step.seconds)
+            return
         open_calls = self.reserved.setdefault(step.path, [])
         match step:
             case BudgetReservedEntry():
@@ -355,6 +363,12 @@ class Journal:
         reach("journal.tool.after_run")
         await self._writer.commit(encode_journal_entry(ToolCallCompletedEntry(path, outcome, result, state)))
         reach("journal.tool.after_append")
+
+    async def workflow_waiting(self, step: WorkflowWaitingEntry) -> None:
+        """Append that a workflow waits for answers, and how it continues; durable when this returns."""
+        reach("journal.workflow.before_append")
+        await self._writer.commit(encode_journal_entry(step))
+        reach("journal.workflow.after_append")
 
     async def close(self, outcome: Mapping[str, Any]) -> None:
         """Append the activity's result; durable when this returns."""
