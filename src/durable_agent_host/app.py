@@ -117,6 +117,7 @@ class DurableAgentApp(AgentFunctionApp):
         identify: identifies the caller over HTTP and MCP, who then owns the sessions they begin. By default nobody.
         authorize: lets callers other than the owner into a session; by default nobody.
         allowed_options: options that clients may set for a turn: name → True, or a list of values; by default none.
+        allow_client_tools: whether requests may bring tools that the client runs.
         observers: receive every moment of every turn; provisional, see `durable_agent_host.agent.observer`.
         compaction: the framework's strategy for agents without a compaction of their own.
         session_ttl: how long sessions are kept after last use, seconds or a timedelta; 0 for ever; else the setting.
@@ -147,6 +148,7 @@ class DurableAgentApp(AgentFunctionApp):
         identify: Identify | None = None,
         authorize: Authorize | None = None,
         allowed_options: AllowedOptions | None = None,
+        allow_client_tools: bool = True,
         observers: Sequence[TurnObserver] = (),
         compaction: CompactionStrategy | None = None,
         session_ttl: timedelta | float | None = None,
@@ -166,6 +168,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._redactors = Redactors(redact)
         self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}
+        self._allows_client_tools = allow_client_tools
         self._compactions = Compactions(compaction)
         self._budgets = AgentBudgets(budgets)
         self._runners: dict[str, AgentRunner] = {}
@@ -343,6 +346,7 @@ class DurableAgentApp(AgentFunctionApp):
             open_log=self._open_log,
             gate=self._gate,
             allowed_options=self._allowed_options,
+            allows_client_tools=self._allows_client_tools,
             list_hosted_agents=partial(hosted_agents, self._agent_metadata),
             metrics=metrics_page,
         )

@@ -242,7 +242,9 @@ def test_an_event_cannot_approve_for_a_principal(site: Site, model: PracticeMode
     response = site.ask("POST", f"{url}/answers", "sue:support", json=body)
     assert response.status_code == 200, response.text
     turn = wait_until(lambda: (now := site.ask("GET", url, "ada@contoso").json())["status"] == "completed" and now)
-    assert [(approval["approved"], approval["answered_by"]) for approval in turn["answers"]] == [(False, {"principal": "sue"})]
+    assert [(approval["approved"], approval["answered_by"]) for approval in turn["answers"]] == [
+        (False, {"principal": "sue"})
+    ]
 
 
 def test_the_reason_of_a_terminated_run_is_not_unpickled(site: Site, tmp_path: Path):

@@ -33,6 +33,7 @@ from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
+from durable_agent_host.agent.layers.client_tool import AskClient
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
@@ -72,6 +73,7 @@ from durable_agent_host.session.context_selection import context_messages
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.transcript import replay_messages
 from durable_agent_host.tool_calls import ToolCall
+from durable_agent_host.turn.client_tools import client_tool
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
 
@@ -170,6 +172,8 @@ def build_options(request: TurnRequest) -> dict[str, Any]:
     if not request.enable_tool_calls:
         options.pop("tools", None)
         options["tool_choice"] = "none"
+    elif request.client_tools:
+        options["tools"] = [*(options.get("tools") or ()), *map(client_tool, request.client_tools)]
     return options
 
 
@@ -399,6 +403,7 @@ class AgentRuns:
             journal=JournalToolCalls(run.journal, self.attempt.observers, session_state, run.gate),
             progress=run.progress,
             approval=RequireApproval(run.pending_calls),
+            client_tool=AskClient(run.pending_calls),
             lost_server=RecoverLostCalls(label=label),
             in_doubt=ResolveDoubt(run.pending_calls, label=label),
             budget=run.budget_account,
@@ -487,6 +492,7 @@ class AgentRuns:
             run.gate.raise_if_waiting()
         if not self.hosted_agent.has_journal:
             await self._record_agent_start(run)
+        self.hosted_agent.check_client_tools(self.request)
         while True:
             start = len(self.output)
             stretch = TaskSlice()

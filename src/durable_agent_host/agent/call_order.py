@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from durable_agent_host.agent.budget_accounting import BudgetAccount
-from durable_agent_host.agent.declarations import needs_approval
+from durable_agent_host.agent.declarations import needs_approval, runs_at_client
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
+from durable_agent_host.agent.layers.client_tool import AskClient
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
@@ -46,6 +47,7 @@ class ToolLayers:
     journal: JournalToolCalls
     progress: StreamProgress
     approval: RequireApproval
+    client_tool: AskClient
     lost_server: RecoverLostCalls
     in_doubt: ResolveDoubt
     budget: BudgetAccount | None
@@ -100,7 +102,9 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
         layers.append(of_run.approval)
     if may_lose_server:
         layers.append(of_run.lost_server)
-    if call.starts or may_lose_server:
+    if runs_at_client(call.tool):
+        layers.append(of_run.client_tool)
+    elif call.starts or may_lose_server:
         layers.append(of_run.in_doubt)
     if of_run.budget is not None:
         layers.append(of_run.budget.count_tool_call)

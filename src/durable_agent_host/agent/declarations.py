@@ -6,6 +6,7 @@ tools itself: nobody would be asked, and nothing would run again. Such an agent 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, cast
@@ -136,6 +137,31 @@ class _NeedsApproval:
         self.__dict__["approval_mode"] = mode
 
 
+class _RunsAtClient:
+    """The override of a tool without a function: the framework runs it, and it returns what the client gave."""
+
+    @property
+    def func(self) -> Any:
+        return _client_result
+
+    @func.setter
+    def func(self, function: Any) -> None:
+        self.__dict__["func"] = function
+
+
+CLIENT_RESULT: Final = ContextVar[Any]("durable_agent_client_result")
+"""The client's result of the running call of a tool without a function."""
+
+
+async def _client_result(**_: Any) -> Any:
+    return CLIENT_RESULT.get()
+
+
+def runs_at_client(tool: FunctionTool) -> bool:
+    """Return whether the client runs a hosted tool: the app's own has no function."""
+    return isinstance(tool, _RunsAtClient)
+
+
 def needs_approval(tool: FunctionTool) -> bool:
     """Return whether a person must approve the calls of a hosted tool.
 
@@ -146,10 +172,12 @@ def needs_approval(tool: FunctionTool) -> bool:
 
 
 def without_approvals(tools: Iterable[Any]) -> list[Any]:
-    """Return tools that the framework runs without asking; `needs_approval` identifies those that need approval.
+    """Return tools that the framework runs without asking, also those that need approval or run at the client.
+
+    `needs_approval` and `runs_at_client` identify them.
 
     Returns:
-        A new list, with views replacing the tools that need approval.
+        A new list, with views replacing those tools.
 
     Raises:
         TurnError: a tool was made from another tool, whose declaration would be ignored.
@@ -163,9 +191,16 @@ def _view(tool: Any) -> Any:
             f"the tool {inner.name!r} was made a tool twice, and the declarations of the inner one (approval, "
             "in_doubt) would be lost: remove @tool, @durable_tool(...) makes the tool"
         )
-    if not isinstance(tool, FunctionTool) or tool.approval_mode != "always_require":
+    if not isinstance(tool, FunctionTool):
         return tool
-    view = object.__new__(overridden_class(type(tool), _NeedsApproval))
+    kind = type(tool)
+    if tool.declaration_only:
+        kind = overridden_class(kind, _RunsAtClient)
+    if tool.approval_mode == "always_require":
+        kind = overridden_class(kind, _NeedsApproval)
+    if kind is type(tool):
+        return tool
+    view = object.__new__(kind)
     view.__dict__ = tool.__dict__
     return view
 

@@ -39,7 +39,8 @@ from durable_agent_host.agent.nested_agents import NestedAgents
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
-from durable_agent_host.errors import RegistrationError, TurnError
+from durable_agent_host.errors import RegistrationError, RequestError, TurnError
+from durable_agent_host.model.turn import TurnRequest
 
 
 class HostedAgent:
@@ -102,6 +103,28 @@ class HostedAgent:
         """Whether its model receives the texts of tools' exceptions."""
         configuration: Any = getattr(self.client, "function_invocation_configuration", None)
         return bool(configuration and configuration.get("include_detailed_errors"))
+
+    def check_client_tools(self, request: TurnRequest) -> None:
+        """Refuse tools of a request that the agent cannot have.
+
+        Raises:
+            RequestError: the agent has a tool of the same name, or takes none.
+        """
+        if not request.client_tools:
+            return
+        if not self.has_journal:
+            raise RequestError(f"agent {request.agent!r} takes no client_tools: {self.why_no_journal}")
+        agent: Any = self.agent
+        own_tools = [
+            *normalize_tools(agent.default_options.get("tools")),
+            *(function for server in agent.mcp_tools for function in server.functions),
+        ]
+        names = {getattr(tool, "name", None) for tool in own_tools}
+        for tool in request.client_tools:
+            if tool["name"] in names:
+                raise RequestError(
+                    f"the agent has a tool {tool['name']!r} itself: give the tool in client_tools another name"
+                )
 
     def for_run(
         self, turn_id: str, calls: RunCalls, fold_call: Callable[[Sequence[Any]], Any], *, with_tools: bool

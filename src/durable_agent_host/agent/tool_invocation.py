@@ -118,7 +118,7 @@ def decode_result(entry: ToolCallCompletedEntry, metadata: MutableMapping[str, A
         case "input_required":
             error = UserInputRequiredException([decode_content(item) for item in wire["contents"]])
             return ToolResult(entry.outcome, wire, error=error)
-        case "error":
+        case "error" if "error" in wire:
             return ToolResult(entry.outcome, wire, error=_decode_error(wire))
         case "terminated":
             return ToolResult(entry.outcome, wire, decode_tool_result(wire), MiddlewareTermination())

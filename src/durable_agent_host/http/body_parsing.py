@@ -147,11 +147,11 @@ MAX_REQUEST: Final = "DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"
 MAX_UPLOAD: Final = "DURABLE_AGENT_HOST_MAX_UPLOAD_BYTES"
 RUN_FIELDS: Final = (
     *("message", "session_id", "thread_id", "role", "response_format", "options"),
-    *("enable_tool_calls", "wait_for_response", "policy"),
+    *("enable_tool_calls", "wait_for_response", "policy", "client_tools"),
 )
 """The fields of ``run``. Source: upstream's route has the same names, without options and policy."""
 
-_JSON_FIELDS: Final = frozenset({"response_format", "options"})
+_JSON_FIELDS: Final = frozenset({"response_format", "options", "client_tools"})
 
 
 class BodyLimit(NamedTuple):

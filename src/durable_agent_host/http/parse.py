@@ -22,6 +22,7 @@ from durable_agent_host.http.body_parsing import (
 from durable_agent_host.http.sse import accepts_events
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Policy
+from durable_agent_host.turn.client_tools import check_result, read_client_tools
 from durable_agent_host.turn.message_input import MessageInput, read_message
 from durable_agent_host.turn.response_format import check_response_format
 from durable_agent_host.turn.turn_requests import hash_of
@@ -44,6 +45,7 @@ class RunParameters:
         session_id: the client's, or None to begin a new session.
         response_format: a JSON schema, or None.
         enable_tool_calls: False offers the model no tools.
+        client_tools: tools that the client runs.
         options: for the agent, unchecked; None when absent.
         wait: whether the client waits for the answer.
         policy: what to do when the session is busy.
@@ -59,6 +61,7 @@ class RunParameters:
     session_id: str | None
     response_format: dict[str, Any] | None
     enable_tool_calls: bool
+    client_tools: tuple[Mapping[str, Any], ...]
     options: Any
     wait: bool
     policy: Policy
@@ -92,6 +95,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
     response_format = _response_format(fields)
     enable_tool_calls = _flag(fields.get("enable_tool_calls"), "enable_tool_calls", default=True)
     policy = _policy(fields)
+    client_tools = read_client_tools(fields.get("client_tools"))
     options = fields.get("options") or None
     hashed_fields = {
         "message": message.text,
@@ -104,29 +108,31 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
         "contents": message.contents,
         "files": [(file.name, file.media_type, sha256(file.data).hexdigest()) for file in files],
         "options": options,
+        "client_tools": client_tools,
     }
     request_hash = hash_of(hashed_fields | {name: value for name, value in other_fields.items() if value})
     key = check_idempotency_key(lower_headers.get("idempotency-key"), "Idempotency-Key")
-    wait = (
-        lower_headers.get("x-ms-wait-for-response")
-        or params.get("wait_for_response")
-        or fields.get("wait_for_response")
-    )
     return RunParameters(
         message=message,
         files=files,
         session_id=session_id,
         response_format=response_format,
         enable_tool_calls=enable_tool_calls,
+        client_tools=client_tools,
         options=options,
         policy=policy,
-        wait=_flag(wait, "wait_for_response", default=True),
+        wait=_waits(lower_headers, params, fields),
         wants_json=media_type == FORM or is_json_type(media_type) or _accepts_json(lower_headers.get("accept", "")),
         wants_events=accepts_events(lower_headers.get("accept", "")),
         last_event_id=_last_event_id(lower_headers, key),
         idempotency_key=key,
         request_hash=request_hash,
     )
+
+
+def _waits(headers: Mapping[str, str], params: Mapping[str, str], fields: Mapping[str, Any]) -> bool:
+    value = headers.get("x-ms-wait-for-response") or params.get("wait_for_response") or fields.get("wait_for_response")
+    return _flag(value, "wait_for_response", default=True)
 
 
 def _check_nesting(value: Any, subject: str) -> None:
@@ -297,7 +303,9 @@ def _parse_answer(value: Any) -> tuple[str, dict[str, Any]]:
         raise RequestError("an answer needs 'call_id': the text that the pending call has")
     if forms == ["approved"]:
         return call_id, _parse_decision(fields)
-    if forms == ["error"] and not (isinstance(fields["error"], str) and fields["error"]):
+    if forms == ["result"]:
+        check_result(fields)
+    elif not (isinstance(fields["error"], str) and fields["error"]):
         raise RequestError("'error' has to be a text that says why the call has no result")
     return call_id, {forms[0]: fields[forms[0]]}
 

@@ -146,6 +146,7 @@ class HandlerContext:
         open_log: returns the turn log of the process; the first call opens its store.
         gate: identifies callers.
         allowed_options: options that clients may set, by agent name; a live view.
+        allows_client_tools: whether requests may bring tools that the client runs.
         list_hosted_agents: lists all agents with how they are reached, as upstream's health route does.
         metrics: renders this process's metrics in Prometheus text format.
     """
@@ -156,6 +157,7 @@ class HandlerContext:
     open_log: Callable[[], TurnLog]
     gate: Authorizer
     allowed_options: Mapping[str, AllowedOptions]
+    allows_client_tools: bool
     list_hosted_agents: Callable[[], list[dict[str, Any]]]
     metrics: Callable[[], str]
 

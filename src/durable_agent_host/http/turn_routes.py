@@ -11,7 +11,7 @@ from typing import Any, Final
 from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import NotFoundError, TurnTimedOutError
+from durable_agent_host.errors import NotFoundError, RequestError, TurnTimedOutError
 from durable_agent_host.http.event_stream import EventStream, check_readable, early_outcome, follow_turn, has_all_events
 from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
 from durable_agent_host.http.parse import RunParameters, parse_limit, parse_position, parse_resume
@@ -279,6 +279,8 @@ def _first_offset(last_event_id: int | None) -> int:
 def _turn_request(
     host: HandlerContext, agent: str, parameters: RunParameters, context: RequestContext, secret: str
 ) -> TurnRequest:
+    if parameters.client_tools and not host.allows_client_tools:
+        raise RequestError("this app takes no tools from clients: leave client_tools out")
     request = ClientRequest(
         with_sent_files(parameters.message, parameters.files),
         request_hash=parameters.request_hash,
@@ -288,6 +290,7 @@ def _turn_request(
         enable_tool_calls=parameters.enable_tool_calls,
         options=check_options(parameters.options, host.allowed_options.get(agent, {})),
         policy=parameters.policy,
+        client_tools=parameters.client_tools,
     )
     return request_of_client(
         agent,

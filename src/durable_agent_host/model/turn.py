@@ -77,6 +77,7 @@ class TurnRequest:
         raw: the name of the piece with the unredacted request, for this turn only; empty when redaction changed
             nothing; None when the app redacts nothing.
         contents: the message's contents as stored, including texts; empty for a plain text.
+        client_tools: tools that the client runs: ``name``, ``description``, ``parameters`` of each.
     """
 
     agent: str
@@ -98,6 +99,7 @@ class TurnRequest:
     stored: str | None = None
     raw: str | None = None
     contents: tuple[Mapping[str, Any], ...] = ()
+    client_tools: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def session_owner(self) -> Owner | None:

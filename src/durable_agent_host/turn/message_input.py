@@ -77,9 +77,18 @@ def read_message(message: Any) -> MessageInput:
         RequestError: it is something else, or a part is invalid; names the part, counted from 1, and its field.
     """
     if isinstance(message, list):
-        parts = _number_parts(cast("list[Any]", message))
-        return message_from_contents([_read_part(part, f"part {number} of 'message'") for number, part in parts])
+        return message_from_contents(read_parts(message, "'message'"))
     return MessageInput(checked_text(message))
+
+
+def read_parts(parts: Any, location: str) -> list[Content]:
+    """Read a list of texts, images, audio and files.
+
+    Raises:
+        RequestError: a part is invalid; names it, counted from 1, and its field.
+    """
+    numbered_parts = _number_parts(cast("list[Any]", parts))
+    return [_read_part(part, f"part {number} of {location}") for number, part in numbered_parts]
 
 
 def message_from_contents(contents: Sequence[Content]) -> MessageInput:

@@ -78,6 +78,7 @@ class ClientRequest:
         enable_tool_calls: False offers the model no tools.
         options: for the agent, checked.
         policy: what to do when the session is busy.
+        client_tools: tools that the client runs, checked.
     """
 
     message: MessageInput
@@ -88,6 +89,7 @@ class ClientRequest:
     enable_tool_calls: bool = True
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     policy: Policy = "queue"
+    client_tools: tuple[Mapping[str, Any], ...] = ()
 
 
 def request_of_client(
@@ -114,6 +116,7 @@ def request_of_client(
         response_format=request.response_format,
         enable_tool_calls=request.enable_tool_calls,
         options=request.options,
+        client_tools=request.client_tools,
         policy=request.policy,
         created_at=created_at,
         request_hash=request.request_hash,
@@ -239,6 +242,7 @@ _KINDS: Final[Mapping[str, tuple[type[Any], str]]] = {
     **dict.fromkeys(("response_format", "options", "owner"), (Mapping, "an object")),
     "enable_tool_calls": (bool, "true or false"),
     "contents": (list, "a list of contents"),
+    "client_tools": (list, "a list of tools"),
 }
 
 

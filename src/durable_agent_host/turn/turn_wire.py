@@ -11,7 +11,7 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStatus
 
 _ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stored", "raw")
 """Fields that are left out when they have no value."""
-_LARGE: Final = ("message", "response_format", "options", "contents")
+_LARGE: Final = ("message", "response_format", "options", "contents", "client_tools")
 """Fields of a request that may be stored outside of it."""
 _ABSENT_WHEN_FALSE: Final = frozenset({"redacts", "redacted"})
 _ENCODED_SEPARATELY: Final = (
@@ -31,9 +31,9 @@ def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
     for name in _ABSENT_WHEN_NONE:
         if wire[name] is None:
             del wire[name]
-    del wire["contents"]
-    if request.contents:
-        wire["contents"] = [dict(content) for content in request.contents]
+    for name in ("contents", "client_tools"):
+        if values := wire.pop(name):
+            wire[name] = [dict(value) for value in values]
     return wire
 
 
@@ -59,6 +59,7 @@ def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
         stored=wire.get("stored"),
         raw=wire.get("raw"),
         contents=tuple(wire.get("contents") or ()),
+        client_tools=tuple(wire.get("client_tools") or ()),
     )
 
 
@@ -71,7 +72,7 @@ def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, di
     wire = encode_turn_request(request)
     if len(json_bytes_of(wire)) <= max_bytes:
         return request, None
-    travelling_request = replace(request, message="", response_format=None, options={}, contents=())
+    travelling_request = replace(request, message="", response_format=None, options={}, contents=(), client_tools=())
     return travelling_request, {name: wire[name] for name in _LARGE if name in wire}
 
 
@@ -91,6 +92,7 @@ def join_request(request: TurnRequest, stored_fields: Mapping[str, Any]) -> Turn
         response_format=stored_fields.get("response_format", request.response_format),
         options=stored_fields.get("options", request.options),
         contents=tuple(stored_fields.get("contents") or ()),
+        client_tools=tuple(stored_fields.get("client_tools") or ()),
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent, tool
+from agent_framework import Agent, FunctionTool, tool
 from azure.durable_functions import EntityId
 from pydantic import BaseModel
 
@@ -49,12 +49,20 @@ def block(seconds: float) -> str:
     return "blocked"
 
 
+locate = FunctionTool(
+    name="locate",
+    description="Where the user is.",
+    func=None,
+    input_model={"type": "object", "properties": {"precise": {"type": "boolean"}}},
+)
+
 client = chat_client_from_environment()
 options = {"store": False}
 app = DurableAgentApp(
     agents=[
         Agent(client, "Pay with the tool.", name="Payer", tools=[pay, pause], default_options=options),
         Agent(client, "Rest with the tools.", name="Rester", tools=[pause, block], default_options=options),
+        Agent(client, "Guide the user.", name="Guide", tools=[locate, pay, pause], default_options=options),
         Agent(client, "Talk.", name="Talker", tools=[pay], default_options=options),
         Agent(client, "Talk.", name="Keeper", tools=[pay]),
         Agent(client, "Talk.", name="Storer", tools=[pay], default_options={"store": True}),

@@ -1,0 +1,171 @@
+"""Tools that the client runs: their calls wait for its results, and look to the model like any other tool."""
+
+import base64
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import requests
+
+from tests.durable_agent_host.conftest import PEOPLE
+from tests.durable_agent_host.test_scenarios_approvals import approve, outputs, read_ended_turn, waiting_turn
+from tests.durable_agent_host.test_scenarios_cancel import run_next_turn
+from tests.kit import AgentHost, PracticeModel
+from tests.processes import wait_until
+
+SHOW = {
+    "name": "show_map",
+    "description": "Show a map.",
+    "parameters": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
+}
+
+
+def plan_calls(*calls: tuple[str, dict[str, object]]):
+    """Plan an answer with calls, all at once."""
+    return {"calls": [{"name": name, "arguments": arguments} for name, arguments in calls]}
+
+
+def give(call, result):
+    """Answer a call with a result."""
+    return {"call_id": call["call_id"], "result": result}
+
+
+def test_a_tool_of_the_app_without_a_function_waits_for_the_client(people: AgentHost, model: PracticeModel, book):
+    """The call is in the answer and its result reaches the model as written; siblings run meanwhile."""
+    model.plan(plan_calls(("locate", {"precise": True}), ("rest", {"seconds": 0})), {"text": "You are in Rome."})
+    turn = waiting_turn(people, agent="Guide")
+    (call,) = turn["pending_calls"]
+    assert (call["kind"], call["name"], call["arguments"]) == ("client_tool", "locate", {"precise": True})
+    assert call["path"].startswith("m0/t:")
+    assert book.read_text() == "resting\nrested\n"
+    tools = {tool["name"]: tool for tool in model.requests()[0]["body"]["tools"]}
+    assert tools["locate"]["parameters"]["properties"] == {"precise": {"type": "boolean"}}
+    assert approve(turn, give(call, "41.9 N, 12.5 E")).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "You are in Rome."
+    assert outputs(model) == ["41.9 N, 12.5 E", "rested"]
+    events = requests.get(turn["events_url"], timeout=60).text
+    assert events.index("event: call.pending") < events.index("event: turn.waiting") < events.index("call.answered")
+    assert '"outcome":"success"' in events.replace(" ", "")
+    run_next_turn(people, model, "Guide", turn["session_id"])
+
+
+@pytest.mark.parametrize(
+    ("result", "output"),
+    [
+        ({"lat": 41.9}, '{"lat": 41.9}'),
+        (17, "17"),
+        (None, ""),
+        ([{"type": "text", "text": "Here."}], "Here."),
+    ],
+)
+def test_results_of_every_form_reach_the_model(people: AgentHost, model: PracticeModel, result, output):
+    """JSON is written as a tool's own result would be."""
+    model.plan(plan_calls(("locate", {})), {"text": "Fine."})
+    turn = waiting_turn(people, agent="Guide")
+    assert approve(turn, give(turn["pending_calls"][0], result)).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Fine."
+    (told,) = outputs(model)
+    assert told == output or json.loads(told) == result
+
+
+def test_an_image_reaches_the_model_as_an_image(people: AgentHost, model: PracticeModel):
+    """A list of parts is what the model gets."""
+    pixel = base64.b64encode(b"\x89PNG\r\n\x1a\n0000").decode()
+    model.plan(plan_calls(("locate", {})), {"text": "A picture."})
+    turn = waiting_turn(people, agent="Guide")
+    parts = [{"type": "text", "text": "Look:"}, {"type": "image", "data": pixel, "media_type": "image/png"}]
+    assert approve(turn, give(turn["pending_calls"][0], parts)).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "A picture."
+    assert f"data:image/png;base64,{pixel}" in json.dumps(model.requests()[-1]["body"]["input"])
+
+
+def test_an_error_of_the_client_is_told_to_the_model(people: AgentHost, model: PracticeModel):
+    """The model reads why there is no result, and the call counts as failed."""
+    model.plan(plan_calls(("locate", {})), {"text": "Never mind."})
+    turn = waiting_turn(people, agent="Guide")
+    error = {"call_id": turn["pending_calls"][0]["call_id"], "error": "the user has not allowed it"}
+    assert approve(turn, error).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Never mind."
+    assert outputs(model) == ["Error: the user has not allowed it"]
+    assert '"outcome":"error"' in requests.get(turn["events_url"], timeout=60).text.replace(" ", "")
+
+
+def test_a_request_brings_tools_for_one_turn(people: AgentHost, model: PracticeModel):
+    """They are offered beside the agent's own, also after the wait, and not in the next turn."""
+    model.plan(plan_calls(("show_map", {"place": "Rome"})), {"text": "There."})
+    turn = waiting_turn(people, agent="Guide", client_tools=[SHOW])
+    (call,) = turn["pending_calls"]
+    assert (call["kind"], call["arguments"]) == ("client_tool", {"place": "Rome"})
+    assert approve(turn, give(call, "shown")).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "There."
+    for request in model.requests():
+        (offered,) = [tool for tool in request["body"]["tools"] if tool["name"] == "show_map"]
+        assert (offered["description"], offered["parameters"]["required"]) == ("Show a map.", ["place"])
+    run_next_turn(people, model, "Guide", turn["session_id"])
+    assert "show_map" not in {tool["name"] for tool in model.requests()[-1]["body"]["tools"]}
+
+
+@pytest.mark.parametrize(
+    ("tools", "part"),
+    [
+        ([{"name": "pay"}], "the agent has a tool 'pay' itself"),
+        ([SHOW, SHOW], "twice"),
+        ([{"name": "a b"}], "letters"),
+        ([{"name": "a", "parameters": {"type": "object", "properties": 3}}], "JSON schema"),
+        ([{"name": "a", "strict": True}], "'strict'"),
+        ({"name": "a"}, "a list"),
+    ],
+)
+def test_tools_that_cannot_be_used_are_a_400(people: AgentHost, model: PracticeModel, tools, part):
+    """The answer says which rule is broken; the model is not asked."""
+    model.plan({"text": "never"})
+    response = people.run("Guide", {"message": "hi", "client_tools": tools})
+    assert response.status_code == 400, response.text
+    assert part in response.json()["detail"]
+    assert model.requests() == []
+
+
+def test_an_answer_of_another_form_is_a_400(people: AgentHost, model: PracticeModel):
+    """A call for the client takes a result, and an approval a decision; neither is lost by the attempt."""
+    model.plan(plan_calls(("locate", {}), ("pay", {"amount": 1})), {"text": "Done."})
+    turn = waiting_turn(people, agent="Guide")
+    calls = {call["name"]: call for call in turn["pending_calls"]}
+    decision = {"call_id": calls["locate"]["call_id"], "approved": True}
+    assert "a 'result' or an 'error'" in approve(turn, decision).json()["detail"]
+    assert "'approved'" in approve(turn, give(calls["pay"], "paid")).json()["detail"]
+    assert approve(turn, give(calls["locate"], [{"type": "image", "data": "%"}])).status_code == 400
+    assert approve(turn, give(calls["locate"], "x"), decision | {"call_id": calls["pay"]["call_id"]}).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
+
+
+def test_two_devices_answer_at_once(people: AgentHost, model: PracticeModel):
+    """One result counts; who sent the same gets 200, who sent another 409."""
+    model.plan(plan_calls(("locate", {})), {"text": "Done."})
+    turn = waiting_turn(people, agent="Guide")
+    (call,) = turn["pending_calls"]
+    with ThreadPoolExecutor(4) as pool:
+        answers = [pool.submit(approve, turn, give(call, text)) for text in ("home", "work", "home", "work")]
+        statuses = sorted(answer.result().status_code for answer in answers)
+    assert statuses == [200, 200, 409, 409]
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
+    (text,) = outputs(model)
+    assert approve(turn, give(call, text)).status_code == 200
+    assert approve(turn, give(call, "elsewhere")).status_code == 409
+
+
+def test_results_in_any_order_survive_a_kill(lives, model: PracticeModel, tmp_path):
+    """Two results, a kill after each; the model is asked twice in all, and the tools beside them run once."""
+    running = lives(PEOPLE)
+    calls = plan_calls(("locate", {}), ("show_map", {"place": "A"}), ("rest", {"seconds": 0}))
+    model.plan(calls, {"text": "Done."})
+    turn = waiting_turn(running.host, agent="Guide", client_tools=[SHOW])
+    first, second = turn["pending_calls"]
+    large = "x" * 100_000  # does not travel with the orchestration
+    for call, result in ((second, large), (first, "here")):
+        assert approve(turn, give(call, result)).status_code == 200
+        running.crash()
+        turn = {"turn_url": f"{running.host.url}/api{turn['turn_url'].partition('/api')[2]}"}
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
+    assert outputs(model) == ["here", large, "rested"]
+    assert len(model.requests()) == 2
+    assert (tmp_path / "ledger.txt").read_text() == "resting\nrested\n"
