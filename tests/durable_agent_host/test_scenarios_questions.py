@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -27,28 +28,120 @@ def teams(_teams: AgentHost, model: PracticeModel) -> AgentHost:
     return _teams
 
 
-def waiting_turn(host: AgentHost, agent: str, session: str, message: str) -> dict[str, Any]:
+def waiting_turn(host: AgentHost, agent: str, session: str, message: str, **headers: str) -> dict[str, Any]:
     """Run a turn until it waits."""
-    response = host.run(agent, {"message": message, "session_id": session})
-    assert response.status_code == 202, response.text
-    assert response.json()["status"] == "waiting"
+    response = host.run(agent, {"message": message, "session_id": session}, **headers)
+    assert (response.status_code, response.json()["status"]) == (202, "waiting"), response.text
     return response.json()
 
 
-def answer(turn: dict[str, Any], call_id: str, result: Any, base: str | None = None) -> requests.Response:
-    """Answer a question."""
-    url = turn["turn_url"] if base is None else base
-    return requests.post(f"{url}/answers", json={"call_id": call_id, "result": result}, timeout=30)
+def answer(turn: dict[str, Any], *answers: dict[str, Any]) -> requests.Response:
+    """Answer pending calls."""
+    return requests.post(f"{turn['turn_url']}/answers", json=list(answers), timeout=30)
+
+
+def result(call: dict[str, Any], value: Any) -> dict[str, Any]:
+    """Make the answer to a question."""
+    return {"call_id": call["call_id"], "result": value}
+
+
+def end_of(turn: dict[str, Any]) -> tuple[str, str]:
+    """Wait for a turn's end; gives its status and its text."""
+    ended_turn = wait_until(lambda: read_ended_turn(turn))
+    return ended_turn["status"], ended_turn["response"]
+
+
+def pending_calls(turn: dict[str, Any], names: set[str]) -> dict[str, dict[str, Any]]:
+    """Wait until a turn asks these questions; gives them by their text."""
+
+    def read() -> dict[str, dict[str, Any]] | None:
+        view = requests.get(turn["turn_url"], timeout=30).json()
+        calls = {call["arguments"]["question"]: call for call in view.get("pending_calls", ())}
+        return calls if calls.keys() == names else None
+
+    return wait_until(read)
 
 
 def test_a_question_is_a_pending_call_with_its_schema(teams: AgentHost):
-    """The turn waits, refuses a result of another type, and completes with the answer."""
+    """The turn waits, refuses a result of another type, and completes with the answer, which the conversation has."""
     turn = waiting_turn(teams, "Counting", "typed", "ask")
     (call,) = turn["pending_calls"]
     assert (call["kind"], call["name"], call["schema"]) == ("input", "counter", {"type": "integer"})
     assert call["arguments"] == {"question": "How many?"}
-    rejection = answer(turn, call["call_id"], "many")
-    assert (rejection.status_code, "'integer'" in rejection.text) == (400, True), rejection.text
-    assert answer(turn, call["call_id"], 41).status_code == 200
-    completed_turn = wait_until(lambda: read_ended_turn(turn))
-    assert (completed_turn["status"], completed_turn["response"]) == ("completed", "told 1How many? 42")
+    rejection = answer(turn, result(call, "many"))
+    assert (rejection.status_code, "'many' is not of type 'integer'" in rejection.text) == (400, True), rejection.text
+    assert answer(turn, result(call, 41)).status_code == 200
+    assert answer(turn, result(call, 41)).status_code == 200
+    assert answer(turn, result(call, 42)).status_code == 409
+    assert end_of(turn) == ("completed", "told 1How many? 42")
+    print(teams.session("Counting", "typed")["messages"])
+    _, response = teams.session("Counting", "typed")["messages"]
+    types = [content["$type"] for content in response["contents"]]
+    assert types == ["text", "functionCall", "functionResult", "text"]
+    assert response["contents"][2]["result"] == "41"
+    events = requests.get(turn["events_url"], timeout=60).text
+    assert (events.count("told 1"), events.count("How many? 42"), events.count("turn.restarted")) == (1, 1, 0)
+    assert teams.run("Counting", {"message": "more", "session_id": "typed"}).json()["response"] == "told 2"
+
+
+def test_questions_are_answered_in_any_order_over_kills(lives: Callable[..., Lives]):
+    """Killed while it waits, between two answers, and before a question that follows: each answer is used once."""
+    life = lives(TEAMS)
+    turn = waiting_turn(life.host, "Counting", "s", "ask both")
+    calls = pending_calls(after_crash(life, turn), {"How many?", "For whom?"})
+    assert answer(turn, result(calls["For whom?"], "Eve")).status_code == 200
+    after_crash(life, turn)
+    assert answer(turn, result(calls["How many?"], 99)).status_code == 200
+    pending_calls(turn, {"Really?"})
+    calls = pending_calls(after_crash(life, turn), {"Really?"})
+    assert answer(turn, result(calls["Really?"], value=False)).status_code == 200
+    assert end_of(turn) == ("completed", "told 1How many? 100For whom? EveReally? False")
+
+
+def after_crash(life: Lives, turn: dict[str, Any]) -> dict[str, Any]:
+    """Kill the host; the turn is at the next one."""
+    path = urlsplit(turn["turn_url"]).path
+    turn["turn_url"] = f"{life.crash().url}{path}"
+    return turn
+
+
+def test_a_message_answers_the_one_question_of_its_session(teams: AgentHost):
+    """Clients that know no answers send the session's next message; one with a key is a turn of its own."""
+    turn = waiting_turn(teams, "Counting", "message", "ask")
+    wrong = teams.run("Counting", {"message": "many", "session_id": "message"})
+    assert (wrong.status_code, "integer" in wrong.text) == (400, True), wrong.text
+    completed = teams.run("Counting", {"message": "41", "session_id": "message"})
+    assert (completed.status_code, completed.json()["turn_id"]) == (200, turn["turn_id"]), completed.text
+    assert completed.json()["response"] == "told 1How many? 42"
+
+
+def test_a_question_that_nobody_answers_stays_in_the_session(teams: AgentHost):
+    """An error ends the turn, and the next message of the session answers the question."""
+    turn = waiting_turn(teams, "Counting", "open", "ask")
+    (call,) = turn["pending_calls"]
+    assert answer(turn, {"call_id": call["call_id"], "error": "nobody knows"}).status_code == 200
+    assert end_of(turn) == ("completed", "told 1")
+    assert teams.run("Counting", {"message": "41", "session_id": "open"}).json()["response"] == "How many? 42"
+
+
+def test_a_hand_off_asks_its_customer(teams: AgentHost, model: PracticeModel):
+    """The agent that has the customer asks; the answer goes to it, and nothing of before is sent again."""
+    model.plan({"calls": [{"name": "handoff_to_refunds", "arguments": {}}]}, agent="You are front.")
+    turn = waiting_turn(teams, "Desk", "carol", "refund me")
+    (call,) = turn["pending_calls"]
+    assert (call["kind"], call["name"], call["schema"]) == ("input", "refunds", {"type": "string"})
+    assert "refund me" in call["arguments"]["question"]
+    count = len(model.requests())
+    assert answer(turn, result(call, "and now?")).status_code == 200
+    wait_until(lambda: len(model.requests()) > count)
+    (to_refunds,) = model.requests()[count:]
+    assert to_refunds["body"]["instructions"] == "You are refunds."
+    assert "and now?" in str(to_refunds["body"]["input"])
+
+
+def test_a_cancelled_question_ends_its_turn(teams: AgentHost):
+    """What the workflow had said is in the conversation, and the next message starts anew."""
+    turn = waiting_turn(teams, "Counting", "cancelled", "ask")
+    requests.post(f"{turn['turn_url']}/cancel", timeout=30)
+    assert end_of(turn)[0] == "cancelled"
+    assert teams.run("Counting", {"message": "hi", "session_id": "cancelled"}).json()["response"] == "told 1"

@@ -245,6 +245,11 @@ class AgentRunner:
         return self._budgets.prices
 
     @property
+    def may_ask(self) -> bool:
+        """Whether the agent may be a workflow, whose questions a message can answer."""
+        return is_factory(self.agent)
+
+    @property
     def history_locations(self) -> HistoryLocations:
         """Where the agent's conversations are kept."""
         return self.history.where

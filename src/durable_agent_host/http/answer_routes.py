@@ -11,6 +11,7 @@ from durable_agent_host.codec.entity_state import decode_owner, encode_owner
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import ForbiddenError, NotFoundError, RequestError
 from durable_agent_host.http.parse import parse_replies
+from durable_agent_host.http.question_messages import check_result
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.http.response_views import answer_view, json_response, turn_headers, turn_urls
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
@@ -48,6 +49,7 @@ async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnC
         if call_id in pending:
             _check_form(pending[call_id], answer)
             _check_approver(pending[call_id], turn, client.context.principal)
+            check_result(pending[call_id], answer)
     if (principal := client.context.principal) is not None:
         replied_by = {"by": encode_owner(principal.owner), "at": datetime.now(UTC).isoformat()}
         replies = {call_id: answer | replied_by for call_id, answer in replies.items()}

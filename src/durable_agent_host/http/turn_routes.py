@@ -16,6 +16,7 @@ from durable_agent_host.http.event_stream import EventStream, check_readable, ea
 from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
 from durable_agent_host.http.parse import RunParameters, parse_limit, parse_position, parse_resume
 from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
+from durable_agent_host.http.question_messages import answer_question
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session, read_log
 from durable_agent_host.http.response_views import (
     accepted_view,
@@ -67,22 +68,31 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     """Run a turn in a session."""
     agent = host.agent(call.path_part("agent"))
     parameters = replace(call.run, session_id=location.session_id or None)
+    if host.agents[agent].may_ask and (turn := await answer_question(client, agent, parameters)) is not None:
+        return await _respond(host, call, client, turn.request, None)
     key = parameters.idempotency_key
     request = location.claim(
         _turn_request(host, agent, parameters, client.context, await client.claims.id_secret() if key else "")
     )
     if parameters.files:
         await keep_sent_files(client, request, parameters.files)
+    completed_turn = await (client.start_once(request, key) if key else client.start(request))
+    return await _respond(host, call, client, request, completed_turn)
+
+
+async def _respond(
+    host: HandlerContext, call: RouteRequest, client: TurnClient, request: TurnRequest, completed_turn: Turn | None
+) -> Response:
+    """Answer with a turn that has been started, once it has ended or waits."""
     headers = turn_headers(request)
     redacted_request = await client.storage.redact_request(request)
-    completed_turn = await (client.start_once(request, key) if key else client.start(request))
     urls = turn_urls(call.base_url, request)
-    if not parameters.wait:
+    if not call.run.wait:
         admission_outcome = completed_turn.outcome if completed_turn else await _admission(host, client, request)
         if admission_outcome and admission_outcome.status == "rejected" and admission_outcome.error is not None:
             return problem_of_outcome(admission_outcome.error, headers=headers, **turn_identity(request), **urls)
         return _accepted_response(call, request, accepted_view(redacted_request))
-    if parameters.wants_events:
+    if call.run.wants_events:
         return await _streamed_run(host, call, client, redacted_request, completed_turn)
     try:
         turn = completed_turn or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
