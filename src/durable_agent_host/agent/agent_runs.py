@@ -34,6 +34,7 @@ from durable_agent_host.agent.http_exchange import EXCHANGES
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
 from durable_agent_host.agent.layers.client_tool import AskClient
+from durable_agent_host.agent.layers.elicitation import AnswerElicitations
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
@@ -404,6 +405,7 @@ class AgentRuns:
             progress=run.progress,
             approval=RequireApproval(run.pending_calls),
             client_tool=AskClient(run.pending_calls),
+            elicitation=AnswerElicitations(run.pending_calls),
             lost_server=RecoverLostCalls(label=label),
             in_doubt=ResolveDoubt(run.pending_calls, label=label),
             budget=run.budget_account,

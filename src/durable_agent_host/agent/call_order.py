@@ -13,6 +13,7 @@ from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
 from durable_agent_host.agent.layers.client_tool import AskClient
+from durable_agent_host.agent.layers.elicitation import AnswerElicitations
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
@@ -48,6 +49,7 @@ class ToolLayers:
     progress: StreamProgress
     approval: RequireApproval
     client_tool: AskClient
+    elicitation: AnswerElicitations
     lost_server: RecoverLostCalls
     in_doubt: ResolveDoubt
     budget: BudgetAccount | None
@@ -101,7 +103,7 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
     if needs_approval(call.tool):
         layers.append(of_run.approval)
     if may_lose_server:
-        layers.append(of_run.lost_server)
+        layers += [of_run.elicitation, of_run.lost_server]
     if runs_at_client(call.tool):
         layers.append(of_run.client_tool)
     elif call.starts or may_lose_server:

@@ -22,7 +22,7 @@ from durable_agent_host.model.pending_call import DECISIONS
 BUDGET_PREFIX: Final = "budget-"
 """Prefix of ids of budget questions; see `durable_agent_host.turn.budget_checks.LimitExceeded`."""
 
-_GENERATED_ID: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:[0-9]+(?:\.[0-9]+)?\Z")
+_GENERATED_ID: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:(?:q[0-9a-f]*\.)?[0-9]+(?:\.[0-9]+)?\Z")
 
 
 def pending_call_id(path: CallPath, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
@@ -36,6 +36,17 @@ def pending_call_id(path: CallPath, number: int = 0, changes: int = 0, *, is_rep
     position_suffix = f"@{path.position}.{path.occurrence}" if needs_position else ""
     suffix = f":{number}.{changes}" if changes else f":{number}" if number else ""
     return f"{path.call_id}{position_suffix}{suffix}"
+
+
+def question_id(call_id: str, digest: str, occurrence: int) -> str:
+    """Return the id of a question that is asked within a call.
+
+    Args:
+        call_id: of the call, from `pending_call_id`.
+        digest: of the question, hexadecimal.
+        occurrence: 0, or more when the same question comes again.
+    """
+    return f"{call_id}:q{digest}.{occurrence}"
 
 
 _MAX_CHARACTERS: Final = 5800
