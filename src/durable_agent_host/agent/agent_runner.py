@@ -181,6 +181,7 @@ class AgentRunner:
 
     Attributes:
         tracks_budget: whether the usage of the agent's turns is counted.
+        may_ask: whether the agent may be a workflow, whose questions a message can answer.
     """
 
     def __init__(
@@ -210,6 +211,7 @@ class AgentRunner:
         self._limits = limits
         self._budgets = budgets
         self.tracks_budget = budgets.counts
+        self.may_ask = is_factory(agent)
         self._redactor = redactor
         self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for, compaction))
 
@@ -243,11 +245,6 @@ class AgentRunner:
     def prices(self) -> Mapping[str, Price]:
         """The prices of the agent's models; empty when the app gives none."""
         return self._budgets.prices
-
-    @property
-    def may_ask(self) -> bool:
-        """Whether the agent may be a workflow, whose questions a message can answer."""
-        return is_factory(self.agent)
 
     @property
     def history_locations(self) -> HistoryLocations:

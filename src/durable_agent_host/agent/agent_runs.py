@@ -58,7 +58,7 @@ from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream, Strea
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
-from durable_agent_host.agent.workflow_questions import WorkflowQuestions, part_path, restore_workflow
+from durable_agent_host.agent.workflow_questions import WorkflowQuestions, part_path
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.cooperative_yield import TaskSlice
@@ -469,7 +469,8 @@ class AgentRuns:
         return await self.context.project(context, path, replayed=is_replayed)
 
     async def _run_once(self, run: CurrentRun) -> None:
-        restore_workflow(run.journal.recorded, self.agent_session)
+        if parts := run.journal.recorded.workflow_parts:
+            self.agent_session.state[WORKFLOW_STATE] = parts[-1].checkpoint
         messages = await self._prepare()
         try:
             await self._stream(run, messages)
@@ -556,12 +557,12 @@ class AgentRuns:
         """Record that an agent without a journal begins; it does not begin a second time unless it allows that."""
         journal = run.journal
         recorded_call = journal.recorded.tools.get(AGENT_RUN)
-        wait_count = len(journal.recorded.workflow_waits)
+        part_count = len(journal.recorded.workflow_parts)
         if self.was_cancelled:
             raise RunStoppedError(Cancelled())
         if (
             recorded_call is not None
-            and recorded_call.starts > wait_count
+            and recorded_call.starts > part_count
             and not self.losses
             and not self.hosted_agent.may_run_again
         ):
@@ -577,7 +578,7 @@ class AgentRuns:
             name=self.request.agent,
             turn_id=self.request.turn_id,
             idempotency_key=journal.idempotency_key(path),
-            attempt=recorded_call.starts - wait_count + 1 if recorded_call is not None else 1,
+            attempt=recorded_call.starts - part_count + 1 if recorded_call is not None else 1,
             cancelled=run.gate.gave_up,
         )
         scope = CallScope(path, agent_call, journal.idempotency_key)
@@ -593,8 +594,8 @@ class AgentRuns:
         if loss is None:
             broken = run.progress.broken
             return RunRestarted(broken.reason, broken.wait_seconds) if broken is not None else None
-        has_waited = bool(run.journal.recorded.workflow_waits)
-        if has_waited or (self.output.updates_streamed and not self.hosted_agent.has_journal):
+        is_opaque = not self.hosted_agent.has_journal
+        if is_opaque and (self.output.updates_streamed or run.journal.recorded.workflow_parts):
             return None
         is_new = self.losses.add(loss, self.agent_session)
         return RunRestarted(f"the model's service can no longer use the {loss.kind}", 0.0) if is_new else None

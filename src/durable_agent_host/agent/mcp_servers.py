@@ -16,7 +16,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, cast
 
@@ -49,21 +48,8 @@ UNKNOWN: Final = (
 DID_NOT_RUN: Final = "Error: The tool did not run: "
 
 
-@dataclass(frozen=True)
-class Elicitation:
-    """A question that a server asks within a call.
-
-    Attributes:
-        text: for people.
-        schema: of the answer, or None.
-    """
-
-    text: str
-    schema: Mapping[str, Any] | None
-
-
-AnswerElicitation = Callable[[Elicitation], Awaitable[Mapping[str, Any] | None]]
-"""Returns the answer to a pending call, or None to give the call up."""
+AnswerElicitation = Callable[[str, Mapping[str, Any] | None], Awaitable[Mapping[str, Any] | None]]
+"""Takes a question's text and the schema of its answer; returns the answer, or None to give the call up."""
 
 ELICITATION: Final[ContextVar[AnswerElicitation | None]] = ContextVar("durable_agent_host_elicitation", default=None)
 """Answers the questions of the current call of an MCP tool."""
@@ -158,7 +144,7 @@ class _Reconnecting:
             return types.ErrorData(code=types.INVALID_REQUEST, message=reason)
         url = getattr(question, "url", None)
         text = f"{question.message} {url}" if url else question.message
-        reply = await answer(Elicitation(text, getattr(question, "requested_schema", None)))
+        reply = await answer(text, getattr(question, "requested_schema", None))
         if reply is None:
             return types.ElicitResult(action="cancel")
         if "error" in reply:

@@ -143,7 +143,7 @@ class PendingCalls:
         """Ask a person whether a turn may use more; the run stops before its next model call."""
         await self.ask(PendingCall(call_id, "budget", APPROVAL_NAME, figures, "", reason=sentence))
 
-    def asked_within(self, path: CallPath) -> list[Mapping[str, Any]]:
+    def questions_within(self, path: CallPath) -> list[Mapping[str, Any]]:
         """Return the questions that earlier attempts have asked within a call, as clients have them."""
         recorded_calls = self._journal.recorded.pending_calls.values()
         return [call for call in recorded_calls if call["kind"] == "input" and call["path"] == str(path)]

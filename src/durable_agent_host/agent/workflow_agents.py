@@ -190,7 +190,8 @@ class HostedWorkflow:
             before = storage.latest = _decode(session.state[WORKFLOW_STATE])
             arguments["checkpoint_id"] = before.checkpoint_id
             if (requests := before.pending_request_info_events) and self.responses is None:
-                messages = [_answer(requests, messages[-1].text)]
+                request_id, event = next(iter(requests.items()))  # the workflow asks the others again
+                messages = [Message("tool", [_parse_response(request_id, event, messages[-1].text)])]
             elif self.responses is not None:
                 self.requests = requests
                 if not self.responses:  # nobody has answered: the questions stay
@@ -246,28 +247,6 @@ def _encode(checkpoint: WorkflowCheckpoint) -> str:
 def _decode(text: str) -> WorkflowCheckpoint:
     fields = _encoding().decode_checkpoint_value(json.loads(text), allowed_types=_TYPES)
     return WorkflowCheckpoint.from_dict(fields)
-
-
-def _answer(requests: Mapping[str, WorkflowEvent[Any]], text: str) -> Message:
-    """Turn the user's message into the answers that the workflow waits for."""
-    texts_by_id = {next(iter(requests)): text} if len(requests) == 1 else _by_id(requests, text)
-    return Message(
-        "tool", [_parse_response(name, requests[name], response_text) for name, response_text in texts_by_id.items()]
-    )
-
-
-def _by_id(requests: Mapping[str, WorkflowEvent[Any]], text: str) -> dict[str, str]:
-    try:
-        parsed: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        parsed = None
-    if not isinstance(parsed, dict) or not parsed or not cast("dict[str, Any]", parsed).keys() <= requests.keys():
-        raise RequestError(
-            f"the workflow waits for answers to {len(requests)} questions: send a JSON object with answers by their "
-            f"ids, which are {', '.join(requests)}"
-        )
-    fields = cast("dict[str, Any]", parsed)
-    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in fields.items()}
 
 
 def _parse_response(request_id: str, event: WorkflowEvent[Any], text: str) -> Content:

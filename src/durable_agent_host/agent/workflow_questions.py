@@ -37,15 +37,9 @@ from durable_agent_host.turn_log.journal import Journal, JournalState
 _APPROVAL_REASON = "a tool of the workflow needs approval"
 
 
-def restore_workflow(recorded: JournalState, session: AgentSession) -> None:
-    """Give a session the state of the workflow that waits in this turn, if there is one."""
-    if recorded.workflow_waits:
-        session.state[WORKFLOW_STATE] = recorded.workflow_waits[-1].checkpoint
-
-
 def part_path(recorded: JournalState) -> CallPath:
     """Return the path of the current part of an agent's run; the one before any question is `AGENT_RUN`."""
-    return CallPath().tool_call(AGENT_RUN.call_id, len(recorded.workflow_waits))
+    return CallPath().tool_call(AGENT_RUN.call_id, len(recorded.workflow_parts))
 
 
 @dataclass
@@ -79,19 +73,17 @@ class WorkflowQuestions:
         Raises:
             TurnError: the workflow can no longer use its checkpoint.
         """
-        waits = self.journal.recorded.workflow_waits
-        if not waits:
+        parts = self.journal.recorded.workflow_parts
+        if not parts:
             return
         if WORKFLOW_STATE not in self.session.state:
             raise TurnError("the workflow has changed while its turn waited for an answer: send the request again")
         with self.progress.replaying():
-            for wait in waits:
-                self.session_state.restore(wait.path)
-                recorded_response = decode_model_response(wait.response)
-                response: AgentResponse[Any] = AgentResponse(
-                    messages=recorded_response.messages, usage_details=recorded_response.usage_details
-                )
-                for update in response_as_updates(response):
+            for part in parts:
+                self.session_state.restore(part.path)
+                recorded_response = decode_model_response(part.response)
+                messages, usage = recorded_response.messages, recorded_response.usage_details
+                for update in response_as_updates(AgentResponse(messages=messages, usage_details=usage)):
                     await self.collect(update)
         self._start = len(self.output)
         requests = self.workflow.read_requests(self.session)

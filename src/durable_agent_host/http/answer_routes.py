@@ -1,17 +1,16 @@
 """The route by which a turn's pending calls are answered."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
 from azurefunctions.extensions.http.fastapi import Response
 
-from durable_agent_host.codec.entity_state import decode_owner, encode_owner
+from durable_agent_host.codec.entity_state import decode_owner
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import ForbiddenError, NotFoundError, RequestError
 from durable_agent_host.http.parse import parse_replies
-from durable_agent_host.http.question_messages import check_result
+from durable_agent_host.http.question_messages import RECEIPT_WAIT_SECONDS, check_result, sign_replies
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.http.response_views import answer_view, json_response, turn_headers, turn_urls
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
@@ -21,8 +20,6 @@ from durable_agent_host.model.turn import Turn
 
 PENDING_VISIBLE_SECONDS: Final = 3.0
 """A client may know a call from its event this long before the turn shows it as pending."""
-
-RECEIPT_WAIT_SECONDS: Final = 10.0
 
 
 async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -50,11 +47,9 @@ async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnC
             _check_form(pending[call_id], answer)
             _check_approver(pending[call_id], turn, client.context.principal)
             check_result(pending[call_id], answer)
-    if (principal := client.context.principal) is not None:
-        replied_by = {"by": encode_owner(principal.owner), "at": datetime.now(UTC).isoformat()}
-        replies = {call_id: answer | replied_by for call_id, answer in replies.items()}
+    signed_replies = sign_replies(client.context.principal, replies)
     await client.check_log()  # without the log the turn could not continue, and its work so far would be lost
-    if new_replies := {call_id: answer for call_id, answer in replies.items() if call_id not in turn.replies}:
+    if new_replies := {call_id: answer for call_id, answer in signed_replies.items() if call_id not in turn.replies}:
         turn = await client.submit_replies(turn, new_replies, seconds=RECEIPT_WAIT_SECONDS)
         if response := _refuse_other_replies(turn, replies):
             return response

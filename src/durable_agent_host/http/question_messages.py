@@ -10,10 +10,11 @@ from durable_agent_host.codec.entity_state import encode_owner
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import InvalidAnswerError, RequestError
 from durable_agent_host.http.parse import RunParameters
+from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.turn.response_format import STEPS_AT_ONCE, TooMuchToCheckError, validate_response
 
-_RECEIPT_WAIT_SECONDS: Final = 10.0
+RECEIPT_WAIT_SECONDS: Final = 10.0
 
 
 def check_result(pending: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
@@ -43,7 +44,7 @@ async def answer_question(client: TurnClient, agent: str, parameters: RunParamet
     Raises:
         RequestError: the question needs another type.
     """
-    session_id, message = parameters.session_id, parameters.message.text
+    session_id = parameters.session_id
     if session_id is None or parameters.idempotency_key is not None or parameters.policy != "queue":
         return None
     session = await client.documents.session(agent, session_id)
@@ -52,23 +53,26 @@ async def answer_question(client: TurnClient, agent: str, parameters: RunParamet
     if turn is None or [call["kind"] for call in turn.pending] != ["input"]:
         return None
     (question,) = turn.pending
-    answer = {"result": message if _takes_text(question) else _parse(message)}
+    answer = {"result": _result_of(parameters.message.text, question.get("schema"))}
     check_result(question, answer)
     replies = await client.with_digests(turn.request.turn_id, {str(question["call_id"]): answer})
-    if (principal := client.context.principal) is not None:
-        replied_by = {"by": encode_owner(principal.owner), "at": datetime.now(UTC).isoformat()}
-        replies = {call_id: reply | replied_by for call_id, reply in replies.items()}
     await client.check_log()
-    return await client.submit_replies(turn, replies, seconds=_RECEIPT_WAIT_SECONDS)
+    signed_replies = sign_replies(client.context.principal, replies)
+    return await client.submit_replies(turn, signed_replies, seconds=RECEIPT_WAIT_SECONDS)
 
 
-def _takes_text(question: Mapping[str, Any]) -> bool:
-    schema = question.get("schema")
-    return schema is None or schema.get("type") == "string"
+def sign_replies(
+    principal: Principal | None, replies: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Add to answers who gives them, and when; nothing where nobody is identified."""
+    if principal is None:
+        return replies
+    signature = {"by": encode_owner(principal.owner), "at": datetime.now(UTC).isoformat()}
+    return {call_id: {**reply, **signature} for call_id, reply in replies.items()}
 
 
-def _parse(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+def _result_of(text: str, schema: Mapping[str, Any] | None) -> Any:
+    if schema is not None and schema.get("type") != "string":
+        with suppress(ValueError, RecursionError):
+            return json.loads(text)
+    return text

@@ -77,7 +77,7 @@ class JournalState:
         state_changes: changes of the session's state by finished steps, each with its offset, in order.
         compaction_responses: of the strategies' finished model calls.
         nested_calls: completed model calls of nested agents.
-        workflow_waits: the parts of a workflow's run that have ended with questions, in order.
+        workflow_parts: the parts of a workflow's run that have ended with questions, in order.
         reserved: the reservations of model calls without a recorded end.
         unmeasured: the reservations of calls whose responses had no token counts.
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
@@ -102,7 +102,7 @@ class JournalState:
     unmeasured: list[Reservation] = field(default_factory=list[Reservation])
     active_seconds: float = 0.0
     nested_calls: list[NestedCallCompletedEntry] = field(default_factory=list[NestedCallCompletedEntry])
-    workflow_waits: list[WorkflowWaitingEntry] = field(default_factory=list[WorkflowWaitingEntry])
+    workflow_parts: list[WorkflowWaitingEntry] = field(default_factory=list[WorkflowWaitingEntry])
 
     def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""
@@ -131,7 +131,7 @@ class JournalState:
                 self.tools.setdefault(step.path, RecordedTool()).finished = step
                 self._add_completion(step.path, step.state, record.offset)
             case WorkflowWaitingEntry():
-                self.workflow_waits.append(step)
+                self.workflow_parts.append(step)
                 self._add_completion(step.path, step.state, record.offset)
             case ModelCallStartedEntry():
                 self.continuations[step.path] = step.continuation

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from durable_agent_host.agent.mcp_servers import ELICITATION, Elicitation
+from durable_agent_host.agent.mcp_servers import ELICITATION
 from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, WaitingToolCall
 from durable_agent_host.model.pending_call import PendingCall
@@ -34,7 +34,7 @@ class AnswerElicitations:
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Make a call; it waits when its server asks what nobody has answered."""
-        earlier_questions = self.pending_calls.asked_within(call.path)
+        earlier_questions = self.pending_calls.questions_within(call.path)
         open_questions = [
             question for question in earlier_questions if self.pending_calls.answer(question["call_id"]) is None
         ]
@@ -62,9 +62,9 @@ class _Questions:
         self._pending_calls = pending_calls
         self._occurrences = Counter[str]()
 
-    async def answer(self, question: Elicitation) -> Mapping[str, Any] | None:
+    async def answer(self, text: str, schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return the answer to a question; None when the call is given up."""
-        digest = sha256(json.dumps([question.text, question.schema], sort_keys=True).encode()).hexdigest()[:16]
+        digest = sha256(json.dumps([text, schema], sort_keys=True).encode()).hexdigest()[:16]
         call_id = question_id(self._pending_calls.call_id(self._call.path), digest, self._occurrences[digest])
         self._occurrences[digest] += 1
         reply = self._pending_calls.answer(call_id)
@@ -78,8 +78,8 @@ class _Questions:
                     call.name,
                     call.arguments,
                     str(call.path),
-                    reason=question.text,
-                    schema=question.schema,
+                    reason=text,
+                    schema=schema,
                 )
             )
         return reply
