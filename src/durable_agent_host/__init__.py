@@ -10,28 +10,41 @@ if sys.version_info < (3, 13):  # noqa: UP036 - an older interpreter gets a sent
 if TYPE_CHECKING:
     from durable_agent_host.activities import agent_activity, agent_call
     from durable_agent_host.agent.coalescing_history_provider import CoalescingHistoryProvider
+    from durable_agent_host.agent_client import AgentClient, PendingTurnCall, TurnEvent, TurnResult
     from durable_agent_host.app import DurableAgentApp
     from durable_agent_host.conversation_json import Conversation, decode, encode, fold
     from durable_agent_host.durable.session_entity import DurableAgentEntity
+    from durable_agent_host.errors import AgentClientError, HostUnreachableError
     from durable_agent_host.model.budget import Budget, Budgets, Price
-    from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
+    from durable_agent_host.model.notification import Notification
+    from durable_agent_host.model.pending_call import PendingCall
+    from durable_agent_host.model.principal import ANONYMOUS, THE_APP, Owner, Principal
     from durable_agent_host.redaction import redact_personal_data
     from durable_agent_host.settings import Settings
     from durable_agent_host.tool_calls import ToolCall, current_tool_call, durable_tool
 
 __all__ = [
     "ANONYMOUS",
+    "THE_APP",
+    "AgentClient",
+    "AgentClientError",
     "Budget",
     "Budgets",
     "CoalescingHistoryProvider",
     "Conversation",
     "DurableAgentApp",
     "DurableAgentEntity",
+    "HostUnreachableError",
+    "Notification",
     "Owner",
+    "PendingCall",
+    "PendingTurnCall",
     "Price",
     "Principal",
     "Settings",
     "ToolCall",
+    "TurnEvent",
+    "TurnResult",
     "agent_activity",
     "agent_call",
     "current_tool_call",
@@ -44,17 +57,26 @@ __all__ = [
 
 _MODULES = {
     "ANONYMOUS": "model.principal",
+    "THE_APP": "model.principal",
+    "AgentClient": "agent_client",
+    "AgentClientError": "errors",
     "Budget": "model.budget",
     "Budgets": "model.budget",
     "CoalescingHistoryProvider": "agent.coalescing_history_provider",
     "Conversation": "conversation_json",
     "DurableAgentApp": "app",
     "DurableAgentEntity": "durable.session_entity",
+    "HostUnreachableError": "errors",
+    "Notification": "model.notification",
     "Owner": "model.principal",
+    "PendingCall": "model.pending_call",
+    "PendingTurnCall": "agent_client",
     "Price": "model.budget",
     "Principal": "model.principal",
     "Settings": "settings",
     "ToolCall": "tool_calls",
+    "TurnEvent": "agent_client",
+    "TurnResult": "agent_client",
     "agent_activity": "activities",
     "agent_call": "activities",
     "current_tool_call": "tool_calls",

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,7 @@ from durable_agent_host.durable.function_registration import (
     register_cleanup,
     register_erasure,
     register_maintenance,
+    register_notifications,
     register_page,
     register_route,
     register_turn_functions,
@@ -52,7 +54,7 @@ from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import PlainHub, TaskHub
-from durable_agent_host.durable.turn_client import TurnServices
+from durable_agent_host.durable.turn_client import TurnClient, TurnServices
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.durable.workflow_functions import (
     open_request,
@@ -73,8 +75,9 @@ from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.model.access import ERASURE, MAINTENANCE
 from durable_agent_host.model.budget import Budgets
-from durable_agent_host.model.principal import Principal
-from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
+from durable_agent_host.model.notification import Notify
+from durable_agent_host.model.principal import THE_APP, Owner, Principal
+from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call, identify_caller
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import add_known_secrets, find_secrets
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
@@ -86,11 +89,14 @@ from durable_agent_host.turn.request_options import AllowedOptions, check_allowe
 from durable_agent_host.turn.turn_redactor import Redact
 from durable_agent_host.turn_log.crash_points import armed_plan
 from durable_agent_host.turn_log.turn_log_factory import choose_turn_log
+from durable_agent_host.webhooks import make_notify
 from sqlite_store.reserve import DiskReserve
 
 if TYPE_CHECKING:
-    from azure.durable_functions import DFApp
+    from azure.durable_functions import DFApp, DurableOrchestrationClient
     from azure.functions.decorators.function_app import Function
+
+    from durable_agent_host.agent_client import AgentClient
 
 _LOGGER = logging.getLogger(__name__)
 INSTRUMENTS.append(Gauge("streams", "Event streams that are being sent.", lambda: EventStream.live))
@@ -124,6 +130,7 @@ class DurableAgentApp(AgentFunctionApp):
         budgets: what agents without budgets of their own may spend.
         enable_inspector: whether to serve the page ``GET /inspector``, where agents are reachable by HTTP.
         redact: returns a content without what must not be kept or shown; for agents without a function of their own.
+        notify: is called with a `Notification` when a turn waits or has ended; or a URL, which gets it signed.
 
     Raises:
         RegistrationError: an agent's name is missing, unusable or taken, or a time to live is invalid.
@@ -155,9 +162,11 @@ class DurableAgentApp(AgentFunctionApp):
         budgets: Budgets | None = None,
         enable_inspector: bool = True,
         redact: Redact | None = None,
+        notify: Notify | str | None = None,
     ) -> None:
         _prepare_process()
         self.settings = valid_settings = settings or Settings.from_environment()
+        self._notify = make_notify(notify, valid_settings)
         self._entity_class = entity_class
         disk = DiskReserve(Path(data)) if (data := os.environ.get("FUNCTIONS_HOST_DATA")) else None
         limits = CallerLimits.of(valid_settings)
@@ -296,10 +305,29 @@ class DurableAgentApp(AgentFunctionApp):
             ValueError: there is no such agent.
         """
         principal = Principal(principal) if isinstance(principal, str) and principal else principal
-        request_context = self._gate.context_of_orchestration(principal or None, traceparent)
+        request_context = self._gate.context_of_app_code(principal or None, "turn.run", traceparent)
         hub = self._services.hub
         agent = super().get_agent(cast("Any", hub.caller(context)), agent_name, workflow_name)
         return OrchestrationAgent(context, agent, request_context, self._services.storage, hub)
+
+    def client(self, durable_client: "DurableOrchestrationClient", *, principal: Principal | Owner) -> "AgentClient":
+        """Return a client of the app's agents for one of its functions: it calls the routes without a connection.
+
+        Args:
+            durable_client: of the function, by ``durable_client_input``.
+            principal: on whose behalf it acts; `THE_APP` for the app itself, which may act in every session.
+
+        Raises:
+            TypeError: the principal is something else.
+        """
+        from durable_agent_host.http.route_transport import client_of_routes  # noqa: PLC0415 - few functions need httpx
+
+        if not isinstance(principal, Principal) and principal != THE_APP:
+            raise TypeError(f"principal is {principal!r}: give a Principal, or THE_APP for the app itself")
+        actor = principal if isinstance(principal, Principal) else None
+        host = replace(self._handler_context(), descriptions=dict.fromkeys(self._runners))
+        client_for = partial(TurnClient, durable_client, self._services)
+        return client_of_routes(host, client_for, partial(self._gate.context_of_app_code, actor))
 
     def get_functions(self) -> list["Function"]:
         """List the functions as the worker loads them; those that take `azure.functions.HttpRequest` are adapted."""
@@ -337,9 +365,8 @@ class DurableAgentApp(AgentFunctionApp):
                 self._register_routes(is_health=False)
         super()._setup_agent_functions(agent, agent_name, callback, False, enable_mcp_tool_trigger)
 
-    def _register_routes(self, *, is_health: bool) -> None:
-        """Register the routes of agents, or of health, once."""
-        host = HandlerContext(
+    def _handler_context(self) -> HandlerContext:
+        return HandlerContext(
             descriptions=self._public,
             agents=self._runners,
             settings=self.settings,
@@ -350,6 +377,10 @@ class DurableAgentApp(AgentFunctionApp):
             list_hosted_agents=partial(hosted_agents, self._agent_metadata),
             metrics=metrics_page,
         )
+
+    def _register_routes(self, *, is_health: bool) -> None:
+        """Register the routes of agents, or of health, once."""
+        host = self._handler_context()
         auth = func.AuthLevel.ANONYMOUS if is_health else self._agents_auth_level
         for route in (candidate for candidate in ROUTES if candidate.is_health is is_health):
             register_route(
@@ -376,6 +407,8 @@ class DurableAgentApp(AgentFunctionApp):
         eraser = Eraser(self._open_log, services.storage, services.external_sessions, ERASURE)
         register_erasure(app, eraser, services.hub)
         register_cleanup(app, self._open_log, services.storage, services.hub)
+        if self._notify is not None:
+            register_notifications(app, self._notify, services.hub)
         if self.settings.maintenance_schedule != NO_MAINTENANCE:
             maintenance = Maintenance(self._ttls, services.storage, self.settings, MAINTENANCE)
             register_maintenance(app, maintenance, self.settings.maintenance_schedule, services.hub)
@@ -384,7 +417,6 @@ class DurableAgentApp(AgentFunctionApp):
         answer = partial(
             answer_tool_call,
             agent_name,
-            gate=self._gate,
             wait_seconds=self.settings.wait_seconds,
             max_query_bytes=self.settings.max_request_bytes,
         )
@@ -394,6 +426,7 @@ class DurableAgentApp(AgentFunctionApp):
             tool_name=agent_name,
             description=agent_description or f"Interact with {agent_name} agent",
             properties=TOOL_PROPERTIES,
+            identify=partial(identify_caller, agent_name, self._gate),
             answer=answer,
             services=self._services,
         )
@@ -418,7 +451,9 @@ class DurableAgentApp(AgentFunctionApp):
             notify_end=report_end,
             redactor=self._redactors.get(agent_name),
         )
-        entity = self._entity_class(runner, self.settings, has_owners=self._gate.identifies)
+        entity = self._entity_class(
+            runner, self.settings, has_owners=self._gate.identifies, notifies=self._notify is not None
+        )
         register_agent_entity(cast("DFApp", self), agent_name, entity, self._services.hub)
 
     def _setup_executor_activity(self, workflow: Workflow, executor_id: str) -> None:

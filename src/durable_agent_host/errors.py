@@ -21,6 +21,9 @@
         │   ├── DiskFullError              the disk of the stores is full; says what to do
         │   ├── LogUnavailableError        it cannot be written now, and nothing was begun without it
         │   └── FencedError                the writer has been overtaken by a later attempt of the same turn
+        ├── NotificationError              a notification of the app's ``notify`` was not delivered
+        ├── AgentClientError               the host refused a request of `AgentClient`; has status, problem and turn
+        │   └── HostUnreachableError       no host answers, or the connection is lost
         └── TurnError                      the turn ended without an answer
             ├── TurnRejectedError          the session was busy and the policy was to reject
             ├── TurnCancelledError         somebody cancelled it, or another turn interrupted it
@@ -34,6 +37,7 @@
 """
 
 import traceback
+from collections.abc import Mapping
 from typing import Any, Final
 
 from agent_framework.exceptions import AgentFrameworkException
@@ -154,6 +158,29 @@ class FencedError(LogError):
     """A later attempt of the same turn writes the log now; this one must stop. Nothing was appended."""
 
 
+class AgentClientError(DurableAgentHostError):
+    """A host has refused a request of an `AgentClient`, or the turn has no answer.
+
+    Attributes:
+        status: of the HTTP answer; 0 without one.
+        problem: the answer's body, if it is a problem; it names the turn if there is one.
+    """
+
+    def __init__(self, message: str, *, status: int = 0, problem: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.problem = problem or {}
+
+    @property
+    def turn_url(self) -> str | None:
+        """The URL of the turn that has begun; None when there is none."""
+        return self.problem.get("turn_url")
+
+
+class HostUnreachableError(AgentClientError):
+    """No host answers an `AgentClient`, or the connection to it is lost; turns continue without it."""
+
+
 class TurnError(DurableAgentHostError):
     """The turn ended without an answer."""
 
@@ -199,6 +226,18 @@ class RedactionError(TurnError):
 
     Its message contains none of the conversation.
     """
+
+
+class NotificationError(DurableAgentHostError):
+    """A notification was not delivered.
+
+    Attributes:
+        retryable: whether another attempt can succeed; decided where the error is born.
+    """
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
 
 
 class ProviderError(TurnError):

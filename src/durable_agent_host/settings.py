@@ -18,6 +18,8 @@ NO_MAINTENANCE = "off"
 NOBODY = "nobody"
 SHARED_NAMES = "shared"
 OWN_NAMES = "own"
+PUBLIC_ADDRESS = "public"
+ANY_ADDRESS = "any"
 READ_PLAINTEXT = "read"
 REJECT_PLAINTEXT = "refuse"
 _ROLE = "role:"
@@ -28,6 +30,7 @@ _NEARNESS_OF_OTHERS = 0.9
 _FOR_TESTS = frozenset({PREFIX + "CRASH"})
 _CHOICES = {
     "adopt_sessions": (ANYBODY, NOBODY, _ROLE + "NAME"),
+    "notify_addresses": (PUBLIC_ADDRESS, ANY_ADDRESS),
     "session_names": (SHARED_NAMES, OWN_NAMES),
     "encryption_plaintext": (READ_PLAINTEXT, REJECT_PLAINTEXT),
 }
@@ -55,7 +58,7 @@ class Settings(ResponseLimits, RecordingLimits):
         receipt_seconds: how long it remembers them. Seconds, default 604800 (7 days): longer than clients retry.
         lease_seconds: how long a waiting turn trusts that the turn before it is alive, before it checks. Seconds,
             default 30: a turn that an operator terminated blocks its session no longer; checking is cheap.
-        approval_timeout_seconds: how long a person may take to approve a tool call before it is denied. Seconds,
+        approval_timeout_seconds: how long a pending call waits for its answer. Seconds,
             default 518400 (6 days), at most the retention of a turn's log, which a waiting turn still needs.
         activity_attempts: maximum attempts at a turn's activity when it fails for reasons other than the agent,
             including the platform's. Default 3, with pauses of 2 and 8 seconds.
@@ -99,6 +102,11 @@ class Settings(ResponseLimits, RecordingLimits):
         max_reads_at_once: how many requests of one kind work at once for one principal in one process, of those that
             list or read sessions, turns and files; others wait in order. Default 4: a caller who asks for much delays
             itself more than others.
+        notify_secret: signs the notifications that are sent to a URL: ``whsec_`` and base64 of at least 24 bytes;
+            several separated by commas, while a receiver changes from one to another. Empty, the default, for apps
+            that notify no URL.
+        notify_addresses: where that URL may lead: ``public`` addresses only, the default, or ``any``, also private,
+            loopback and link-local ones.
         requests_per_second: limit per principal in one process; 429 above. Default 0: no limit, because without
             authentication all callers are one principal. Bursts of up to ten seconds' worth are allowed.
     """
@@ -132,6 +140,8 @@ class Settings(ResponseLimits, RecordingLimits):
     max_stream_readers: int = 100
     max_arriving_bytes: int = 256 * 1024 * 1024
     max_reads_at_once: int = 4
+    notify_secret: str = field(default="", repr=False)
+    notify_addresses: str = PUBLIC_ADDRESS
     requests_per_second: float = 0.0
 
     def __post_init__(self) -> None:

@@ -48,6 +48,7 @@ ROWS: Mapping[str, RouteRequest | None] = {
     "http-agents": None,
     "http-metrics": None,
     "http-sessions": None,
+    "http-pending": None,
     "http-health": None,
     "http-session": RouteRequest(),
     "http-export": RouteRequest(),

@@ -51,30 +51,28 @@ def services(tmp_path: Path) -> TurnServices:
     )
 
 
-def register_dialect(services: TurnServices, answer: Any) -> Any:
+def register_dialect(services: TurnServices, answer: Any, **arguments: Any) -> Any:
     """Register a tool; gives the function that the worker calls."""
     app = df.DFApp()
-    register_agent_tool(
-        app, "tool", tool_name="tool", description="A tool.", properties=(), answer=answer, services=services
-    )
+    names = {"tool_name": "tool", "description": "A tool.", "properties": ()}
+    register_agent_tool(app, "tool", **names, answer=answer, services=services, **arguments)
     (function,) = app.get_functions()
     return function.get_user_function()
 
 
-async def test_a_dialect_without_a_context_gets_no_client(services: TurnServices):
-    """Its call ends before anything is read or started; with the context of a caller it gets the caller's client."""
+async def test_a_dialect_without_a_context_is_not_registered(services: TurnServices):
+    """One that identifies its callers gets the caller's client."""
     gate = Authorizer(lambda _: Principal("ada", "contoso"))
 
-    async def forgetful(call: str, client_for: Any) -> str:
-        return str(client_for())
-
-    async def correct(call: str, client_for: Any) -> str:
-        client = client_for(await gate.identify(IncomingRequest({}, {}), "turn.run"))
+    async def answer(call: str, client: Any) -> str:
         return client.documents.access.owner.principal
 
-    with pytest.raises(TypeError, match="context"):
-        await register_dialect(services, forgetful)(context="{}", client=CLIENT)
-    assert await register_dialect(services, correct)(context="{}", client=CLIENT) == "ada"
+    async def identify(call: str) -> Any:
+        return await gate.identify(IncomingRequest({}, {}), "turn.run")
+
+    with pytest.raises(TypeError, match="identify"):
+        register_dialect(services, answer)
+    assert await register_dialect(services, answer, identify=identify)(context="{}", client=CLIENT) == "ada"
 
 
 def test_a_timer_without_an_access_is_not_registered(services: TurnServices):
@@ -129,10 +127,10 @@ async def test_the_gate_makes_contexts():
         context.access.principal = Principal("bob")  # pyright: ignore[reportAttributeAccessIssue]
 
     open_context = await Authorizer(None).identify(IncomingRequest({}, {}), "session.read")
-    of_app = gate.context_of_orchestration(None, None)
+    of_app = gate.context_of_app_code(None, "turn.run", None)
     for access in (open_context.access, of_app.access, MAINTENANCE):
         assert isinstance(access, AppAccess)
         assert access.reason
         assert await access.can_access("Echo", "s", ada.owner, exists=True)
-    assert isinstance(gate.context_of_orchestration(ada, None).access, CallerAccess)
+    assert isinstance(gate.context_of_app_code(ada, "turn.run", None).access, CallerAccess)
     assert isinstance(gate.open_context("health.read").access, CallerAccess)

@@ -169,3 +169,24 @@ def test_results_in_any_order_survive_a_kill(lives, model: PracticeModel, tmp_pa
     assert outputs(model) == ["here", large, "rested"]
     assert len(model.requests()) == 2
     assert (tmp_path / "ledger.txt").read_text() == "resting\nrested\n"
+
+
+def test_pending_calls_are_listed_over_agents_and_sessions(people: AgentHost, model: PracticeModel):
+    """A call is in the list from its wait to its answer, with where to answer it."""
+    model.plan(plan_calls(("locate", {})), plan_calls(("pay", {"amount": 3})), {"text": "Done."}, {"text": "Paid."})
+    guide = waiting_turn(people, agent="Guide")
+    payer = waiting_turn(people, agent="Payer")
+
+    def listed() -> dict[str, dict[str, object]]:
+        calls = requests.get(f"{people.url}/api/pending", timeout=30).json()["pending_calls"]
+        return {call["turn_id"]: call for call in calls}
+
+    expected_fields = {"agent": "Guide", "session_id": guide["session_id"], "turn_url": guide["turn_url"]}
+    assert {name: listed()[guide["turn_id"]][name] for name in expected_fields} == expected_fields
+    (call,) = guide["pending_calls"]
+    assert {name: listed()[guide["turn_id"]][name] for name in call} == call
+    assert listed()[payer["turn_id"]]["kind"] == "approval"
+    assert approve(guide, give(guide["pending_calls"][0], "here")).status_code == 200
+    assert wait_until(lambda: read_ended_turn(guide))["response"] == "Done."
+    assert guide["turn_id"] not in listed()
+    assert payer["turn_id"] in listed()

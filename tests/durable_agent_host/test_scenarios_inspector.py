@@ -87,13 +87,13 @@ async def test_a_person_approves_and_forks(site: InspectorSite, model: PracticeM
     async with open_browser(site.url("Payer", "asks"), tmp_path / "browser") as page:
         await send_message(page, "pay 250")
         await page.until("messages", lambda text: "waits for you" in text)
-        await page.until("steps", lambda text: "Waits for a person" in text)
+        await page.until("steps", lambda text: "Waits for an answer" in text)
         await page.evaluate("document.querySelector('.question textarea').value = '{\"amount\": 5}'")
         await page.evaluate("document.querySelector('.question .approve').click()")
         await page.until("messages", lambda text: "Paid less." in text)
         assert (site.folder / "ledger.txt").read_text().splitlines()[-1] == "paid 5.0"
         steps = (await page.until("steps", lambda text: "Endcompleted" in text))[-1]
-        assert ("Waited for a person" in steps, "Approved" in steps, "pay" in steps) == (True, True, True)
+        assert ("Waited for an answer" in steps, "Approved" in steps, "pay" in steps) == (True, True, True)
         before = site.host.session("Payer", "asks")
         await page.evaluate("document.querySelector('.turn .fork').click()")
         assert await page.evaluate("document.querySelector('dialog textarea').value") == "pay 250"
@@ -103,6 +103,19 @@ async def test_a_person_approves_and_forks(site: InspectorSite, model: PracticeM
         await page.until("title", lambda text: text == "asks-edited")
         await page.until("messages", lambda text: "do not pay" in text and "Not paid at all." in text)
         assert site.host.session("Payer", "asks") == before
+
+
+async def test_a_result_is_given_on_the_page(site: InspectorSite, model: PracticeModel, tmp_path: Path):
+    """A call that waits for the client gets what somebody types: JSON where it is JSON."""
+    model.plan({"calls": [{"name": "locate", "arguments": {"precise": True}}]}, {"text": "You are in Rome."})
+    async with open_browser(site.url("Guide", "asks"), tmp_path / "browser") as page:
+        await send_message(page, "where am I?")
+        await page.until("messages", lambda text: "waits for its result" in text)
+        await page.evaluate("document.querySelector('.question textarea').value = '{\"city\": \"Rome\"}'")
+        await page.evaluate("document.querySelector('.question .answer').click()")
+        await page.until("messages", lambda text: "You are in Rome." in text)
+        (output,) = (item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output")
+        assert output["output"] == '{"city": "Rome"}'
 
 
 async def test_displayed_content_is_never_executed(site: InspectorSite, model: PracticeModel, tmp_path: Path):

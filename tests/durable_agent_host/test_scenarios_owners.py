@@ -511,6 +511,11 @@ def test_another_principal_must_approve(site: Site, model: PracticeModel):
         assert '"stored"' not in response.text
         return response.status_code
 
+    def listed(caller: str) -> list[str]:
+        return [call["name"] for call in site.ask("GET", "/pending", caller).json()["pending_calls"]]
+
+    assert [listed("ada@contoso"), listed("bob")] == [[], []]
+    assert [listed("ada@contoso:finance"), listed("sue:support")] == [["lend"], ["pay"]]
     assert [approve(caller, "pay") for caller in ("ada@contoso", "ada@contoso:finance", "bob", "")] == [
         403,
         403,

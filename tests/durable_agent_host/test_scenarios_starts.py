@@ -238,6 +238,8 @@ def test_an_event_cannot_approve_for_a_principal(site: Site, model: PracticeMode
     for by in ({}, {"by": {"principal": "boss"}, "at": "2026-01-01T00:00:00+00:00"}):
         for payload in (approval | by, [approval | by], json.dumps(approval | by)):
             assert requests.post(events, json=payload, timeout=60).status_code == 202
+    listed_calls = site.ask("GET", "/pending", "sue:support").json()["pending_calls"]
+    assert call["call_id"] in {listed_call["call_id"] for listed_call in listed_calls}
     body = {"call_id": call["call_id"], "approved": False, "reason": "too much"}
     response = site.ask("POST", f"{url}/answers", "sue:support", json=body)
     assert response.status_code == 200, response.text

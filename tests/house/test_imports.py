@@ -42,16 +42,18 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     },
     "http": {
         *("errors", "settings", "model", "codec", "session", "turn", "turn_log", "segments", "durable", "concurrency"),
-        "hook_validation",
+        *("hook_validation", "agent_client"),
     },
     "protocols": {"errors", "model", "turn", "durable", "http"},
+    "agent_client": {"errors", "model", "turn"},
     "inspector": set(),
     "telemetry": {"errors", "redaction", "model", "turn", "agent"},
+    "webhooks": {"errors", "hook_validation", "settings", "model"},
     "conversation_json": {"errors", "model", "codec", "stream", "providers"},
     "activities": {
         *("errors", "settings", "model", "codec", "turn", "turn_log", "encryption", "agent", "providers", "telemetry"),
     },
-    "cli": {"turn", "providers", "conversation_json"},
+    "cli": {"errors", "turn", "providers", "conversation_json", "agent_client"},
 }
 """Room of durable_agent_host → rooms that it may import besides itself; ``app`` and the package itself import all."""
 
@@ -147,6 +149,7 @@ ALLOWED_PACKAGES = {
         "durable_agent_host.durable",
         "durable_agent_host.agent.observer",
     ),
+    "httpx2": ("durable_agent_host.agent_client", "durable_agent_host.http.route_transport"),
     "agent_framework_openai": ("durable_agent_host.providers.openai",),
     "openai": ("durable_agent_host.providers.openai",),
     "agent_framework_gemini": ("durable_agent_host.providers.gemini",),

@@ -16,6 +16,7 @@ MADE_TO_BE_DERIVED = {
     "agent_framework._sessions:HistoryProvider",
     "azure.core.pipeline.transport._aiohttp:AioHttpTransport",
     "click.exceptions:ClickException",
+    "httpx2:AsyncBaseTransport",
     "starlette.responses:JSONResponse",
     "starlette.responses:StreamingResponse",
 }

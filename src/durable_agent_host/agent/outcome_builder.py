@@ -149,7 +149,7 @@ def without_log(request: TurnRequest, error: LogError) -> TurnOutcome:
 
 
 async def build_suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutcome:
-    """Build the outcome of an attempt that waits for a person.
+    """Build the outcome of an attempt that waits for answers.
 
     Returns:
         An outcome with ``pending``, and no entries.

@@ -249,7 +249,7 @@ class TurnAttempt:
     async def end(self, ending: Ending, outcome: TurnOutcome, committed_outcome: TurnOutcome) -> TurnOutcome:
         """Record how the attempt ended; everything is durable when this returns.
 
-        A turn that waits for a person has not ended: its next attempt resumes from the journal.
+        A turn that waits for answers has not ended: its next attempt resumes from the journal.
 
         Returns:
             `committed_outcome`, with what the attempt did.

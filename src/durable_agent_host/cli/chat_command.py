@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import click
 
+from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.cli.content_formatting import printable
 from durable_agent_host.cli.host_client import (
     INTERRUPTED,
@@ -19,7 +20,7 @@ from durable_agent_host.cli.host_client import (
     host_command,
 )
 from durable_agent_host.cli.rendering import Screen, TurnView, failure, named_call
-from durable_agent_host.cli.turn_event_client import Event, TurnEvents
+from durable_agent_host.cli.turn_event_client import TurnEvents
 from durable_agent_host.turn import turn_events
 
 _PROMPT: Final = "> "
@@ -136,7 +137,7 @@ class _Chat:
                 for event in turn:
                     self._session = turn.session_id
                     self._show(view, event)
-                    if event.is_terminal:
+                    if event.is_last:
                         return
                     if wants_cancel and not has_cancelled:
                         has_cancelled = True
@@ -159,17 +160,17 @@ class _Chat:
         except CommandError as error:
             self._print_remark(str(error))
 
-    def _show(self, view: TurnView, event: Event) -> None:
+    def _show(self, view: TurnView, event: TurnEvent) -> None:
         if event.name == turn_events.TURN_FAILED:
             self._status = PROBLEMS_FOUND
         if self._screen.is_terminal:
             view.show(event)
         elif event.name == turn_events.TURN_FAILED:
             print(printable(failure(event)), file=sys.stderr)
-        elif event.is_terminal:
+        elif event.is_last:
             self._screen.line(event.data["response"])
 
-    def _decide(self, turn: TurnEvents, event: Event) -> None:
+    def _decide(self, turn: TurnEvents, event: TurnEvent) -> None:
         """Ask the user for a decision on a call, and send it."""
         call_id = event.data["call_id"]
         if not self._is_pending(turn, call_id):

@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 import click
 
+from durable_agent_host.agent_client import AgentClient
 from durable_agent_host.cli.content_formatting import printable
 
 DEFAULT_URL: Final = "http://127.0.0.1:7071"
@@ -27,8 +28,6 @@ CLOSED_PIPE: Final = 141
 _SECONDS: Final = 600.0
 """Timeout without data from the host: a long conversation takes a while to verify or repair."""
 _PART_BYTES: Final = 256 * 1024
-_NOT_READY: Final = (502, 503)
-"""Statuses of a gateway without a host behind it, and of a host whose stores do not answer."""
 PAGE: Final = 500
 """How many sessions or messages are requested at once."""
 
@@ -50,10 +49,6 @@ class CommandError(click.ClickException):
     def format_message(self) -> str:
         """Return the sentence, harmless for a terminal."""
         return printable(self.message)
-
-
-class HostUnreachableError(CommandError):
-    """The host is unreachable or not ready; the request can be retried."""
 
 
 class HostRoutes:
@@ -117,25 +112,9 @@ class HostRoutes:
         with self._answer(path, file, method="POST", headers=size) as answer:
             return self._json(path, answer)
 
-    @contextmanager
-    def stream(
-        self,
-        path: str,
-        body: Any = None,
-        *,
-        method: str = "GET",
-        headers: dict[str, str] | None = None,
-        silence_seconds: float = _SECONDS,
-    ) -> Generator[Any]:
-        """Open a route's answer, to be read as it arrives.
-
-        Raises:
-            HostUnreachableError: the host is unreachable, or not ready.
-            CommandError: it refuses; the message quotes it.
-        """
-        data = json.dumps(body).encode() if body is not None else None
-        with self._answer(path, data, method=method, headers=headers, seconds=silence_seconds) as answer:
-            yield answer
+    def client(self) -> AgentClient:
+        """Return a client of the host's agents."""
+        return AgentClient(self._base, headers=self._headers)
 
     def _json(self, path: str, answer: Any) -> Any:
         try:
@@ -153,19 +132,17 @@ class HostRoutes:
         *,
         method: str,
         headers: dict[str, str] | None = None,
-        seconds: float = _SECONDS,
     ) -> Generator[Any]:
         request = Request(  # noqa: S310 - the user's own URL
             self._base + path, data=data, headers=self._headers | (headers or {}), method=method
         )
         try:
-            answer = urlopen(request, timeout=seconds)  # noqa: S310 - the same
+            answer = urlopen(request, timeout=_SECONDS)  # noqa: S310 - the same
         except HTTPError as error:
             with error:
-                kind = HostUnreachableError if error.code in _NOT_READY else CommandError
-                raise kind(_read_error(error), error.code) from None
+                raise CommandError(_read_error(error), error.code) from None
         except (URLError, HTTPException, OSError) as error:
-            raise HostUnreachableError(
+            raise CommandError(
                 f"no host answers at {self._base} ({getattr(error, 'reason', error)}): "
                 "start it with 'durable-agent-host start', or name it with --url"
             ) from None

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import click
 
+from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.cli.content_formatting import printable
-from durable_agent_host.cli.turn_event_client import Event
 from durable_agent_host.turn import turn_events
 
 _SHORT: Final = 200
@@ -57,7 +57,7 @@ class TurnView:
         self._screen = screen
         self._pieces: list[tuple[int, str]] = []
         self._writing = ""
-        self._rows: dict[str, Callable[[Event], None]] = {
+        self._rows: dict[str, Callable[[TurnEvent], None]] = {
             turn_events.MESSAGE_DELTA: self._message,
             turn_events.REASONING_DELTA: lambda event: self._run_on("reasoning", event.data["text"], dim=True),
             turn_events.TOOL_STARTED: lambda event: self._line(f"→ {named_call(event.data)}", bold=True),
@@ -75,7 +75,7 @@ class TurnView:
         """The text of the answer so far."""
         return "".join(text for _, text in self._pieces)
 
-    def show(self, event: Event) -> None:
+    def show(self, event: TurnEvent) -> None:
         """Show one event; ignore unknown ones."""
         if row := self._rows.get(event.name):
             row(event)
@@ -84,7 +84,7 @@ class TurnView:
         """Report an event around the turn, in a separate line."""
         self._line(f"[{text}]", dim=True)
 
-    def _message(self, event: Event) -> None:
+    def _message(self, event: TurnEvent) -> None:
         self._pieces.append((event.id, event.data["text"]))
         self._run_on("message", event.data["text"])
 
@@ -98,16 +98,16 @@ class TurnView:
         self._screen.line(text, **style)
         self._writing = ""
 
-    def _show_completed(self, event: Event) -> None:
+    def _show_completed(self, event: TurnEvent) -> None:
         result = _short(event.data.get("result") or "")
         self._line(f"← {event.data['outcome']}{f': {result}' if result else ''}", dim=True)
 
-    def _show_approval_request(self, event: Event) -> None:
+    def _show_approval_request(self, event: TurnEvent) -> None:
         self._line(
             f"? {named_call(event.data)} waits for approval: {event.data.get('reason') or 'no reason'}", bold=True
         )
 
-    def _show_restart(self, event: Event) -> None:
+    def _show_restart(self, event: TurnEvent) -> None:
         remaining_pieces = [
             (event_id, text) for event_id, text in self._pieces if event_id < event.data["discard_from"]
         ]
@@ -118,7 +118,7 @@ class TurnView:
             self._run_on("message", self.answer)
 
 
-def failure(event: Event) -> str:
+def failure(event: TurnEvent) -> str:
     """Return why a turn has failed."""
     return f"The turn failed: {event.data.get('detail') or 'no reason was given'}"
 

@@ -23,8 +23,16 @@ from durable_agent_host.durable.turn_data_cleanup import (
     delete_turn_data,
     run_cleanup,
 )
+from durable_agent_host.durable.turn_notifications import (
+    NOTIFY_ACTIVITY,
+    NOTIFY_ORCHESTRATION,
+    deliver_notification,
+    run_notification,
+)
 from durable_agent_host.errors import RegistrationError
+from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import entity_name
+from durable_agent_host.model.notification import Notify
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.timeline import ReportEnd
@@ -72,6 +80,12 @@ def register_cleanup(app: df.DFApp, open_log: Callable[[], TurnLog], storage: Tu
 
     _register_orchestration(app, CLEANUP_ORCHESTRATION, run_cleanup, hub)
     _register_activity(app, CLEANUP_ACTIVITY, delete_data, hub)
+
+
+def register_notifications(app: df.DFApp, notify: Notify, hub: TaskHub) -> None:
+    """Register the orchestration ``notify_turn`` and its activity."""
+    _register_orchestration(app, NOTIFY_ORCHESTRATION, run_notification, hub)
+    _register_activity(app, NOTIFY_ACTIVITY, partial(deliver_notification, notify=notify), hub)
 
 
 def _register_orchestration(app: df.DFApp, name: str, run: Orchestrate, hub: TaskHub) -> None:
@@ -145,10 +159,22 @@ def register_agent_tool(
     tool_name: str,
     description: str,
     properties: Sequence[Mapping[str, Any]],
-    answer: Callable[[str, ClientFor], Awaitable[str]],
+    identify: Callable[[str], Awaitable[RequestContext]],
+    answer: Callable[[str, TurnClient], Awaitable[str]],
     services: TurnServices,
 ) -> None:
-    """Register an agent as an MCP tool."""
+    """Register an agent as an MCP tool.
+
+    Args:
+        app: gets the function.
+        function_name: its name.
+        tool_name: the tool's name.
+        description: of the tool.
+        properties: the tool's arguments.
+        identify: makes the context of a call.
+        answer: answers a call, with the turn client of its context.
+        services: of the app.
+    """
     bind: Any = app
 
     @bind.function_name(function_name)
@@ -162,7 +188,7 @@ def register_agent_tool(
     )
     @bind.durable_client_input(client_name="client")
     async def answer_call(context: str, client: df.DurableOrchestrationClient) -> str:
-        return await answer(context, partial(TurnClient, client, services))
+        return await answer(context, TurnClient(client, services, await identify(context)))
 
     _ = answer_call
 

@@ -90,6 +90,19 @@ async def ended_instance_pages(
         yield [_instance(item) for item in page], following
 
 
+async def waiting_instance_ids(client: DurableOrchestrationClient, name: str, token: str = "") -> tuple[list[str], str]:
+    """List running orchestrations with a name that show what they wait for, a page at a time.
+
+    Returns:
+        Their ids, and the token of the next page; an empty token at the end.
+    """
+    params = {"runtimeStatus": "Running", "showInput": "false", "top": str(_INSTANCES)}
+    async for page, following in _pages(client, "instances", params, token):
+        found = (item for item in page if str(item.get("name")).casefold() == name and item.get("customStatus"))
+        return [str(item.get("instanceId")) for item in found], following
+    return [], ""
+
+
 async def _pages(
     client: DurableOrchestrationClient, path: str, params: Mapping[str, str], token: str = ""
 ) -> AsyncIterator[tuple[list[dict[str, Any]], str]]:

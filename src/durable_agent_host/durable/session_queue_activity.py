@@ -1,4 +1,4 @@
-"""How a turn wakes, checks and cancels other turns of its session, and how any caller cancels a turn."""
+"""How a turn wakes, checks and cancels other turns of its session and begins notifications; how a caller cancels it."""
 
 import asyncio
 import logging
@@ -13,6 +13,7 @@ from durable_agent_host.agent.budget_accounting import usage_from_journal
 from durable_agent_host.codec.entity_state import encode_budget_usage
 from durable_agent_host.durable.instance_status import END_STATUSES, status_of_turn
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
+from durable_agent_host.durable.turn_notifications import start_notification
 from durable_agent_host.durable.turn_orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import Budgets, BudgetUsage
@@ -87,7 +88,7 @@ class TurnStopper:
 async def manage_queued_turn(
     wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, cleanup: TurnDataCleanup
 ) -> bool | dict[str, Any]:
-    """Wake, check or cancel another turn of the session, or finish this one.
+    """Wake, check or cancel another turn of the session, finish this one, or begin to notify of it.
 
     Returns:
         False when the turn's orchestration has ended or does not exist, so that it will never hold the session; for a
@@ -125,6 +126,10 @@ async def _manage(
         async with asyncio.timeout(_FINALIZE_SECONDS):
             usage = await stopper.finalize(agent, session_id, turn_id)
         return {"spent": encode_budget_usage(usage)} if usage is not None else {}
+    if wire["do"] == "notify":
+        turn = {"agent": agent, "session_id": session_id, "turn_id": turn_id}
+        await start_notification(client, turn, wire["request"])
+        return True
     status = await status_of_turn(client, turn_id)
     state = status.runtime_status if status else None
     if state is None and wire.get("request"):

@@ -17,6 +17,7 @@ from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, answer_purpose
 from durable_agent_host.durable.external_sessions import ExternalSessions
+from durable_agent_host.durable.instance_listing import waiting_instance_ids
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
 from durable_agent_host.durable.ownership_claims import OwnershipClaims
 from durable_agent_host.durable.session_copies import SessionCopier
@@ -397,6 +398,22 @@ class TurnClient:
             turn_id, lambda turn: turn.outcome is not None or replies.keys() <= turn.replies.keys(), seconds=seconds
         )
         return changed_turn or turn
+
+    async def waiting_turns(self, cursor: str) -> tuple[list[Turn], str]:
+        """List the turns with pending calls that exist for the request.
+
+        Returns:
+            A page, which can be short or empty, and the cursor of the next one; an empty cursor at the end.
+        """
+        turn_ids, following = await waiting_instance_ids(self._client, TURN_ORCHESTRATION, cursor)
+        turns: list[Turn] = []
+        for turn_id in turn_ids:
+            with suppress(CorruptStateError):  # its own route says what is damaged
+                turn = await self._reader.read(turn_id)
+                if turn is not None and turn.pending:
+                    request = turn.request
+                    turns += filter(None, [await self.find(request.agent, request.session_id, turn_id)])
+        return turns, following
 
     async def wait_for_calls(self, turn_id: str, call_ids: AbstractSet[str], *, seconds: float) -> Turn | None:
         """Wait until a turn shows calls as pending or answered: clients learn of them a moment earlier, from events.

@@ -6,7 +6,7 @@ orchestration or client of the task hub may raise while the turn's custom status
 host's own events say who has answered, and answer a call that must be answered by somebody in particular.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, cast
@@ -17,6 +17,7 @@ from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret, answer_purpose
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.turn.plan import (
+    WAITING,
     CallEntity,
     CancelTurn,
     CheckTurn,
@@ -124,8 +125,14 @@ class _TurnSteps:
                 event = yield from self._wait(timer, CANCEL_EVENT, GRANT_EVENT)
                 _cancel(timer)
                 return event
-            case WaitForReplies(until):
-                return (yield from self._wait(self._expiry_timer(until), CANCEL_EVENT, REPLIES_EVENT))
+            case WaitForReplies(until, number):
+                new_tasks = [self._start_notification(WAITING, number)] if number else []
+                timer = self._expiry_timer(until)
+                return (yield from self._wait(timer, CANCEL_EVENT, REPLIES_EVENT, new_tasks=new_tasks))
+            case CallEntity(payload=payload, notifies=True):
+                commit = self._task(step)
+                yield self._context.task_any([commit, self._start_notification(payload["status"])])
+                return (yield commit)
             case _:
                 return (yield self._task(step))
 
@@ -152,15 +159,21 @@ class _TurnSteps:
         turn_key = {"agent": self.request.agent, "session_id": self.request.session_id, "turn_id": turn_id}
         return self._context.call_activity(QUEUE_ACTIVITY, {"do": command, "request": request} | turn_key)
 
+    def _start_notification(self, status: str, number: int = 0) -> Any:
+        event = {"status": status, "number": number, "timestamp": _now(self._context).isoformat()}
+        return self._call_queue_activity("notify", self.request.turn_id, event)
+
     def _timer(self, seconds: float) -> Any:
         return self._context.create_timer(self._context.current_utc_datetime + timedelta(seconds=seconds))
 
-    def _wait(self, timer: Any, *names: str) -> Generator[Any, Any, WaitResult]:
+    def _wait(self, timer: Any, *names: str, new_tasks: Sequence[Any] = ()) -> Generator[Any, Any, WaitResult]:
         for name in names:
             if name not in self._events:
                 self._events[name] = self._context.wait_for_external_event(name)
         events = {name: self._events[name] for name in names}
-        first = yield self._context.task_any([*events.values(), timer])
+        first = yield self._context.task_any([*events.values(), timer, *new_tasks])
+        if first in new_tasks:
+            first = yield self._context.task_any([*events.values(), timer])
         for name, event in events.items():
             if event is first:
                 del self._events[name]

@@ -1,7 +1,8 @@
-"""The route by which a turn's pending calls are answered."""
+"""The routes of pending calls: list those that the caller may answer, and answer them."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from operator import itemgetter
 from typing import Any, Final
 
 from azurefunctions.extensions.http.fastapi import Response
@@ -12,7 +13,13 @@ from durable_agent_host.errors import ForbiddenError, NotFoundError, RequestErro
 from durable_agent_host.http.parse import parse_replies
 from durable_agent_host.http.question_messages import RECEIPT_WAIT_SECONDS, check_result, sign_replies
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
-from durable_agent_host.http.response_views import answer_view, json_response, turn_headers, turn_urls
+from durable_agent_host.http.response_views import (
+    answer_view,
+    json_response,
+    turn_headers,
+    turn_identity,
+    turn_urls,
+)
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
 from durable_agent_host.model.pending_call import DECISIONS, is_answer_to
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
@@ -56,6 +63,33 @@ async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnC
     return _replies_response(call, turn, replies, await view_for_caller(client, turn))
 
 
+async def list_pending(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``GET /pending``: the pending calls that the caller may answer, over all agents and sessions."""
+    turns, following = await client.waiting_turns(call.query.get("cursor", ""))
+    pending_calls = [
+        {
+            "agent": turn.request.agent,
+            **turn_identity(turn.request),
+            "turn_url": turn_urls(call.base_url, turn.request)["turn_url"],
+            **pending_call,
+        }
+        for turn in turns
+        if turn.request.agent in host.descriptions
+        for pending_call in turn.pending
+        if _may_answer(pending_call, turn, client.context.principal)
+    ]
+    pending_calls.sort(key=itemgetter("created_at"))
+    return json_response(HTTPStatus.OK, {"pending_calls": pending_calls, "cursor": following or None}, {})
+
+
+def _may_answer(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> bool:
+    try:
+        _check_approver(pending, turn, principal)
+    except ForbiddenError:
+        return False
+    return True
+
+
 def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
     """Refuse an answer of another form than the call needs."""
     kind = str(pending["kind"])
@@ -71,9 +105,8 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
         return
     if principal is None:
         raise ForbiddenError(
-            f"call {pending['call_id']} needs the approval of {required_approver!r}, and the app does not identify its "
-            "callers: "
-            "it needs identify"
+            f"call {pending['call_id']} needs the approval of {required_approver!r}, and the caller is not known: "
+            "the app has to identify its callers, and a client in the app to name a principal"
         )
     request = turn.request
     changer = decode_owner(pending.get("changed_by"))

@@ -47,16 +47,20 @@ class _Stream(StreamingResponse):
 
     def __init__(self, parts: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
         super().__init__(parts, headers=headers)
-        self._parts = parts
+        self.parts = parts
 
     def map(self, change: Callable[[AsyncGenerator[bytes]], AsyncGenerator[bytes]]) -> None:
         """Have the parts changed before they are sent."""
-        self._parts = self.body_iterator = change(self._parts)
+        self.parts = self.body_iterator = change(self.parts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the parts as they come."""
-        async with aclosing(self._parts):
+        async with aclosing(self.parts):
             await super().__call__(scope, receive, send)
+
+    async def aclose(self) -> None:
+        """Release the resources, for a reader of the parts."""
+        await self.parts.aclose()
 
 
 class EventStream(_Stream):
@@ -86,6 +90,11 @@ class EventStream(_Stream):
         finally:
             EventStream.live -= 1
             self._on_end()
+
+    async def aclose(self) -> None:
+        """Release the resources, for a reader of the events."""
+        await super().aclose()
+        self._on_end()
 
 
 class PartStream(_Stream):

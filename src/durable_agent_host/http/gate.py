@@ -19,8 +19,8 @@ from durable_agent_host.hook_validation import check_hook
 from durable_agent_host.http.rate_limits import ArrivingBodies, CallerLimits, ConcurrentWork, RequestRates
 from durable_agent_host.model.access import (
     ANYBODY,
+    APP_CODE,
     NO_CALLERS,
-    ORCHESTRATION,
     AccessRules,
     CallerAccess,
     RequestContext,
@@ -166,11 +166,11 @@ class Authorizer:
         """Make the context of a request that is open to everyone: its caller is nobody in particular."""
         return self._context(None, action, None)
 
-    def context_of_orchestration(self, principal: Principal | None, traceparent: Any) -> RequestContext:
-        """Make the context of an orchestration of the app, which acts for a principal or, without one, for the app."""
+    def context_of_app_code(self, principal: Principal | None, action: Action, traceparent: Any) -> RequestContext:
+        """Make the context of a function of the app, which acts for a principal or, without one, for the app."""
         if principal is None:
-            return RequestContext(None, ORCHESTRATION, valid_traceparent(traceparent))
-        return self._context(principal, "turn.run", traceparent)
+            return RequestContext(None, APP_CODE, valid_traceparent(traceparent))
+        return self._context(principal, action, traceparent)
 
     def _context(self, principal: Principal | None, action: Action, traceparent: Any) -> RequestContext:
         access = CallerAccess(principal or ANONYMOUS, action, self.rules) if self.identifies else NO_CALLERS

@@ -251,8 +251,8 @@ class RouteRequest:
 
     @property
     def base_url(self) -> str:
-        """The URL of the app's routes, prefix included, without a trailing slash; below ``/agents`` only."""
-        return self._url.partition("/agents")[0]
+        """The URL of the app's routes, prefix included, without a trailing slash; not below other paths."""
+        return self._url.partition("/agents")[0].removesuffix("/pending")
 
     @property
     def line(self) -> str:
@@ -350,6 +350,11 @@ class Route(NamedTuple):
             return await self._answer(host, call, client_for(context))
 
         return await handle_errors(call.line, answer, host.gate)
+
+    async def serve_app(self, host: HandlerContext, req: func.HttpRequest, client: TurnClient) -> Response:
+        """Answer a request of the app's own code, whose client has its context. Raises nothing."""
+        call = RouteRequest(req, host.settings.max_request_bytes)
+        return await handle_errors(call.line, lambda: self._answer(host, call, client), host.gate)
 
     async def _identify(self, host: HandlerContext, call: RouteRequest) -> RequestContext:
         if self.is_health:

@@ -58,5 +58,6 @@ ROUTES: Final = (
     Route("http-events", "GET", _TURN + "/events", "turn.follow", turn_routes.read_events),
     Route("http-cancel", "POST", _TURN + "/cancel", "turn.cancel", turn_routes.cancel_turn),
     Route("http-answers", "POST", _TURN + "/answers", "turn.answer", answer_routes.submit_replies),
+    Route("http-pending", "GET", "pending", "turn.answer", answer_routes.list_pending),
     Route("http-health", "GET", "health", "health.read", app_routes.health, is_health=True),
 )

@@ -7,9 +7,9 @@ without a default, of a type that is never None. An access is made where somethi
 - An HTTP route, an MCP tool, a workflow's route: `http.gate.Authorizer.identify` makes a `CallerAccess`. The caller
   sees the sessions that are theirs, those of nobody if the app lets them adopt such sessions, and those that the app's
   ``authorize`` lets them into. In an app that identifies no callers, they have `NO_CALLERS`.
-- An orchestration of the app: `get_agent` makes the access of the principal that it names; `ORCHESTRATION` if it names
-  none. The orchestration reads nothing by itself: its turns are admitted by the session's entity, which compares owners
-  (`session.ownership.bind_session`).
+- An orchestration or another function of the app: `get_agent` and `client` make the access of the principal that they
+  are given; `APP_CODE` for the app itself. The orchestration reads nothing by itself: its turns are admitted by the
+  session's entity, which compares owners (`session.ownership.bind_session`).
 - The app's own work has an `AppAccess`, each of them below, with its reason.
 
 An entity reads its own state, which Durable Functions passes it.
@@ -123,7 +123,7 @@ class AppAccess:
 
 
 NO_CALLERS: Final = AppAccess("the app identifies no callers, so whoever may call it may use every session")
-ORCHESTRATION: Final = AppAccess("an orchestration of the app acts for no caller, so it may act in every session")
+APP_CODE: Final = AppAccess("the app's own functions act for no caller, so they may act in every session")
 GRANTED_TURN: Final = AppAccess("the session was granted to the turn, which reads the conversation that it continues")
 ERASURE: Final = AppAccess("an erasure reads the session that it deletes, and which others refer to the same blobs")
 MAINTENANCE: Final = AppAccess("maintenance reads when sessions were last used, and to which blobs they refer")

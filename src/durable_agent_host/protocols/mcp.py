@@ -4,13 +4,14 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Final, cast
 
-from durable_agent_host.durable.turn_client import ClientFor, TurnClient
+from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import (
     HOST_FAILED,
     DurableAgentHostError,
@@ -46,14 +47,20 @@ TOOL_PROPERTIES: Final = (
 """The tool's arguments: upstream's, and the key."""
 
 
+async def identify_caller(agent: str, gate: Authorizer, call: str) -> RequestContext:
+    """Identify who calls an agent's tool.
+
+    Raises:
+        TurnError: see `answer_tool_call`.
+    """
+    with _errors_for_callers(agent):
+        context = await gate.identify(IncomingRequest(_headers(_value(call)), {}), "turn.run")
+        gate.check_free_space("turn.run")
+        return context
+
+
 async def answer_tool_call(
-    agent: str,
-    call: str,
-    client_for: ClientFor,
-    *,
-    gate: Authorizer,
-    wait_seconds: float,
-    max_query_bytes: int,
+    agent: str, call: str, client: TurnClient, *, wait_seconds: float, max_query_bytes: int
 ) -> str:
     """Run a turn for an MCP tool call.
 
@@ -68,17 +75,22 @@ async def answer_tool_call(
     Source: upstream's tool properties, agent-framework-azurefunctions 1.0.0b260922.
     """
     started_at = time.monotonic()
-    context: RequestContext | None = None
-    try:
-        value = _value(call)
-        context = await gate.identify(IncomingRequest(_headers(value), {}), "turn.run")
-        gate.check_free_space("turn.run")
-        arguments = _object(value.get("arguments"))
+    with _errors_for_callers(agent):
+        arguments = _object(_value(call).get("arguments"))
         query = _query(arguments, max_query_bytes)
-        return await _run_turn(agent, query, arguments, client_for(context), wait_seconds=wait_seconds)
+        try:
+            return await _run_turn(agent, query, arguments, client, wait_seconds=wait_seconds)
+        except NotFoundError:
+            if client.context.access.is_restricted:
+                await wait_for_even_time(started_at)
+            raise
+
+
+@contextmanager
+def _errors_for_callers(agent: str) -> Generator[None]:
+    try:
+        yield
     except DurableAgentHostError as error:
-        if isinstance(error, NotFoundError) and context is not None and context.access.is_restricted:
-            await wait_for_even_time(started_at)
         raise TurnError(format_problem(error)) from None
     except Exception as error:
         _LOGGER.exception("the MCP tool %s failed", agent)
@@ -111,8 +123,8 @@ async def _run_turn(
     if turn.outcome is None:
         tool_names = ", ".join(str(call["name"]) for call in turn.pending)
         raise TurnError(
-            f"turn {request.turn_id} of session {request.session_id} waits for a person to approve {tool_names}: "
-            "answer over HTTP, then call again with the same idempotencyKey"
+            f"turn {request.turn_id} of session {request.session_id} waits for an answer to {tool_names}: "
+            "give it over HTTP, then call again with the same idempotencyKey"
         )
     if turn.outcome.error is not None:
         raise TurnError(str(turn.outcome.error.get("message")))

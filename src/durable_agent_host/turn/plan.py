@@ -96,6 +96,8 @@ class CallEntity:
 
     operation: str
     payload: Mapping[str, Any]
+    notifies: bool = False
+    """Whether the app is notified of the turn's end, which this call commits; that begins at the same time."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ class WaitForReplies:
     """Wait for answers, a cancel, or the time when the first pending call expires; sends back a `WaitResult`."""
 
     until: str
+    notification: int = 0
+    """The number of the wait, if the app is notified of it; 0 if it is not, or has been."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +188,9 @@ Step = CallEntity | RunAgent | WaitForAdmission | WaitForReplies | CreateTimer |
 ERASURE_RETRY_SECONDS: Final = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0)
 """Wait in seconds before a turn asks a session under erasure again; after the last one it is rejected."""
 
+WAITING: Final = "waiting"
+"""The status of a turn that waits, in a notification."""
+
 LOG_UNAVAILABLE: Final = "LogUnavailableError"
 """The type of the error of a turn that was rejected because its log could not be opened."""
 
@@ -216,10 +223,11 @@ def _run_steps(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, d
             return _for_callers((yield RunAgent()))
         if admission["status"] != "granted":
             return encode_turn_outcome(outcome_without_running(request, admission))
-        outcome = yield from _run_until_ended(request, times)
+        notifies = admission.get("notifies") is True  # recorded in the history: a running turn keeps what it began with
+        outcome = yield from _run_until_ended(request, times, notifies=notifies)
         if admission.get("counts"):  # absent where nothing is counted
             outcome = yield from _with_usage(outcome)
-        outcome, commit_reply = yield from _commit(request, outcome)
+        outcome, commit_reply = yield from _commit(request, outcome, notifies=notifies)
     except Exception as error:  # noqa: BLE001 - the orchestration is an edge: what failed is the turn's recorded end
         return encode_turn_outcome(failure(request, error))
     yield from _wake(request, commit_reply)
@@ -286,7 +294,7 @@ def _release_session(request: TurnRequest, admission: Mapping[str, Any]) -> Gene
     return False
 
 
-def _run_until_ended(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
+def _run_until_ended(request: TurnRequest, times: PlanTimes, *, notifies: bool) -> Generator[Step, Any, dict[str, Any]]:
     """Run the agent until it has ended: again after a platform failure, and with answers after a wait."""
     replies: dict[str, Mapping[str, Any]] = {}
     failures = 0
@@ -304,7 +312,8 @@ def _run_until_ended(request: TurnRequest, times: PlanTimes) -> Generator[Step, 
                 if is_cancelled:  # the agent was cancelled, and waits again: nothing of it can be kept
                     return encode_turn_outcome(cancelled_while_waiting(request))
                 round_ += 1
-                is_cancelled = yield from _wait_for_replies(outcome["pending"], replies)
+                number = round_ if notifies else 0
+                is_cancelled = yield from _wait_for_replies(outcome["pending"], replies, number)
                 continue
             has_started = failures > 0 or round_ > 0
             if outcome["status"] != "rejected" or not (has_started or outcome["error"]["type"] != LOG_UNAVAILABLE):
@@ -330,14 +339,14 @@ def _with_usage(outcome: dict[str, Any]) -> Generator[Step, Any, dict[str, Any]]
 
 
 def _commit(
-    request: TurnRequest, outcome: dict[str, Any]
+    request: TurnRequest, outcome: dict[str, Any], *, notifies: bool
 ) -> Generator[Step, Any, tuple[dict[str, Any], dict[str, Any]]]:
     """Commit the outcome to the session; if that fails, commit the failure, so that the session is free."""
     payload = {name: value for name, value in outcome.items() if name not in {"work", CLEANUP_SCHEDULED}}
     if outcome.get(ENDED_BEFORE):
         payload["status"] = "rejected"
     try:
-        commit_reply = yield CallEntity("commit", payload)
+        commit_reply = yield CallEntity("commit", payload, notifies and payload["status"] != "rejected")
     except Exception as error:  # noqa: BLE001 - the session must be freed whatever was wrong with the outcome
         usage = {"spent": outcome["spent"]} if outcome.get("spent") else {}
         outcome = encode_turn_outcome(failure(request, error)) | usage
@@ -346,13 +355,14 @@ def _commit(
 
 
 def _wait_for_replies(
-    pending_calls: Sequence[Mapping[str, Any]], replies: dict[str, Mapping[str, Any]]
+    pending_calls: Sequence[Mapping[str, Any]], replies: dict[str, Mapping[str, Any]], notification: int
 ) -> Generator[Step, Any, bool]:
     """Wait until every call has an answer, and add them to ``answers``; return whether the turn was cancelled."""
     while open_calls := [call for call in pending_calls if call["call_id"] not in replies]:
         yield SetCustomStatus(open_calls, dict(replies))
         expires_at = min(call["expires_at"] for call in open_calls)
-        wait_result: WaitResult = yield WaitForReplies(expires_at)
+        wait_result: WaitResult = yield WaitForReplies(expires_at, notification)
+        notification = 0
         if wait_result.kind == "cancel":
             yield SetCustomStatus((), dict(replies))
             return True

@@ -24,6 +24,7 @@ from tests.durable_agent_host.crash.scenarios import Case
 from tests.durable_agent_host.crash.site import Effect, Site
 
 MAY_RUN_AGAIN = frozenset({"again", "linger", "brood"})
+RUN_BY_CLIENT = frozenset({"browse"})
 IN_DOUBT = "outcome of this call is not known"
 _ID = re.compile(r"\b(call|fc|msg|resp|rs|toolu|af-call|chatcmpl|step|run|thread|asst)([_-])[0-9a-f-]{16,}")
 _TIME = re.compile(r'(?<=_at": )\d+')
@@ -265,6 +266,7 @@ def check_effects(case: Case, turn: int, doubts: set[str], witnesses: Witnesses,
         (call["name"], call["arguments"]["line"].format(f"{mark}{round_}")): round_
         for round_, step in enumerate(case.steps[turn][: case.rounds(turn)])
         for call in step.get("calls", [])
+        if call["name"] not in RUN_BY_CLIENT
     }
     left: dict[tuple[str, str], list[Effect]] = {}
     for effect in witnesses.effects.get(mark, []):

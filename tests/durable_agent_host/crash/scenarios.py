@@ -145,13 +145,19 @@ def _stream(case: Case) -> list[TurnRequest]:
     return [Stream(case.site, case.new_request(0)).follow()]
 
 
-def _approve(case: Case) -> list[TurnRequest]:
-    """Approve what has to be approved, and have nothing run again that is in doubt."""
+def _answer(case: Case) -> list[TurnRequest]:
+    """Approve what has to be approved, have nothing run again that is in doubt, and run the client's tools."""
     request = clients.post(case.site, case.new_request(0))
     patience = case.site.patience(f"the end of approvals in {case.tag}")
     while (view := clients.read_turn(case.site, request))["status"] in UNDER_WAY:
         for pending in view.get("pending_calls") or ():
-            answer = {"call_id": pending["call_id"], "approved": pending["name"] != "careful"}
+            if pending["kind"] == "client_tool":
+                answer = {
+                    "call_id": pending["call_id"],
+                    "result": f"seen {pending['arguments']['line']}{case.site.canary}",
+                }
+            else:
+                answer = {"call_id": pending["call_id"], "approved": pending["name"] != "careful"}
             response = case.site.ask("POST", clients.turn_path(request, "/answers"), json=answer)
             assert response.status_code in {200, 202, 409}, response.text
         patience.wait(seen=view)
@@ -198,7 +204,8 @@ SCENARIOS = {
     "plain": Scenario(((say(LONG_ANSWER),),), _retry),
     "sequence": Scenario((_SEQUENCE,), _retry),
     "parallel": Scenario(((call("note", "again", "note"), say(ANSWER)),), _retry),
-    "approval": Scenario(((call("pay", "note"), call("careful", "pay"), say(ANSWER)),), _approve),
+    "approval": Scenario(((call("pay", "note"), call("careful", "pay"), say(ANSWER)),), _answer),
+    "client": Scenario(((call("browse", "note", "browse"), call("browse", "pay"), say(ANSWER)),), _answer),
     "cancel": Scenario(((call("note"), call("linger", text="I am at it. "), say(ANSWER)),), _cancel, {0: 1}),
     "queue": Scenario(((call("note"), say(ANSWER)),) * 3, _queue),
     "stream": Scenario(((*_SEQUENCE[:3], say(LONG_ANSWER)),), _stream),

@@ -23,7 +23,7 @@ from tests.kit import PracticeModel
 from tests.sweeps import IS_LONG, chooser
 
 AT_ONCE = 3
-ENGINE_POINTS = 8
+ENGINE_POINTS = 11
 """How many points of the engine are drawn."""
 LATER_POINTS = 4
 """At how many points it is a later pass that is drawn."""
@@ -40,7 +40,7 @@ ENGINE = tuple(point for point in POINTS if point not in UNUSED)
 JOURNAL = JOURNAL_POINTS
 WITHOUT_TOOLS = {"plain"}
 WITH_PIECES = {"large"}
-WITH_EVENTS = {"approval", "cancel", "queue", "interrupt"}
+WITH_EVENTS = {"approval", "client", "cancel", "queue", "interrupt"}
 """Scenarios in which one orchestration waits for an event from outside."""
 
 Plan = tuple[str, str]

@@ -12,6 +12,7 @@ from durable_agent_host.turn.plan import (
     RunAgent,
     SetCustomStatus,
     WaitForAdmission,
+    WaitForReplies,
     WaitResult,
     plan_turn,
 )
@@ -59,6 +60,21 @@ def test_the_steps_are_the_same_on_replay():
         for _ in range(2)
     )
     assert first.end == second.end
+
+
+def test_a_turn_whose_app_is_notified_says_so_where_it_waits_and_where_it_ends():
+    """The session's answer decides, so that a replay takes the same steps whatever the app says by then."""
+    expires_at = "2026-01-07T00:00:00+00:00"
+    calls = [{"call_id": call_id, "kind": "approval", "expires_at": expires_at} for call_id in ("c1", "c2")]
+    drive = Drive().expect(ADMIT, GRANTED | {"notifies": True})
+    drive.expect(RunAgent(), {"status": "suspended", "pending": calls}).expect(SetCustomStatus(calls, {}))
+    drive.expect(WaitForReplies(expires_at, notification=1), WaitResult("answer", {"call_id": "c1", "approved": True}))
+    drive.expect(drive.step).expect(WaitForReplies(expires_at), WaitResult("cancel"))
+    drive.expect(drive.step)
+    drive.expect(drive.step, OUTCOME).expect(CallEntity("commit", OUTCOME, notifies=True), committed_answer())
+    rejected = OUTCOME | {"status": "rejected", "error": {"type": "LogUnavailableError", "message": "down"}}
+    drive = Drive().expect(ADMIT, GRANTED | {"notifies": True}).expect(RunAgent(), rejected)
+    assert drive.step == CallEntity("commit", rejected)
 
 
 def queued_answer(running="turn-0", following="turn-1", **more):

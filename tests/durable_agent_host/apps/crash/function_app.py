@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent, tool
+from agent_framework import Agent, FunctionTool, tool
 from agent_framework_anthropic import AnthropicClient
 from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
@@ -99,7 +99,11 @@ def brood(line: str, secret: str = "") -> str:
     return "told to stop" if call is not None and call.cancelled.wait(MAX_WAIT_SECONDS) else "nobody cancelled"
 
 
-TOOLS = [write_line, again, careful, pay, linger, brood]
+LINE = {"line": {"type": "string"}, "secret": {"type": "string"}}
+browse = FunctionTool(
+    name="browse", description="What the user sees.", func=None, input_model={"type": "object", "properties": LINE}
+)
+TOOLS = [write_line, again, careful, pay, linger, brood, browse]
 PROCESS = {"x-process": str(os.getpid())}
 """Header by which the model's log tells the lives of the host apart."""
 URL = os.environ["OPENAI_BASE_URL"]

@@ -1,0 +1,401 @@
+"""A client of a host's agents: for programs anywhere over HTTP, for functions of the app without a connection.
+
+Theory of operation: each method calls one route. What carries the requests is a transport of httpx: its own, over the
+network, or `durable_agent_host.http.route_transport`. Each request can be sent twice, because a run always has an
+idempotency key: when the connection is lost, the client sends the same request again, and a stream continues after its
+last event.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple, Self, cast
+from urllib.parse import quote, unquote, urlencode, urlsplit
+from uuid import uuid4
+
+import httpx2
+
+from durable_agent_host.errors import AgentClientError, HostUnreachableError
+from durable_agent_host.model.pending_call import PendingCall
+from durable_agent_host.model.turn import Policy
+from durable_agent_host.turn.turn_events import rule_of_stored
+
+LOGGER: Final = logging.getLogger(__name__)
+"""Says when the connection is lost, and when the host is back."""
+
+PATIENCE_SECONDS: Final = 300.0
+"""How long a host that has answered before may be unreachable; its turns continue without the client."""
+
+_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
+"""Streams have a heartbeat; a ``run`` is answered or asks to be sent again before any gateway gives up."""
+
+_FIRST_PAUSE_SECONDS: Final = 0.2
+_MAX_PAUSE_SECONDS: Final = 2.0
+_OF_CONNECTIONS: Final = (
+    httpx2.ReadError,
+    httpx2.WriteError,
+    httpx2.ReadTimeout,
+    httpx2.WriteTimeout,
+    httpx2.RemoteProtocolError,
+)
+"""Errors of a connection that there was."""
+_OF_GATEWAYS: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+
+Answer = Mapping[str, Any]
+"""``{call_id, approved, reason?, arguments?}``, ``{call_id, result}`` or ``{call_id, error}``."""
+
+
+@dataclass(frozen=True)
+class TurnResult:
+    """A turn, as a route shows it.
+
+    Attributes:
+        agent, session_id, turn_id: of the turn.
+        status: see ``docs/reference/http.md``; of `AgentClient.run`, such as ``success``, ``waiting`` or ``accepted``;
+            of `AgentClient.turn`, such as ``running``, ``waiting``, ``completed`` or ``failed``.
+        response: the answer's text, None while there is none.
+        value: the parsed answer, with a ``response_format``.
+        usage: token counts, or None.
+        pending_calls: the calls that wait for an answer. Arguments that are too long for the body are empty here: the
+            event ``call.pending`` has them.
+        data: all fields of the body.
+    """
+
+    agent: str
+    session_id: str
+    turn_id: str
+    status: str
+    response: str | None
+    value: Any
+    usage: Mapping[str, Any] | None
+    pending_calls: tuple[PendingCall, ...]
+    data: Mapping[str, Any]
+
+
+class PendingTurnCall(NamedTuple):
+    """A call that waits for an answer, and its turn.
+
+    Attributes:
+        agent, session_id, turn_id: of the turn.
+        call: the call.
+    """
+
+    agent: str
+    session_id: str
+    turn_id: str
+    call: PendingCall
+
+
+@dataclass(frozen=True)
+class TurnEvent:
+    """One event of a turn.
+
+    Attributes:
+        id: its offset in the turn's log.
+        name: such as ``message.delta``; see "Events" in ``docs/reference/http.md``.
+        data: its JSON object.
+        session_id, turn_id: of the turn.
+    """
+
+    id: int
+    name: str
+    data: Mapping[str, Any]
+    session_id: str
+    turn_id: str
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the turn has ended with it."""
+        return rule_of_stored(self.name).is_terminal
+
+
+class AgentClient:
+    """A client of a host's agents; close it with ``async with`` or `aclose`.
+
+    A function of the app gets its client from `DurableAgentApp.client`, and need not close it. All methods raise
+    `AgentClientError` when the host refuses, and `HostUnreachableError` when it cannot be reached.
+
+    Args:
+        base_url: of the host; its routes are below ``/api``, or below the URL's path if it has one.
+        key: function key, for a host that requires one.
+        headers: further ones, such as those by which the app identifies its callers.
+        transport: carries the requests; by default HTTP.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._base = base_url.rstrip("/") + ("" if urlsplit(base_url).path.strip("/") else "/api")
+        key_header = {"x-functions-key": key} if key else {}
+        self._http = httpx2.AsyncClient(headers=key_header | dict(headers or {}), timeout=_TIMEOUT, transport=transport)
+        self._has_connected = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def run(
+        self,
+        agent: str,
+        message: str | Sequence[Mapping[str, Any]],
+        *,
+        session_id: str | None = None,
+        idempotency_key: str | None = None,
+        policy: Policy = "queue",
+        wait: bool = True,
+        **fields: Any,
+    ) -> TurnResult:
+        """Run a turn. Guarantee: once for each idempotency key, however often the connection is lost.
+
+        Args:
+            agent: the agent's name.
+            message: a text, or a list of parts.
+            session_id: of the session to continue or to begin; by default a new one.
+            idempotency_key: the same key and arguments are the same turn; by default a new one.
+            policy: what happens while another turn of the session runs.
+            wait: whether to wait until the turn has ended or waits for an answer, however long that takes
+                (`asyncio.timeout` limits it); otherwise the result has the status ``accepted``.
+            fields: further fields of the route's body, such as ``response_format`` or ``options``.
+
+        Raises:
+            AgentClientError: the turn was refused, has failed or was cancelled.
+        """
+        body = _run_body(message, session_id, policy, fields)
+        headers = {"idempotency-key": idempotency_key or uuid4().hex, "x-ms-wait-for-response": str(wait).lower()}
+        while True:
+            try:
+                return await self._turn_request(agent, "POST", f"{_path(agent)}/run", body, headers)
+            except AgentClientError as error:
+                if error.status != HTTPStatus.GATEWAY_TIMEOUT or isinstance(error, HostUnreachableError):
+                    raise
+            # the turn is still running: the same request waits for it again
+
+    def stream(
+        self,
+        agent: str,
+        message: str | Sequence[Mapping[str, Any]],
+        *,
+        session_id: str | None = None,
+        idempotency_key: str | None = None,
+        policy: Policy = "queue",
+        **fields: Any,
+    ) -> AsyncGenerator[TurnEvent]:
+        """Run a turn as its events are read; the arguments are those of `run`.
+
+        Returns:
+            Each event once, over lost connections, too; the last one says how the turn has ended. Raises
+            `AgentClientError` when the turn is refused.
+        """
+        body = _run_body(message, session_id, policy, fields)
+        headers = {"idempotency-key": idempotency_key or uuid4().hex, "accept": "text/event-stream"}
+        return self._events("POST", f"{_path(agent)}/run", body, headers, None)
+
+    def follow(
+        self, agent: str, session_id: str, turn_id: str, *, after: int | None = None
+    ) -> AsyncGenerator[TurnEvent]:
+        """Read the events of a turn from its first one, or after the event with an id; as `stream` does."""
+        return self._events("GET", f"{_path(agent, session_id, turn_id)}/events", None, {}, after)
+
+    async def turn(self, agent: str, session_id: str, turn_id: str) -> TurnResult:
+        """Read a turn's current state."""
+        return await self._turn_request(agent, "GET", _path(agent, session_id, turn_id))
+
+    async def pending(self) -> list[PendingTurnCall]:
+        """List the calls that the caller may answer, over all agents and sessions; those of one turn, see `turn`."""
+        found: list[PendingTurnCall] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await self._request("GET", f"/pending?{urlencode({'cursor': cursor})}")
+            for fields in page["pending_calls"]:
+                call = _pending_call(fields)
+                found.append(PendingTurnCall(fields["agent"], fields["session_id"], fields["turn_id"], call))
+            cursor = page["cursor"]
+        return found
+
+    async def answer(self, agent: str, session_id: str, turn_id: str, answer: Answer | Sequence[Answer]) -> TurnResult:
+        """Answer a call that waits, or several. Guarantee: idempotent; a different answer is a 409."""
+        return await self._turn_request(agent, "POST", f"{_path(agent, session_id, turn_id)}/answers", answer)
+
+    async def cancel(self, agent: str, session_id: str, turn_id: str) -> TurnResult:
+        """Cancel a turn that runs or waits. Guarantee: idempotent; a turn that has ended otherwise is a 409."""
+        return await self._turn_request(agent, "POST", f"{_path(agent, session_id, turn_id)}/cancel")
+
+    async def _turn_request(
+        self, agent: str, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> TurnResult:
+        """Send a request; read the turn in the answer."""
+        return _turn_result(agent, await self._request(method, path, body, headers))
+
+    async def _request(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Mapping[str, Any]:
+        """Send a request until it is answered."""
+        outage = _Outage()
+        while True:
+            try:
+                response = await self._send(method, path, body, headers or {})
+            except HostUnreachableError as error:
+                await outage.wait(error, can_wait=self._has_connected)
+            else:
+                outage.end()
+                return response.json()
+
+    async def _events(
+        self, method: str, path: str, body: Any, headers: Mapping[str, str], last_id: int | None
+    ) -> AsyncGenerator[TurnEvent]:
+        """Yield the events after one, over lost connections, until the turn's last."""
+        outage = _Outage()
+        while True:
+            resume = {} if last_id is None else {"last-event-id": str(last_id)}
+            try:
+                response = await self._send(method, path, body, {**headers, **resume}, is_stream=True)
+                if response.status_code == HTTPStatus.NO_CONTENT:  # the caller has all events
+                    await response.aclose()
+                    return
+                async with aclosing(_read_events(response)) as events:
+                    async for event in events:
+                        last_id = event.id
+                        outage.end()
+                        yield event
+                        if event.is_last:
+                            return
+                raise HostUnreachableError("the host closed the stream before the turn's end")
+            except AgentClientError as error:
+                is_restarting = last_id is not None and error.status == HTTPStatus.SERVICE_UNAVAILABLE
+                if not is_restarting and not isinstance(error, HostUnreachableError):
+                    raise
+                await outage.wait(error, can_wait=self._has_connected)
+
+    async def _send(
+        self, method: str, path: str, body: Any, headers: Mapping[str, str], *, is_stream: bool = False
+    ) -> httpx2.Response:
+        """Send a request once; the answer to a stream is to be read and closed.
+
+        Raises:
+            HostUnreachableError: no host answers, only a gateway does, or the connection is lost.
+            AgentClientError: the host refuses.
+        """
+        request = self._http.build_request(method, self._base + path, json=body, headers=dict(headers))
+        try:
+            response = await self._http.send(request, stream=is_stream)
+            if response.is_error:
+                await response.aread()
+        except httpx2.TransportError as error:
+            self._has_connected = self._has_connected or isinstance(error, _OF_CONNECTIONS)
+            raise HostUnreachableError(
+                f"no host answers at {self._base} ({type(error).__name__}: {error}): check its URL, and that it runs"
+            ) from error
+        error = _error_of(response) if response.is_error else None
+        self._has_connected = self._has_connected or not isinstance(error, HostUnreachableError)
+        if error is not None:
+            raise error
+        return response
+
+
+async def _read_events(response: httpx2.Response) -> AsyncGenerator[TurnEvent]:
+    """Read the events of a stream, and close it."""
+    items = aiter(httpx2.EventSource(response, max_event_size=None))
+    try:
+        async for item in items:
+            session_id, turn_id = (unquote(response.headers[f"x-ms-{name}-id"]) for name in ("session", "turn"))
+            yield TurnEvent(int(item.id), item.event, cast("dict[str, Any]", item.json()), session_id, turn_id)
+    except httpx2.TransportError as error:
+        raise HostUnreachableError(f"the connection to the host is lost ({type(error).__name__}: {error})") from error
+    finally:
+        await response.aclose()
+        with suppress(Exception):
+            await anext(items)  # its readers end now, in their order, and not when the event loop is closed
+
+
+class _Outage:
+    """The time for which a host is unreachable."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
+
+    async def wait(self, error: AgentClientError, *, can_wait: bool) -> None:
+        """Pause before the next attempt; raise the error when it has lasted too long."""
+        now = time.monotonic()
+        if not can_wait or (self._since is not None and now - self._since > PATIENCE_SECONDS):
+            raise error
+        if self._since is None:
+            self._since = now
+            LOGGER.warning("the connection to the host is lost; waiting for it")
+        await asyncio.sleep(self._pause_seconds)
+        self._pause_seconds = min(self._pause_seconds * 1.5, _MAX_PAUSE_SECONDS)
+
+    def end(self) -> None:
+        """Note that the host answers."""
+        if self._since is not None:
+            LOGGER.warning("the host is back")
+        self._since = None
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
+
+
+def _path(agent: str, session_id: str = "", turn_id: str = "") -> str:
+    path = f"/agents/{quote(agent, safe='')}"
+    return f"{path}/sessions/{quote(session_id, safe='')}/turns/{quote(turn_id, safe='')}" if turn_id else path
+
+
+def _run_body(
+    message: str | Sequence[Mapping[str, Any]], session_id: str | None, policy: Policy, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    session_field = {} if session_id is None else {"session_id": session_id}
+    return {"message": message, "policy": policy} | session_field | dict(fields)
+
+
+def _turn_result(agent: str, data: Mapping[str, Any]) -> TurnResult:
+    return TurnResult(
+        agent=agent,
+        session_id=data["session_id"],
+        turn_id=data["turn_id"],
+        status=data["status"],
+        response=data.get("response"),
+        value=data.get("value"),
+        usage=data.get("usage"),
+        pending_calls=tuple(_pending_call(fields) for fields in data.get("pending_calls") or ()),
+        data=data,
+    )
+
+
+def _pending_call(fields: Mapping[str, Any]) -> PendingCall:
+    return PendingCall(
+        call_id=fields["call_id"],
+        kind=fields["kind"],
+        name=fields["name"],
+        arguments=fields.get("arguments") or {},
+        path=fields["path"],
+        reason=fields.get("reason"),
+        schema=fields.get("schema"),
+        approved_by=fields.get("approved_by"),
+        changed_by=fields.get("changed_by"),
+        created_at=fields["created_at"],
+        expires_at=fields["expires_at"],
+    )
+
+
+def _error_of(response: httpx2.Response) -> AgentClientError:
+    """Read the problem in an answer."""
+    is_problem = response.headers.get("content-type", "").startswith("application/problem+json")
+    if is_problem:
+        problem = response.json()
+        return AgentClientError(problem["detail"], status=response.status_code, problem=problem)
+    message = f"the host answered {response.status_code} {response.reason_phrase}: {response.text[:200].strip()}"
+    kind = HostUnreachableError if response.status_code in _OF_GATEWAYS else AgentClientError
+    return kind(message, status=response.status_code)

@@ -1,0 +1,87 @@
+"""The routes for the app's own functions, without a connection: a transport of httpx."""
+
+from collections.abc import AsyncGenerator, Callable
+from http import HTTPStatus
+from urllib.parse import unquote
+
+import httpx2
+
+from durable_agent_host.agent_client import AgentClient
+from durable_agent_host.durable.turn_client import ClientFor
+from durable_agent_host.http.event_stream import EventStream, PartStream
+from durable_agent_host.http.functions_http_adapter import StreamedRequest
+from durable_agent_host.http.request_handling import HandlerContext
+from durable_agent_host.http.routes import ROUTES
+from durable_agent_host.model.access import Action, RequestContext
+
+ContextFor = Callable[[Action, str | None], RequestContext]
+"""Makes the context of a request from its action and its ``traceparent``."""
+
+
+def client_of_routes(host: HandlerContext, client_for: ClientFor, context_for: ContextFor) -> AgentClient:
+    """Return a client whose requests the routes' own code answers."""
+    return AgentClient("http://app/api", transport=_RouteTransport(host, client_for, context_for))
+
+
+class _RouteTransport(httpx2.AsyncBaseTransport):
+    """Answers requests as the routes do, for whom the context says."""
+
+    def __init__(self, host: HandlerContext, client_for: ClientFor, context_for: ContextFor) -> None:
+        self._host = host
+        self._client_for = client_for
+        self._context_for = context_for
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Answer a request; the URLs in the answer begin with the path after the app's prefix."""
+        path = request.url.raw_path.decode().partition("?")[0].removeprefix("/api/")
+        for route in ROUTES:
+            names = _match(route.template, path) if route.method == request.method else None
+            if names is not None:
+                break
+        else:
+            return httpx2.Response(HTTPStatus.NOT_FOUND)
+
+        async def body() -> AsyncGenerator[bytes]:
+            yield await request.aread()
+
+        call = StreamedRequest(
+            request.method,
+            f"/{path}",
+            stream=body,
+            span=None,
+            headers=dict(request.headers),
+            params=dict(request.url.params),
+            route_params=names,
+            body=b"",
+        )
+        context = self._context_for(route.action, request.headers.get("traceparent"))
+        answer = await route.serve_app(self._host, call, self._client_for(context))
+        if isinstance(answer, EventStream | PartStream):
+            return httpx2.Response(answer.status_code, headers=answer.raw_headers, stream=_Body(answer))
+        return httpx2.Response(answer.status_code, headers=answer.raw_headers, content=bytes(answer.body))
+
+
+def _match(template: str, path: str) -> dict[str, str] | None:
+    """Return the decoded parts of a path by their names in a route's template; None for another route's path."""
+    names, parts = template.split("/"), path.split("/")
+    if len(names) != len(parts):
+        return None
+    pairs = [(name, unquote(part)) for name, part in zip(names, parts, strict=True)]
+    if any(name != part for name, part in pairs if not name.startswith("{")):
+        return None
+    return {name.strip("{}"): part for name, part in pairs if name.startswith("{")}
+
+
+class _Body(httpx2.AsyncByteStream):
+    """The parts of an answer, as they are read."""
+
+    def __init__(self, answer: EventStream | PartStream) -> None:
+        self._answer = answer
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        async for part in self._answer.parts:
+            yield part
+
+    async def aclose(self) -> None:
+        """Release what the answer holds."""
+        await self._answer.aclose()

@@ -1,0 +1,37 @@
+"""An agent whose tool needs a person, in an app that is notified: by a URL, else by a function, or not at all."""
+
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
+
+from agent_framework import Agent, tool
+
+from durable_agent_host import DurableAgentApp, Notification
+from durable_agent_host.providers.openai import chat_client_from_environment
+
+
+@tool(approval_mode="always_require")
+def pay(amount: float) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+def write_notification(notification: Notification) -> None:
+    """Write the notification to the ledger; where the test wants it, die before anybody knows."""
+    ledger = Path(os.environ["LEDGER"])
+    with ledger.open("a") as file:
+        file.write(json.dumps(asdict(notification)) + "\n")
+    deadly = ledger.with_name("die")
+    if deadly.exists():
+        deadly.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+agent = Agent(chat_client_from_environment(), "Pay.", name="Payer", tools=[pay], default_options={"store": False})
+notify = None if os.environ.get("SILENT") else os.environ.get("HOOK") or write_notification
+app = DurableAgentApp(agents=[agent], notify=notify)
