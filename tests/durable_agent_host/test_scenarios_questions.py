@@ -10,6 +10,7 @@ import requests
 
 from tests.durable_agent_host.sse_client import Reader, read_events
 from tests.durable_agent_host.test_scenarios_approvals import read_ended_turn
+from tests.durable_agent_host.test_scenarios_journal import CrashingHost
 from tests.kit import AgentHost, Lives, PracticeModel, running_host
 from tests.processes import wait_until
 
@@ -108,6 +109,23 @@ def after_crash(life: Lives, turn: dict[str, Any]) -> dict[str, Any]:
     path = urlsplit(turn["turn_url"]).path
     turn["turn_url"] = f"{life.crash().url}{path}"
     return turn
+
+
+def test_a_question_that_was_recorded_is_asked_after_a_kill(model: PracticeModel, tmp_path: Path):
+    """The host ends itself between the record of a question and its event: the workflow does not run again."""
+    crashing_host = CrashingHost(tmp_path, model, TEAMS)
+    try:
+        host = crashing_host.start("journal.workflow.after_append")
+        body = {"message": "ask", "session_id": "s"}
+        response = host.run("Counting", body, headers={"x-ms-wait-for-response": "false"})
+        host.process.wait(60)
+        path = urlsplit(response.json()["turn_url"]).path
+        turn = {"turn_url": f"{crashing_host.start().url}{path}"}
+        calls = pending_calls(turn, {"How many?"})
+        assert answer(turn, result(calls["How many?"], 41)).status_code == 200
+        assert end_of(turn) == ("completed", "told 1How many? 42")
+    finally:
+        crashing_host.stop()
 
 
 def test_a_question_that_nobody_answers_stays_in_the_session(teams: AgentHost):

@@ -93,10 +93,10 @@ class WorkflowQuestions:
         self.workflow.responses = responses
         for content in responses:
             if content.type == "function_result":
-                shown_result = Content.from_function_result(
+                result_content = Content.from_function_result(
                     cast("str", content.call_id), result=value_text(format_question(content.result))
                 )
-                await self.collect(AgentResponseUpdate(role="tool", contents=[shown_result]))
+                await self.collect(AgentResponseUpdate(role="tool", contents=[result_content]))
 
     async def ask(self) -> None:
         """Record that the workflow waits, and ask its questions, once its run has ended with some."""

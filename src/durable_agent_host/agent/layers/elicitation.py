@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from durable_agent_host.agent.mcp_servers import ELICITATION
 from durable_agent_host.agent.pending_calls import PendingCalls
@@ -19,7 +19,7 @@ from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, 
 from durable_agent_host.model.pending_call import PendingCall
 from durable_agent_host.turn.waiting_status import question_id
 
-_WAITING = WaitingToolCall("waits for an answer")
+_WAITING_CALL: Final = WaitingToolCall("waits for an answer")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class AnswerElicitations:
         if open_questions:
             for question in open_questions:
                 await self.pending_calls.ask_again(question)
-            return _WAITING
+            return _WAITING_CALL
         questions = _Questions(call, self.pending_calls)
         token = ELICITATION.set(questions.answer)
         try:
@@ -49,7 +49,7 @@ class AnswerElicitations:
         finally:
             ELICITATION.reset(token)
             questions.has_ended = True
-        return _WAITING if questions.is_waiting else end
+        return _WAITING_CALL if questions.is_waiting else end
 
 
 class _Questions:
