@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from durable_agent_host.model.principal import ANONYMOUS, THE_APP, Owner, Principal
     from durable_agent_host.redaction import redact_personal_data
     from durable_agent_host.settings import Settings
-    from durable_agent_host.tool_calls import ToolCall, current_tool_call, durable_tool
+    from durable_agent_host.tool_calls import DeferredCall, ToolCall, current_tool_call, durable_tool
 
 __all__ = [
     "ANONYMOUS",
@@ -32,6 +32,7 @@ __all__ = [
     "Budgets",
     "CoalescingHistoryProvider",
     "Conversation",
+    "DeferredCall",
     "DurableAgentApp",
     "DurableAgentEntity",
     "HostUnreachableError",
@@ -64,6 +65,7 @@ _MODULES = {
     "Budgets": "model.budget",
     "CoalescingHistoryProvider": "agent.coalescing_history_provider",
     "Conversation": "conversation_json",
+    "DeferredCall": "tool_calls",
     "DurableAgentApp": "app",
     "DurableAgentEntity": "durable.session_entity",
     "HostUnreachableError": "errors",

@@ -173,6 +173,7 @@ def run_limits(settings: Settings) -> RunLimits:
         bounds=settings,
         recording_bounds=settings,
         answer_seconds=min(settings.approval_timeout_seconds, settings.turn_log_retention_hours * 3600),
+        deferral_seconds=settings.turn_log_retention_hours * 3600,
     )
 
 

@@ -211,6 +211,24 @@ class AgentClient:
         """Read the events of a turn from its first one, or after the event with an id; as `stream` does."""
         return self._events("GET", f"{_path(agent, session_id, turn_id)}/events", None, {}, after)
 
+    async def steer(
+        self,
+        agent: str,
+        session_id: str,
+        message: str | Sequence[Mapping[str, Any]],
+        *,
+        idempotency_key: str | None = None,
+    ) -> TurnResult:
+        """Give a message to the session's running turn; without one, it begins a turn. Does not wait for the end.
+
+        Returns:
+            The turn that has the message, with the status ``accepted``. When the message comes too late, it begins the
+            turn that ``data["queued_turn_id"]`` names.
+        """
+        return await self.run(
+            agent, message, session_id=session_id, idempotency_key=idempotency_key, policy="steer", wait=False
+        )
+
     async def turn(self, agent: str, session_id: str, turn_id: str) -> TurnResult:
         """Read a turn's current state."""
         return await self._turn_request(agent, "GET", _path(agent, session_id, turn_id))

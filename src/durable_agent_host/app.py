@@ -33,6 +33,7 @@ from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret
+from durable_agent_host.durable.callback_tokens import make_token
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.function_registration import (
     check_duplicate_names,
@@ -381,14 +382,13 @@ class DurableAgentApp(AgentFunctionApp):
     def _register_routes(self, *, is_health: bool) -> None:
         """Register the routes of agents, or of health, once."""
         host = self._handler_context()
-        auth = func.AuthLevel.ANONYMOUS if is_health else self._agents_auth_level
         for route in (candidate for candidate in ROUTES if candidate.is_health is is_health):
             register_route(
                 cast("DFApp", self),
                 name=route.name,
                 template=route.template,
                 method=route.method,
-                auth=auth,
+                auth=func.AuthLevel.ANONYMOUS if is_health or route.is_open else self._agents_auth_level,
                 handler=partial(route.serve, host),
                 services=self._services,
             )
@@ -450,6 +450,7 @@ class DurableAgentApp(AgentFunctionApp):
             budgets=self._budgets.of_agent(agent_name),
             notify_end=report_end,
             redactor=self._redactors.get(agent_name),
+            new_token=partial(make_token, self._services.hub.secret),
         )
         entity = self._entity_class(
             runner, self.settings, has_owners=self._gate.identifies, notifies=self._notify is not None

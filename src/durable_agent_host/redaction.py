@@ -35,6 +35,7 @@ _TOKENS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("AKIA", "ASIA"), r"[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
     (("AIza",), r"[\w-]{30,}"),  # Google
     (("ya29.", "GOCSPX-"), r"[\w-]{20,}"),
+    (("cb_",), r"[\w-]{40,}\.[0-9a-f]{64}"),  # tokens of deferred calls
     (("eyJ",), r"(?<!-eyJ)[\w-]{8,}\.[\w.-]{8,}(?<!\.)"),  # JSON Web Token
     (("hf_",), r"[A-Za-z0-9]{30,}"),  # Hugging Face
     (("npm_",), r"[A-Za-z0-9]{30,}"),

@@ -6,14 +6,15 @@ what happens to it.
 
 import copy
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, Protocol, get_args, overload
 
-from agent_framework import FunctionTool, tool
+from agent_framework import Content, FunctionTool, tool
 
-from durable_agent_host.model.principal import ANOTHER, ROLE
+from durable_agent_host.model.principal import ANOTHER, ROLE, Principal
 
 InDoubt = Literal["retry", "fail", "ask"]
 
@@ -23,6 +24,41 @@ IN_DOUBT: Final = "durable_agent_host.in_doubt"
 
 APPROVED_BY: Final = "durable_agent_host.approved_by"
 """Key in a tool's ``additional_properties``: who may approve its calls; see `durable_tool`."""
+
+
+class DeferredCall(Content):
+    """What a tool returns whose result comes later, from elsewhere; see `ToolCall.defer`.
+
+    Args:
+        token: see below.
+        expires_at: see below.
+        schema: see below.
+
+    Attributes:
+        token: lets its holder give the result of this call, and nothing else.
+        path: of the URL to which the result is posted, below the app's address.
+        expires_at: from when on no result is accepted.
+        schema: a JSON schema of the result, or None for any.
+    """
+
+    def __init__(self, token: str, expires_at: datetime, schema: Mapping[str, Any] | None) -> None:
+        super().__init__("text", text="The result comes later.")  # a content passes the framework as it is
+        self.token = token
+        self.path = f"/api/callbacks/{token}"
+        self.expires_at = expires_at
+        self.schema = schema
+
+
+class ToolCallHost(Protocol):
+    """What the host does for a running tool."""
+
+    def defer(self, expires_at: datetime, schema: Mapping[str, Any] | None) -> DeferredCall:
+        """Prepare the end of a call whose result comes later; raises as `ToolCall.defer` does."""
+        ...
+
+    def report_progress(self, text: str, fraction: float | None) -> None:
+        """Show how far the tool is."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -40,6 +76,10 @@ class ToolCall:
             the agent, how often the journaled call has been started that the agent works for.
         cancelled: set when the turn is cancelled or timed out; a tool in a thread can ``wait`` for it. Async tools
             are cancelled by the event loop as well.
+        agent: name of the turn's agent.
+        session_id: the turn's session.
+        principal: on whose behalf the turn runs, without roles, which are not stored; None when nobody is identified.
+        path: where the call is made in the turn, as in its pending call.
     """
 
     call_id: str
@@ -48,11 +88,53 @@ class ToolCall:
     idempotency_key: str
     attempt: int = 1
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+    agent: str = ""
+    session_id: str = ""
+    principal: Principal | None = None
+    path: str = ""
+    host: ToolCallHost | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_cancelled(self) -> bool:
         """Whether the result is no longer wanted."""
         return self.cancelled.is_set()
+
+    def defer(self, expires: timedelta | datetime, schema: Mapping[str, Any] | None = None) -> DeferredCall:
+        """Prepare the end of a call whose result comes later, from a job elsewhere.
+
+        Start the job with the token or path of what this returns, then return it, alone: the call's own work is done
+        then, and the turn waits without a process.
+
+        Args:
+            expires: until when, or for how long, a result is accepted; the model is told when none has come.
+            schema: a JSON schema that a result must fit; None for any text or JSON.
+
+        Raises:
+            ValueError: it expires in the past or after the turn's log, or the schema is unusable.
+            RuntimeError: the call is not made by the agent of a turn of a `DurableAgentApp`.
+        """
+        if self.host is None:
+            raise RuntimeError(
+                f"tool {self.name!r} cannot defer its result: only tools that the agent of a turn of a DurableAgentApp "
+                "calls can"
+            )
+        expires_at = datetime.now(UTC) + expires if isinstance(expires, timedelta) else expires.astimezone(UTC)
+        return self.host.defer(expires_at, schema)
+
+    def progress(self, text: str, fraction: float | None = None) -> None:
+        """Show how far the tool is, as an event of the turn; of many notes at once, the last is shown.
+
+        Args:
+            text: for people.
+            fraction: the part that is done, from 0 to 1.
+
+        Raises:
+            ValueError: the fraction is something else.
+        """
+        if fraction is not None and not 0 <= fraction <= 1:
+            raise ValueError(f"fraction is {fraction!r}: give a number from 0 to 1, or leave it out")
+        if self.host is not None:
+            self.host.report_progress(text, fraction)
 
 
 RUNNING_CALL: Final[ContextVar[ToolCall | None]] = ContextVar("durable_agent_host_tool_call", default=None)

@@ -9,12 +9,12 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
 from durable_agent_host.errors import FencedError, LogError
-from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
+from durable_agent_host.model.log_entry import ATTEMPT, Inbox, LogEntry, LogPage, LogRecord
 from durable_agent_host.turn_log.followers import Followers
 from durable_agent_host.turn_log.protocol import INTERVAL_SECONDS, MAX_PAGE_BYTES
 
@@ -35,7 +35,7 @@ class Memory:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.logs: defaultdict[str, Log] = defaultdict(Log)
-        self.cancels: set[str] = set()
+        self.inboxes: defaultdict[str, Inbox] = defaultdict(Inbox)
 
 
 class MemoryTurnLog:
@@ -107,11 +107,11 @@ class MemoryTurnLog:
             log.first_offset = min(before_offset, len(log.lines))
 
     async def delete(self, *log_ids: str) -> None:
-        """Delete logs and their cancel marks."""
+        """Delete logs and their inboxes."""
         with self._memory.lock:
             for log_id in log_ids:
                 self._memory.logs.pop(log_id, None)
-                self._memory.cancels.discard(log_id)
+                self._memory.inboxes.pop(log_id, None)
 
     async def sweep(self, *, older_than_seconds: float) -> int:
         """Delete logs to which nothing has been appended for so long."""
@@ -123,11 +123,19 @@ class MemoryTurnLog:
 
     async def request_cancel(self, log_id: str) -> None:
         """Leave a mark that the turn is to be cancelled."""
-        self._memory.cancels.add(log_id)
+        with self._memory.lock:
+            self._memory.inboxes[log_id] = replace(self._memory.inboxes[log_id], is_cancel_requested=True)
 
-    async def is_cancel_requested(self, log_id: str) -> bool:
-        """Tell whether the mark is there."""
-        return log_id in self._memory.cancels
+    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> None:
+        """Leave a message for the turn's agent."""
+        with self._memory.lock:
+            inbox = self._memory.inboxes[log_id]
+            self._memory.inboxes[log_id] = replace(inbox, messages={message_id: message} | dict(inbox.messages))
+
+    async def read_inbox(self, log_id: str) -> Inbox:
+        """Read what was sent to the turn."""
+        with self._memory.lock:
+            return self._memory.inboxes.get(log_id, Inbox())
 
     async def check(self) -> None:
         """Prove that the store can be written."""

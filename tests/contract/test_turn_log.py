@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from durable_agent_host.errors import FencedError, LogError
-from durable_agent_host.model.log_entry import ATTEMPT, EVENT, LogEntry
+from durable_agent_host.model.log_entry import ATTEMPT, EVENT, Inbox, LogEntry
 
 
 def new_id() -> str:
@@ -299,15 +299,16 @@ async def test_truncation_keeps_offsets(backend):
 
 
 async def test_deleted_logs_are_empty(backend):
-    """A deleted log is empty, has no cancel mark, takes nothing from its writer, and can begin anew."""
+    """A deleted log is empty, has an empty inbox, takes nothing from its writer, and can begin anew."""
     log, other, log_id = backend.log(), backend.log(), new_id()
     attempt = await log.open(log_id)
     await log.append(log_id, [delta("a")], attempt=attempt)
     await log.request_cancel(log_id)
+    await log.send_message(log_id, new_id(), delta("to the agent"))
     await other.delete(log_id)
     await other.delete(log_id)
     assert await read_all(other, log_id) == []
-    assert not await other.is_cancel_requested(log_id)
+    assert await other.read_inbox(log_id) == Inbox()
     with pytest.raises(FencedError):
         await log.append(log_id, [delta("b")], attempt=attempt)
     assert await log.open(log_id) == 1
@@ -329,21 +330,36 @@ async def test_old_logs_are_swept(backend):
         is_young = time.monotonic() - started_at < 1
     assert swept >= 1
     assert await read_all(backend.log(), old) == []
-    assert not await log.is_cancel_requested(old)
+    assert not (await log.read_inbox(old)).is_cancel_requested
     assert len(await read_all(backend.log(), young)) == 1
 
 
 async def test_cancel_marks_stay(backend):
     """A mark needs no log and no attempt, is seen by every process, and can be left twice."""
     log, other, log_id = backend.log(), backend.log(), new_id()
-    assert not await other.is_cancel_requested(log_id)
+    assert not (await other.read_inbox(log_id)).is_cancel_requested
     for _ in range(2):
         await log.request_cancel(log_id)
-    assert await other.is_cancel_requested(log_id)
+    assert (await other.read_inbox(log_id)).is_cancel_requested
     assert await read_all(other, log_id) == []
     assert await other.open(log_id) == 1
-    assert await log.is_cancel_requested(log_id)
-    assert not await log.is_cancel_requested(new_id())
+    assert (await log.read_inbox(log_id)).is_cancel_requested
+    assert not (await log.read_inbox(new_id())).is_cancel_requested
+
+
+async def test_messages_are_sent_to_a_turn(backend):
+    """Messages need no attempt, are seen by every process, and are there once by their id."""
+    log, other, log_id, ids = backend.log(), backend.log(), new_id(), [new_id() for _ in range(2)]
+    assert await log.read_inbox(log_id) == Inbox()
+    messages = {ids[0]: delta("é \ud83d"), ids[1]: delta("long " * 1000)}
+    for _ in range(2):
+        for message_id, message in messages.items():
+            await other.send_message(log_id, message_id, message)
+    assert await log.read_inbox(log_id) == await other.read_inbox(log_id) == Inbox(messages=messages)
+    assert await read_all(log, log_id) == []
+    await log.request_cancel(log_id)
+    assert await backend.log().read_inbox(log_id) == Inbox(True, messages)
+    assert await log.read_inbox(new_id()) == Inbox()
 
 
 async def test_any_loop_of_any_thread_can_call(backend):

@@ -49,6 +49,7 @@ ROWS: Mapping[str, RouteRequest | None] = {
     "http-metrics": None,
     "http-sessions": None,
     "http-pending": None,
+    "http-callback": None,
     "http-health": None,
     "http-session": RouteRequest(),
     "http-export": RouteRequest(),

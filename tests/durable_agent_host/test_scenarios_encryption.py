@@ -128,6 +128,9 @@ def test_an_encrypted_session_over_its_lifetime(model: PracticeModel, tmp_path: 
             lambda: host.get("/agents/Clerk/sessions/signalled").ok and "canary-signalled" in texts(host, "signalled")
         )
         turn = run_until_approval(host, model, "a")
+        for text in ("canary-steered", "canary-steered " * 1000):
+            body = {"message": text, "session_id": "a", "policy": "steer"}
+            assert host.run("Clerk", body).json()["turn_id"] == turn["turn_id"]
         assert is_silent(host, data)
         host.kill()
     assert files_with_canary(data) == []
@@ -137,7 +140,8 @@ def test_an_encrypted_session_over_its_lifetime(model: PracticeModel, tmp_path: 
         outputs = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"]
         assert outputs[-1]["output"].startswith("sent canary-other")
         texts_before = texts(host, "a")
-        assert {"canary-found", "canary-read", "canary-sent"} <= set(texts_before)
+        expected_texts = {"canary-found", "canary-read", "canary-steered", "canary-steered " * 1000, "canary-sent"}
+        assert expected_texts <= set(texts_before)
         assert any("is now wrapped by the key 'k2'" in line for line in host.output)
         (file,) = [
             file_entry

@@ -119,6 +119,22 @@ def test_an_approved_tool_runs_with_the_displayed_arguments(site: Site, agent):
 
 
 @pytest.mark.parametrize("agent", AGENTS)
+def test_a_message_to_a_running_turn_follows_the_tools_result(site: Site, agent):
+    """In the next request, and in those of later turns, which the service accepts."""
+    site.service.play(calling(agent, "convert", {"source": "USD"}), saying(agent, "Done."), saying(agent, "Yes."))
+    turn = site.host.run(agent, {"message": "convert"}).json()
+    body = {"message": "Hurry up.", "session_id": turn["session_id"], "policy": "steer"}
+    assert site.host.run(agent, body).json()["turn_id"] == turn["turn_id"]
+    approve(turn, allow(turn["pending_approvals"][0]))
+    assert wait_until(lambda: read_ended_turn(turn))["status"] == "completed"
+    assert site.host.run(agent, {"message": "And?", "session_id": turn["session_id"]}).ok
+    for sent in map(json.dumps, site.service.bodies[1:]):
+        assert sent.count("Hurry up.") == 1
+        assert sent.index("USD is") < sent.index("Hurry up.")
+    assert problems(site, agent, turn["session_id"]) == []
+
+
+@pytest.mark.parametrize("agent", AGENTS)
 def test_an_idempotent_tool_has_its_arguments_after_a_crash(site: Site, agent):
     """The host is killed while the tool runs: it runs again with what the model had asked for."""
     site.service.play(calling(agent, "linger", {"text": "größer"}), saying(agent, "Done."))

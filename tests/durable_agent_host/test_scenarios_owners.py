@@ -551,6 +551,27 @@ def test_another_principal_must_approve(site: Site, model: PracticeModel):
     assert {approval["call_id"]: approval["answered_by"] for approval in view["answers"]} == expected_approvers
 
 
+def test_only_the_owner_steers(site: Site, model: PracticeModel):
+    """For anybody else there is no session; the running turn does not get the message."""
+    model.plan({"calls": [{"name": "pay", "arguments": {"amount": 5}}]}, {"text": "Done."})
+    turn = site.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "pay"}).json()
+    body = {"session_id": turn["session_id"], "policy": "steer"}
+    for wait in ("true", "false"):
+        for caller in ("bob", "ada@fabrikam"):
+            headers = {"x-ms-wait-for-response": wait}
+            message = body | {"message": f"I am {caller}."}
+            response = site.ask("POST", "/agents/Payer/run", caller, json=message, headers=headers)
+            assert response.status_code == 404, response.text
+    message = body | {"message": "It is urgent."}
+    assert site.ask("POST", "/agents/Payer/run", "ada@contoso", json=message).json()["turn_id"] == turn["turn_id"]
+    url = turn["turn_url"].partition("/api")[2]
+    answer = {"call_id": turn["pending_calls"][0]["call_id"], "approved": True}
+    assert site.ask("POST", f"{url}/answers", "sue:support", json=answer).ok
+    wait_until(lambda: site.ask("GET", url, "ada@contoso").json()["status"] == "completed")
+    sent = json.dumps(model.requests()[-1]["body"])
+    assert ("It is urgent." in sent, "I am" in sent) == (True, False)
+
+
 def test_changed_arguments_need_another_approver(site: Site, model: PracticeModel):
     """Whoever changes a call cannot decide it alone: the turn asks again, and two people stand behind what runs."""
     calls = [{"name": "pay", "arguments": {"amount": 6}}, {"name": "lend", "arguments": {"amount": 7}}]

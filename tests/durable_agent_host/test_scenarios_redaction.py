@@ -49,6 +49,7 @@ SECRETS = {
     "after crash": card(11110013),
     "citation": "citation.canary@example.com",
     "long": "long.canary@example.com",
+    "steered": "steered.canary@example.com",
 }
 
 
@@ -194,13 +195,16 @@ def test_the_search_finds_unredacted_secrets(lives: Lives, model: PracticeModel,
 
 
 def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path):
-    """A call that waits is shown redacted, and runs as the model wrote it; what a person answers is redacted too."""
+    """A call that waits is shown redacted, and runs as the model wrote it; what people answer or add is redacted."""
     host, session = lives.host, uuid4().hex
     calls = [{"name": "pay", "arguments": {"card": SECRETS["payment"], "reason": SECRETS["reason"]}} for _ in range(2)]
     model.plan({"calls": calls}, {"text": "Paid."})
     run_response = host.run("Teller", {"message": "Pay", "session_id": session})
     assert run_response.status_code == 202
     assert leaks(run_response.content) == []
+    steering = {"message": f"Hurry, {SECRETS['steered']}", "session_id": session, "policy": "steer"}
+    steering_response = host.run("Teller", steering)
+    assert (steering_response.status_code, leaks(steering_response.content)) == (202, [])
     first_call, second_call = run_response.json()["pending_calls"]
     assert (first_call["arguments"]["card"], first_call["arguments"]["reason"]) == (MASK, MASK)
     path = f"/agents/Teller/sessions/{session}/turns/{run_response.json()['turn_id']}"
@@ -218,7 +222,7 @@ def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path
     while final_turn["status"] == "waiting":
         final_turn = host.end_of_turn(f"{host.url}/api{path}")
     assert final_turn["response"] == "Paid."
-    assert set(leaks(sent(model))) >= {"payment", "reason", "denial"}
+    assert set(leaks(sent(model))) >= {"payment", "reason", "denial", "steered"}
     assert f"paid with {SECRETS['payment']}" in sent(model).decode()
     assert leaks(read_views(host, "Teller", session)) == []
     wait_until_cleaned(host)

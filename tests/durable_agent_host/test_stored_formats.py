@@ -119,7 +119,7 @@ async def test_a_log_in_redis(tmp_path: Path):
             page = await log.read(log_id)
             assert [encode_log_entry(record.entry) for record in page.records] == lines
             assert [(record.offset, record.attempt) for record in page.records] == [(0, 1), (1, 1), (2, 1)]
-            assert await log.is_cancel_requested(log_id)
+            assert (await log.read_inbox(log_id)).is_cancel_requested
             assert await log.open(log_id) == 2
             assert (await log.read(log_id, 3)).records[0].offset == 3
             await log.delete(log_id)

@@ -10,6 +10,7 @@ from agent_framework import FunctionTool
 
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.session.repair import repair_entries
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from practice_model.play.recordings import Recordings
 from practice_model.rules.requests import Rules
 from tests.durable_agent_host.wire_lab import Lab
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.recordings
 FOLDER = RECORDINGS / "openai-responses" / "multiturn"
 
 NO_FIT = {
-    "apply-patch-update": "the framework's client has no apply_patch tool: no content stands for its output",
+    "apply-patch-update": "one turn, which waits for the client: see below",
     "background-cancel": "one turn, cancelled",
     "background-resume-starting-after": "one turn",
     "ci-container-from-api": "one turn",
@@ -261,12 +262,49 @@ async def test_the_next_turn_has_every_recorded_item(name, recordings):
         assert accepted_item.keys() - sent_item.keys() <= {"id", "status", "content"} & accepted_item.keys()
 
 
-@pytest.mark.parametrize("name", ["custom-tool-grammar", "apply-patch", "local-shell"])
-async def test_an_open_call_is_not_replayed(name, recordings):
-    """A recorded call of a tool that the app lacks is stored, and omitted from the next request with its reasoning."""
+CLIENT_CALLS = ["custom-tool-grammar", "apply-patch", "local-shell"]
+"""Recorded calls of the service's own tools that the client runs."""
+
+
+@pytest.fixture
+async def log(tmp_path):
+    """The log of a turn that ends in another process than it began."""
+    turn_log = SqliteTurnLog(tmp_path / "log.db")
+    yield turn_log
+    await turn_log.close()
+
+
+@pytest.mark.parametrize("name", CLIENT_CALLS)
+async def test_a_call_that_the_client_runs_is_replayed_with_its_output(name, recordings, log):
+    """The recorded call goes back as it was, with the client's output, in its own turn and in the next."""
+    lab = Lab(model="gpt-recorded", options={"store": False}, rules=Rules(), recordings=recordings)
+    lab.plan({"recording": name}, {"text": "Yes."}, {"text": "And on."})
+    assert (await lab.waiting_turn("first", lambda: log, "as it should be")).error is None
+    assert (await lab.cold_turn("second")).error is None
+    (call,) = [item for item in lab.service.request_log.entries[0]["output"] if item["type"] in OWN_TOOLS]
+    for sent in lab.inputs[1:]:
+        (sent_call, output) = [item for item in sent if item["type"] not in {"message", "reasoning"}]
+        assert plain(call) | sent_call == plain(call)
+        assert (output["type"], output["call_id"]) == (f"{call['type']}_output", call["call_id"])
+        assert output["output"] == "as it should be"
+
+
+async def test_a_recorded_patch_is_answered_as_recorded(recordings, log):
+    """The request with the output is the accepted one."""
+    (steps,) = conversations("apply-patch-update")
+    lab = Lab(model="gpt-recorded", tools=[{"type": "apply_patch"}], rules=Rules(), recordings=recordings)
+    lab.plan(*({"recording": step.answer} for step in steps))
+    assert (await lab.waiting_turn(new_texts(steps)[0], lambda: log)).error is None
+    for step, sent in zip(steps, lab.inputs, strict=True):
+        compare(step.items, [plain(item) for item in sent], {})
+
+
+@pytest.mark.parametrize("name", CLIENT_CALLS)
+async def test_an_open_call_is_not_replayed(name, recordings, log):
+    """A call of a cancelled turn is stored, and omitted from the next request with its reasoning."""
     lab = Lab(model="gpt-recorded", options={"store": False}, rules=Rules(), recordings=recordings)
     lab.plan({"recording": name}, {"text": "Yes."})
-    assert (await lab.cold_turn("first")).error is None
+    assert (await lab.waiting_turn("first", lambda: log, is_cancelled=True)).status == "cancelled"
     (call,) = [item for item in lab.service.request_log.entries[0]["output"] if item["type"] in OWN_TOOLS]
     assert call["call_id"] in json.dumps(lab.session.entries)
     assert (await lab.cold_turn("second")).error is None

@@ -80,6 +80,18 @@ class Lab:
         async with self.agent() as agent:
             return await self._turn(self.runner(agent), text)
 
+    async def waiting_turn(
+        self, text: str, open_log: Callable[[], TurnLog], result: Any = None, *, is_cancelled: bool = False
+    ) -> TurnOutcome:
+        """Run a turn until it waits, then answer its calls with one result or cancel it, as a new process does."""
+        async with self.agent() as agent:
+            waiting_outcome = await self._attempt(self.runner(agent, open_log), text)
+        assert waiting_outcome.status == "suspended", waiting_outcome
+        replies = {call["call_id"]: {"result": result} for call in waiting_outcome.pending}
+        ending: dict[str, Any] = {"was_cancelled": True} if is_cancelled else {"replies": replies}
+        async with self.agent() as agent:
+            return await self._turn(self.runner(agent, open_log), text, **ending)
+
     async def warm_turns(self, texts: Sequence[str]) -> list[TurnOutcome]:
         """Run turns in one process, with one agent and the session as it is in memory."""
         async with self.agent() as agent:
@@ -114,10 +126,12 @@ class Lab:
         compaction = CompactionChoice(self.compaction(agent.client))
         return AgentRunner("Lab", agent, provider_for, open_log=open_log, compaction=compaction)
 
-    async def _turn(self, runner: AgentRunner, text: str, *, is_warm: bool = False) -> TurnOutcome:
+    async def _attempt(self, runner: AgentRunner, text: str, *, is_warm: bool = False, **ending: Any) -> TurnOutcome:
         session = self.session if is_warm else decode_session(json.loads(json.dumps(encode_session(self.session))))
-        request = TurnRequest("Lab", "session-1", f"turn-{self.turns}", text)
-        outcome = await runner.run(session, request)
+        return await runner.run(session, TurnRequest("Lab", "session-1", f"turn-{self.turns}", text), **ending)
+
+    async def _turn(self, runner: AgentRunner, text: str, *, is_warm: bool = False, **ending: Any) -> TurnOutcome:
+        outcome = await self._attempt(runner, text, is_warm=is_warm, **ending)
         self.turns += 1
         self.session, _ = commit_outcome(self.session, outcome, window=ReceiptWindow(keep=1))
         return outcome

@@ -9,6 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
 from typing import Any, Final, cast
 
 from agent_framework import AgentResponse, Content, SupportsAgentRun
@@ -42,6 +44,7 @@ from durable_agent_host.agent.run_result import (
     Superseded,
     stop_of,
 )
+from durable_agent_host.agent.running_tool import DeferralRules
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
@@ -77,7 +80,7 @@ from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_SECONDS: Final = 0.7
-"""How often the cancel mark in the turn's log is read."""
+"""How often the inbox of the turn's log is read."""
 
 _CANCEL_SECONDS: Final = 10.0
 """How long a service may take to accept that an answer is no longer wanted."""
@@ -85,10 +88,10 @@ _CANCEL_SECONDS: Final = 10.0
 _ABANDON_SECONDS: Final = 0.3
 """How long a stopped run may take to end; after that it is abandoned."""
 
-CANCELLATIONS: Final = Notifier()
-"""Makes a running turn of this process read its cancel mark at once; by turn id.
+INBOX_NOTIFIER: Final = Notifier()
+"""Makes a running turn of this process read its inbox at once; by turn id.
 
-One per process, because the receiver of a cancel and the runner of the turn share nothing else.
+One per process, because the sender and the runner of the turn share nothing else.
 """
 
 OpenLog = Callable[[], TurnLog]
@@ -151,6 +154,7 @@ class RunLimits:
         bounds: limits on what the model's service and the tools may send.
         recording_bounds: limits on the recorded exchanges of model calls.
         answer_seconds: how long a call waits for its answer from outside.
+        deferral_seconds: how long a call may wait whose tool has deferred its result.
     """
 
     turn_seconds: float = 1800.0
@@ -158,6 +162,7 @@ class RunLimits:
     bounds: ResponseLimits = field(default_factory=ResponseLimits)
     recording_bounds: RecordingLimits = field(default_factory=RecordingLimits)
     answer_seconds: float = 6 * 24 * 3600.0
+    deferral_seconds: float = 7 * 24 * 3600.0
 
 
 class AgentRunner:
@@ -178,6 +183,7 @@ class AgentRunner:
         budgets: limits on the usage of the agent's turns and sessions.
         notify_end: notified of turns that end without an orchestration.
         redactor: for stored and shown data; None for no redaction.
+        new_token: makes the tokens of deferred calls: of the turn's request, the pending call's id and its expiry.
 
     Attributes:
         tracks_budget: whether the usage of the agent's turns is counted.
@@ -199,6 +205,7 @@ class AgentRunner:
         budgets: Budgets = NO_BUDGETS,
         notify_end: ReportEnd = lambda _: None,
         redactor: Redactor | None = None,
+        new_token: Callable[[TurnRequest, str, datetime], str] | None = None,
     ) -> None:
         self.notify_end = notify_end
         self.name = name
@@ -213,6 +220,7 @@ class AgentRunner:
         self.tracks_budget = budgets.counts
         self.may_ask = is_factory(agent)
         self._redactor = redactor
+        self._new_token = new_token
         self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for, compaction))
 
     @property
@@ -275,6 +283,11 @@ class AgentRunner:
             return outcome
         await attempt.resume(replies or {}, was_cancelled=was_cancelled)
         record = self.storage.record(session)
+        with_files = SessionFiles(self.storage, request.agent, request.session_id, session).with_files
+
+        async def load_message(request: TurnRequest) -> TurnRequest:
+            return await with_files(await self.storage.load_request(request))
+
         runs = AgentRuns(
             host=self._host,
             provider=self._provider_for(object()),  # until the agent is created
@@ -282,7 +295,8 @@ class AgentRunner:
             bounds=self._limits.bounds,
             attempt=attempt,
             record=record,
-            with_files=SessionFiles(self.storage, request.agent, request.session_id, session).with_files,
+            with_files=with_files,
+            load_message=load_message,
             agent_session_before=await record.agent_session(),
             history_session_id=external_session_id(request.session_id, session.owner)
             if self.history.where.owners
@@ -291,6 +305,10 @@ class AgentRunner:
             request=request,
             replies=replies or {},
             answer_seconds=self._limits.answer_seconds,
+            deferral_rules=DeferralRules(
+                partial(self._new_token, request) if self._new_token is not None else None,
+                self._limits.deferral_seconds,
+            ),
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
             budgets=self._budgets,
             redactor=self._redactor,
@@ -346,7 +364,10 @@ class AgentRunner:
             case LogUnavailable(error):
                 raise error
         outcome = committed_outcome = replace(
-            outcome, budget_usage=runs.budget_usage(), redacts=self._redactor is not None
+            outcome,
+            budget_usage=runs.budget_usage(),
+            redacts=self._redactor is not None,
+            steered_by=runs.steering.request_hashes if runs.steering is not None else {},
         )
         if outcome.status != "suspended":
             committed_outcome = await self._store_outcome(runs, outcome)
@@ -413,9 +434,9 @@ class AgentRunner:
         return await attempt.outcome_of_successor(self._limits.turn_seconds)
 
     async def _watch(self, runs: AgentRuns, task: "asyncio.Task[None]") -> Stop | None:
-        """Wait for the runs' end; check the cancel mark regularly, and when notified."""
+        """Wait for the runs' end; read the turn's inbox regularly, and when notified."""
         max_seconds = self._limits.turn_seconds
-        with CANCELLATIONS.waiter(runs.request.turn_id) as hint:
+        with INBOX_NOTIFIER.waiter(runs.request.turn_id) as hint:
             while True:
                 hint_task = asyncio.ensure_future(hint.wait())
                 seconds = min(_POLL_SECONDS, runs.remaining_seconds(max_seconds))
@@ -459,9 +480,9 @@ async def _build_failed_outcome(runs: AgentRuns, error: BaseException) -> TurnOu
 
 async def _is_cancelled(attempt: TurnAttempt) -> bool:
     try:
-        return await attempt.is_cancel_requested()
+        return (await attempt.read_inbox()).is_cancel_requested
     except LogError as error:
-        _LOGGER.warning("turn log %s: the cancel mark cannot be read: %s", attempt.log_id, error)
+        _LOGGER.warning("turn log %s: the inbox cannot be read: %s", attempt.log_id, error)
         return False
 
 

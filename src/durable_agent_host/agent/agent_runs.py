@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
+from itertools import takewhile
 from typing import Any, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
@@ -33,6 +34,7 @@ from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
+from durable_agent_host.agent.layers.callback import AwaitCallback
 from durable_agent_host.agent.layers.client_tool import AskClient
 from durable_agent_host.agent.layers.elicitation import AnswerElicitations
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
@@ -41,7 +43,7 @@ from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
 from durable_agent_host.agent.layers.response import ReadResponse
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
-from durable_agent_host.agent.layers.running_call import CALL_SCOPE, CallScope, EnterToolCall
+from durable_agent_host.agent.layers.running_call import CALL_SCOPE, CallScope, EnterToolCall, current_call
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_model_calls import NestedCallMeter
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
@@ -53,7 +55,9 @@ from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import Cancelled, RunStoppedError
+from durable_agent_host.agent.running_tool import DeferralRules, RunningTool
 from durable_agent_host.agent.session_state_tracker import SessionState
+from durable_agent_host.agent.steering import Steering
 from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream, StreamProgress
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
@@ -73,7 +77,6 @@ from durable_agent_host.segments.conversation_reader import ConversationReader, 
 from durable_agent_host.session.context_selection import context_messages
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.transcript import replay_messages
-from durable_agent_host.tool_calls import ToolCall
 from durable_agent_host.turn.client_tools import client_tool
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
@@ -222,9 +225,11 @@ class AgentRuns:
         agent_session_before: the framework's session from before the turn, serialized.
         history_session_id: see `durable_agent_host.agent.transcript_provider.DurableSession.restore`.
         with_files: adds the bytes of files to a request that refers to them.
+        load_message: adds the stored parts and the bytes of files to a request that was sent to the running turn.
         request: the turn's request.
         replies: to pending calls, by their ids.
         answer_seconds: how long a pending call waits.
+        deferral_rules: how tools may defer results.
         exchange_recorder: records the HTTP exchanges of model calls.
         was_cancelled: the turn was cancelled while it waited: only what is in the journal is collected.
         agent_session: the framework's session of the current run.
@@ -235,6 +240,7 @@ class AgentRuns:
         output: what the current run has streamed.
         histories: the agent's history providers in the current run.
         context: chooses the messages of the current run's model calls; None when all are sent.
+        steering: the messages that were sent to the turn, in the current run; None when there are none.
         budgets: of the agent.
         redactor: for stored and shown data, or None.
         elapsed_before: seconds of earlier attempts.
@@ -249,10 +255,12 @@ class AgentRuns:
     record: ConversationReader
     agent_session_before: Mapping[str, Any] | None
     with_files: Callable[[TurnRequest], Awaitable[TurnRequest]]
+    load_message: Callable[[TurnRequest], Awaitable[TurnRequest]]
     overlay_before: Mapping[str, Any] | None
     request: TurnRequest
     replies: Mapping[str, Mapping[str, Any]]
     answer_seconds: float
+    deferral_rules: DeferralRules
     exchange_recorder: ExchangeRecorder
     was_cancelled: bool = False
     history_session_id: str = ""
@@ -264,6 +272,7 @@ class AgentRuns:
     output: RunOutput = field(init=False)
     histories: RunHistoryProviders | None = None
     context: ContextWindow | None = None
+    steering: Steering | None = None
     budgets: Budgets = NO_BUDGETS
     redactor: Redactor | None = None
     elapsed_before: float = 0.0
@@ -353,6 +362,7 @@ class AgentRuns:
 
     def _begin_run(self, journal: Journal, breaks: Mapping[CallPath, int]) -> CurrentRun:
         self.output = RunOutput(self.provider)
+        self.steering = None
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
         pending_calls = PendingCalls(
             self.request.turn_id,
@@ -400,6 +410,9 @@ class AgentRuns:
     def _new_tool_layers(self, run: CurrentRun, session_state: SessionState) -> ToolLayers:
         turn_id = self.request.turn_id
         label = self.attempt.label
+        callback = AwaitCallback(
+            run.pending_calls, run.journal, session_state, max_result_bytes=self.bounds.max_tool_result_bytes
+        )
         return ToolLayers(
             journal=JournalToolCalls(run.journal, self.attempt.observers, session_state, run.gate),
             progress=run.progress,
@@ -409,7 +422,20 @@ class AgentRuns:
             lost_server=RecoverLostCalls(label=label),
             in_doubt=ResolveDoubt(run.pending_calls, label=label),
             budget=run.budget_account,
-            running_call=EnterToolCall(turn_id, run.journal, run.gate.gave_up),
+            callback=callback,
+            running_call=EnterToolCall(
+                self.request,
+                run.journal,
+                run.gate.gave_up,
+                new_host=lambda call: RunningTool(
+                    call,
+                    run.pending_calls,
+                    self.attempt.observers,
+                    self.deferral_rules,
+                    asyncio.get_running_loop(),
+                ),
+                defer=callback.begin,
+            ),
             run_tool=RunTool(
                 turn_id,
                 run.gate.gave_up,
@@ -450,6 +476,10 @@ class AgentRuns:
         is_finished = recorded_response is not None
         received_bytes().calls = path.position + 1
         run.progress.record_available_tools(context.options)
+        if (steering := self._find_steering(run)) is not None:
+            if not is_finished:
+                run.gate.check()
+            await steering.add_messages(context, path, is_replayed=is_finished)
         messages = await self._choose_messages(context, path, is_replayed=is_finished)
         if not is_finished:
             run.gate.check()
@@ -506,10 +536,7 @@ class AgentRuns:
                     run.gate.raise_if_waiting()
                     await self._collect(run, update)
                     await stretch.pause()
-            if (
-                run.pending_calls.pending
-                or (next_messages := await self._answer_provider_requests(run, messages, start)) is None
-            ):
+            if run.pending_calls.pending or not (next_messages := await self._find_next_messages(run, messages, start)):
                 break
             messages = next_messages
         if questions is not None:
@@ -528,21 +555,41 @@ class AgentRuns:
             partial(self._collect, run),
         )
 
-    async def _answer_provider_requests(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message] | None:
-        """Return the messages with which the run continues after the provider's requests for approval, or None."""
+    async def _find_next_messages(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message]:
+        """Return the messages with which the run continues after an answer; none at its end.
+
+        They answer what the provider's tools ask, or were sent to the turn while the answer was made.
+        """
         if not self.hosted_agent.has_journal:
-            return None
+            return []
         response_messages = self.output.response(start).messages
-        answer = await answer_requests(run.pending_calls, run.journal, response_messages)
-        if answer is None:
-            return None
-        self.output.add(AgentResponseUpdate(role="user", contents=answer.contents), None)
+        next_messages = await answer_requests(run.pending_calls, run.journal, self.provider, response_messages)
+        if next_messages:
+            await self._collect_answers(run, next_messages)
+        elif (steering := self._find_steering(run)) is not None and self.request.response_format is None:
+            next_messages = await steering.take_next_messages()
+        if run.pending_calls.pending or not next_messages:
+            return []
         session = self.agent_session
         if session.service_session_id:  # the service has the conversation, and accepts only new messages
             session.transcript = ()
-        else:
-            session.transcript = self.provider.as_history([*session.transcript, *sent, *response_messages])
-        return [answer]
+            unsent_results = [*takewhile(lambda message: message.role == "tool", reversed(response_messages))][::-1]
+            return [*unsent_results, *next_messages]
+        session.transcript = self.provider.as_history([*session.transcript, *sent, *response_messages])
+        return next_messages
+
+    async def _collect_answers(self, run: CurrentRun, answers: Sequence[Message]) -> None:
+        is_replayed = CallPath().model_call(run.journal.position + 1) in run.journal.recorded.responses
+        for answer in answers:
+            update = AgentResponseUpdate(role=answer.role, contents=answer.contents)
+            self.output.add(update, None)
+            if answer.role == "tool":
+                await self.attempt.observers.notify(UpdateReceived(update, is_replayed))
+
+    def _find_steering(self, run: CurrentRun) -> Steering | None:
+        if self.steering is None and (self.attempt.inbox.messages or run.journal.recorded.messages):
+            self.steering = Steering(self.attempt, run.journal, self.output, self.load_message, self.provider)
+        return self.steering
 
     async def _collect(self, run: CurrentRun, update: AgentResponseUpdate) -> None:
         source = run.progress.source
@@ -573,13 +620,13 @@ class AgentRuns:
             )
         await journal.tool_started(AGENT_RUN, self.request.agent, {})
         path = part_path(journal.recorded)
-        agent_call = ToolCall(
-            call_id=AGENT_RUN.call_id,
-            name=self.request.agent,
-            turn_id=self.request.turn_id,
-            idempotency_key=journal.idempotency_key(path),
-            attempt=recorded_call.starts - part_count + 1 if recorded_call is not None else 1,
-            cancelled=run.gate.gave_up,
+        agent_call = current_call(
+            self.request,
+            path,
+            self.request.agent,
+            journal=journal,
+            starts=recorded_call.starts - part_count if recorded_call is not None else 0,
+            gave_up=run.gate.gave_up,
         )
         scope = CallScope(path, agent_call, journal.idempotency_key)
         CALL_SCOPE.set(scope)  # in the context of the attempt's task, like `RECEIVED`

@@ -207,6 +207,7 @@ class ToolCallMiddleware(FunctionMiddleware):
             has_changed_arguments=False,
             metadata=context.metadata,
             run=run,
+            deferral=recorded_call.deferral,
         )
         try:
             end = await self._calls.make_tool_call(call)

@@ -12,6 +12,7 @@ from durable_agent_host.agent.declarations import needs_approval, runs_at_client
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
+from durable_agent_host.agent.layers.callback import AwaitCallback
 from durable_agent_host.agent.layers.client_tool import AskClient
 from durable_agent_host.agent.layers.elicitation import AnswerElicitations
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
@@ -53,6 +54,7 @@ class ToolLayers:
     lost_server: RecoverLostCalls
     in_doubt: ResolveDoubt
     budget: BudgetAccount | None
+    callback: AwaitCallback
     running_call: EnterToolCall
     run_tool: RunTool
 
@@ -96,8 +98,11 @@ def chain_nested_call(meter: NestedCallMeter | None, call: ModelCall, innermost:
 
 def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolCallEnd]:
     """Make a tool call of a run's agent through its layers."""
+    if call.deferral is not None:
+        return of_run.journal(call, of_run.callback.resume)
     may_lose_server = is_mcp_tool(call.tool)
-    layers: list[ToolLayer] = [of_run.journal]
+    layers: list[ToolLayer] = [of_run.progress.end_run] if of_run.progress.has_client_calls else []
+    layers.append(of_run.journal)
     if of_run.progress.is_invalid_call(call):
         layers.append(of_run.progress.reject_invalid_call)
     if needs_approval(call.tool):
@@ -110,8 +115,7 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
         layers.append(of_run.in_doubt)
     if of_run.budget is not None:
         layers.append(of_run.budget.count_tool_call)
-    layers.append(of_run.journal.record_start)
-    layers.append(of_run.running_call)
+    layers += [of_run.journal.record_start, of_run.running_call]
     return _chain(layers, of_run.run_tool)(call)
 
 

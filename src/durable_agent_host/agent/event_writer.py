@@ -16,6 +16,7 @@ from durable_agent_host.agent.observer import (
     RunStarted,
     ToolCallCompleted,
     ToolCallStarted,
+    ToolProgressed,
     UpdateReceived,
 )
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
@@ -29,6 +30,7 @@ from durable_agent_host.turn.turn_events import (
     call_pending,
     call_replied,
     tool_completed,
+    tool_progress,
     tool_started,
     turn_restarted,
     turn_started,
@@ -137,12 +139,6 @@ class EventWriter:
             case ModelCallResponded(replayed=replayed) if isinstance(self._events, RedactedEvents):
                 events = self._events.flush()
                 return () if replayed else events
-            case ToolCallStarted(call_id, name, arguments, attempt=1, replayed=False):
-                return self._redact_event(tool_started(call_id, name, arguments))
-            case CallPending(call, replayed=False):
-                return self._redact_event(call_pending(call))
-            case CallReplied(call, answer):
-                return self._redact_event(call_replied(call, answer))
             case AttemptStarted(replayed=False):
                 return (turn_started(turn.request),)
             case RunStarted(has_journal, discard_from):
@@ -154,7 +150,22 @@ class EventWriter:
                     return () if moment.replayed else (turn_waiting(turn.request, outcome.pending),)
                 return self._events.finish(outcome.text) if outcome.status == "completed" else ()
             case _:
-                return ()
+                event = _build_call_event(moment)
+                return () if event is None else self._redact_event(event)
+
+
+def _build_call_event(moment: Moment) -> LiveEvent | None:
+    match moment:
+        case ToolCallStarted(call_id, name, arguments, attempt=1, replayed=False):
+            return tool_started(call_id, name, arguments)
+        case ToolProgressed(call_id, text, fraction):
+            return tool_progress(call_id, text, fraction)
+        case CallPending(call, replayed=False):
+            return call_pending(call)
+        case CallReplied(call, answer):
+            return call_replied(call, answer)
+        case _:
+            return None
 
 
 def _build_log_entry(moment: Moment) -> LogEntry | None:

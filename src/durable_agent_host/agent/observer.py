@@ -174,6 +174,23 @@ class ToolCallStarted:
 
 
 @dataclass(frozen=True)
+class ToolProgressed:
+    """A running tool shows how far it is.
+
+    Attributes:
+        call_id: from the model.
+        text: for people.
+        fraction: the part that is done, from 0 to 1; or None.
+        replayed: never.
+    """
+
+    call_id: str
+    text: str
+    fraction: float | None
+    replayed: bool = False
+
+
+@dataclass(frozen=True)
 class ToolCallCompleted:
     """A tool call has its result.
 
@@ -270,6 +287,7 @@ Moment = (
     | NestedModelCallCompleted
     | RunRestarted
     | ToolCallStarted
+    | ToolProgressed
     | ToolCallCompleted
     | UpdateReceived
     | CallPending

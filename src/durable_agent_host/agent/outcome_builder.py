@@ -182,6 +182,8 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
         redact = partial(_redact, runs, redactor, request, agent_response)
         stored_request, response, replies = await run_in_thread_if_long([request, agent_response, runs.replies], redact)
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, model_info=served_by)
+    if runs.steering is not None:
+        runs.steering.add_times(answer["messages"])
     entries = (encode_request_entry(stored_request), with_replies(answer, replies))
     is_redacted = stored_request is not request or response is not agent_response
     if is_redacted:

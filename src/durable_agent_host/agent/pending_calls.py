@@ -1,13 +1,13 @@
 """The calls of a run that wait for an answer from outside, and the answers.
 
 Tools that the model's provider runs, such as those of hosted MCP servers, ask in the model's answer, and the next
-message of the turn has the decision. The framework ends a run at such a request. The turn waits for a person, as with
-the app's own tools; once all requests are decided, the run continues with the decisions as its next message.
+message of the turn has the decision; of the provider's own tools that the client runs, it has the results. The run ends
+there. The turn waits, as with the app's own tools; once there are all answers, the run continues with them.
 """
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
@@ -15,19 +15,27 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.agent.budget_accounting import APPROVAL_NAME
+from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
 from durable_agent_host.agent.observer import CallPending, ObserverGroup
+from durable_agent_host.agent.provider import ClientCall, ModelProvider
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
     ToolCallEnd,
     ToolInvocation,
     ToolResult,
     WaitingToolCall,
+    remark_on_arguments,
+    text_result,
 )
+from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result
 from durable_agent_host.codec.strict_json import has_python_class
+from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.pending_call import PendingCall, PendingKind
 from durable_agent_host.tool_calls import APPROVED_BY
-from durable_agent_host.turn.waiting_status import pending_call_id
+from durable_agent_host.turn.call_results import check_fit
+from durable_agent_host.turn.client_tools import tool_result_of
+from durable_agent_host.turn.waiting_status import CALLBACK_SUFFIX, pending_call_id
 from durable_agent_host.turn_log.journal import Journal
 
 _LOGGER = logging.getLogger(__name__)
@@ -139,6 +147,11 @@ class PendingCalls:
         """Return the id of a pending call; see `durable_agent_host.turn.waiting_status`."""
         return pending_call_id(path, number, changes, is_repeated=self._journal.is_repeated(path))
 
+    def callback_id(self, call: ToolInvocation) -> str:
+        """Return the id under which a call waits for its callback: the same however often its tool has started."""
+        may_ask = needs_approval(call.tool) or in_doubt_policy(call.tool) == "ask"
+        return f"{self.call_id(call.path)}{CALLBACK_SUFFIX if may_ask else ''}"
+
     async def ask_for_budget(self, call_id: str, figures: Mapping[str, Any], sentence: str) -> None:
         """Ask a person whether a turn may use more; the run stops before its next model call."""
         await self.ask(PendingCall(call_id, "budget", APPROVAL_NAME, figures, "", reason=sentence))
@@ -171,6 +184,33 @@ class PendingCalls:
         _LOGGER.info("turn %s: call %s of %s waits (%s)", self._turn_id, call.call_id, call.name, call.kind)
 
 
+def result_of_reply(
+    call: PendingCall,
+    reply: Mapping[str, Any],
+    *,
+    max_bytes: int,
+    changed_arguments: Mapping[str, Any] | None = None,
+) -> ToolResult:
+    """Return the result of a call from the answer to it; what is wrong with the answer is told to the model.
+
+    Args:
+        call: which has waited.
+        reply: its answer: a ``result`` or an ``error``.
+        max_bytes: limit on a result.
+        changed_arguments: with which the call was made instead of the model's, or None.
+    """
+    try:
+        if "error" not in reply:
+            check_fit(reply.get("result"), call.schema, max_bytes=max_bytes)
+        value = tool_result_of(reply)
+        if changed_arguments is not None:
+            value = remark_on_arguments(value, changed_arguments)
+        wire = encode_tool_result(value)
+    except (RequestError, CorruptStateError) as error:
+        return text_result("error", f"Error: The call has ended, and its result cannot be used: {error}")
+    return ToolResult("error" if "error" in reply else "success", wire, decode_tool_result(wire))
+
+
 def _is_same_value(left: Any, right: Any) -> bool:
     """Compare JSON by value: ``1`` and ``1.0`` are the same number, ``true`` is none."""
     if isinstance(left, dict) and isinstance(right, dict):
@@ -186,19 +226,29 @@ def _is_same_value(left: Any, right: Any) -> bool:
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
-async def answer_requests(pending_calls: PendingCalls, journal: Journal, messages: Iterable[Message]) -> Message | None:
-    """Answer the provider's requests for approval at the end of a model's answer.
+async def answer_requests(
+    pending_calls: PendingCalls, journal: Journal, provider: ModelProvider, messages: Sequence[Message]
+) -> list[Message]:
+    """Answer what the provider's tools ask at the end of a model's answer: for approval, or for the client's result.
 
     Returns:
-        The message with the answers, or None when there was no request, or one has no answer yet.
+        The messages with the answers; none when nothing was asked, or something has no answer yet.
     """
     requests = [content for message in messages for content in message.contents if _is_provider_request(content)]
-    numbered_requests = [(content, _next_path(journal, content)) for content in requests]
+    numbered_requests = [(content, _next_path(journal, cast("str", content.id))) for content in requests]
     responses = [await _answer(pending_calls, content, path) for content, path in numbered_requests]
-    if not responses or None in responses:
-        return None
+    results = [
+        await _result(pending_calls, call, _next_path(journal, call.call_id))
+        for call in provider.client_calls(messages)
+    ]
+    if None in responses or None in results:
+        return []
     denials = [reason for content, path in numbered_requests if (reason := _denial(pending_calls, content, path))]
-    return Message("user", [*cast("list[Content]", responses), *map(Content.from_text, denials)])
+    contents = [content for result in cast("list[Sequence[Content]]", results) for content in result]
+    of_user = [*cast("list[Content]", responses), *map(Content.from_text, denials)]
+    of_user += [content for content in contents if content.type == "text"]
+    of_tools = [content for content in contents if content.type != "text"]
+    return [Message(role, answers) for role, answers in (("tool", of_tools), ("user", of_user)) if answers]
 
 
 def _is_provider_request(content: Content) -> bool:
@@ -210,10 +260,21 @@ def _is_provider_request(content: Content) -> bool:
     )
 
 
-def _next_path(journal: Journal, request: Content) -> CallPath:
+def _next_path(journal: Journal, call_id: str) -> CallPath:
     """Count a request among the turn's calls: the service chooses its id, as for the app's own calls."""
-    path, _ = journal.next_tool_call(cast("str", request.id))
+    path, _ = journal.next_tool_call(call_id)
     return path
+
+
+async def _result(pending_calls: PendingCalls, call: ClientCall, path: CallPath) -> Sequence[Content] | None:
+    call_id = pending_calls.call_id(path)
+    reply = pending_calls.answer(call_id)
+    if reply is None:
+        await pending_calls.ask(
+            PendingCall(call_id, "client_tool", call.name, read_arguments(dict(call.arguments)), str(path))
+        )
+        return None
+    return call.build_result(reply)
 
 
 async def _answer(pending_calls: PendingCalls, request: Content, path: CallPath) -> Content | None:

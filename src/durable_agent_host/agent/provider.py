@@ -6,6 +6,7 @@ override hooks.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agent_framework import ChatResponse, Content, Message
@@ -15,6 +16,23 @@ from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.stream.fold import ItemReader
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCall:
+    """A call of a service's own tool that the client runs.
+
+    Attributes:
+        call_id: chosen by the service.
+        name: of the tool.
+        arguments: what the client is asked to do.
+        build_result: returns the result for the model, from the client's reply; texts in it are the user's.
+    """
+
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any]
+    build_result: Callable[[Mapping[str, Any]], Sequence[Content]]
 
 
 class ModelProvider(ItemReader, Protocol):
@@ -85,6 +103,14 @@ class ModelProvider(ItemReader, Protocol):
 
         Returns:
             The messages to append to the request, so that the model continues; None when the answer is complete.
+        """
+        ...
+
+    def client_calls(self, messages: Sequence[Message], /) -> Sequence[ClientCall]:
+        """List the calls of the service's own tools that the client runs, and that have no result.
+
+        Args:
+            messages: of a response, complete, and the results of its calls.
         """
         ...
 

@@ -223,7 +223,8 @@ class RunOutput:
     def apply_result(self, start: int, result: AgentResponse[Any]) -> None:
         """Take the response with which the agent's stream has ended, if the app's middleware has changed its texts."""
         if _texts(result) != _texts(self.response(start)):
-            self._updates[start:] = [(update, None) for update in response_as_updates(result)]
+            user_updates = [(update, None) for update, _ in self._updates[start:] if update.role == "user"]
+            self._updates[start:] = [*user_updates, *((update, None) for update in response_as_updates(result))]
 
     def response(self, start: int = 0) -> AgentResponse[Any]:
         """Fold what is kept into the response."""
@@ -288,7 +289,8 @@ def _differ_in_usage(update: AgentResponseUpdate, client_update: ChatResponseUpd
 
 
 def _texts(response: AgentResponse[Any]) -> str:
-    contents = (content for message in response.messages for content in message.contents)
+    model_messages = (message for message in response.messages if message.role != "user")
+    contents = (content for message in model_messages for content in message.contents)
     return "".join(content.text or "" for content in contents if content.type == "text")
 
 

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
-from agent_framework import ChatResponse, Content
+from agent_framework import ChatResponse, Content, MiddlewareTermination
 
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
 from durable_agent_host.codec.schema_validation import find_limit_violations
@@ -116,12 +116,15 @@ class StreamProgress:
         source: of the current stream.
         unreadable: the results for calls whose arguments cannot be read, by model call and call id.
         broken: the stream that has broken; another run may resume from there.
+        has_client_calls: whether the last response has calls of the provider's own tools that the client runs: the run
+            ends after its other calls, and continues with the client's results.
         available_tools: names of the tools in the model's requests; the model may call others.
     """
 
     source: Source = None
     unreadable: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
     broken: BrokenStream | None = None
+    has_client_calls: bool = False
     available_tools: set[str] = field(default_factory=set[str])
 
     def begin_call(self, position: int) -> None:
@@ -154,6 +157,11 @@ class StreamProgress:
     async def reject_invalid_call(self, call: ToolInvocation, _: NextToolCall) -> ToolCallEnd:
         """Answer a call whose arguments cannot be read; a layer of its chain."""
         return text_result("invalid_arguments", self.unreadable[call.path.position, call.path.call_id])
+
+    async def end_run(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
+        """Make a call, and end the framework's run after it; a layer of its chain."""
+        end = await call_next(call)
+        return end if end.error is not None else replace(end, error=MiddlewareTermination())
 
     def record_available_tools(self, options: Mapping[str, Any] | None) -> None:
         """Record the tools in the options of a model call."""

@@ -34,6 +34,7 @@ class ToolInvocation:
         metadata: of the framework's invocation, in which an MCP tool leaves what only the app gets.
         run: runs the tool, and the app's middleware around it, and returns the result; takes arguments instead of the
             model's, or None.
+        deferral: what its pending call needs, when the tool has run and its result comes later; else None.
     """
 
     path: CallPath
@@ -43,6 +44,7 @@ class ToolInvocation:
     has_changed_arguments: bool
     metadata: MutableMapping[str, Any]
     run: Callable[[Mapping[str, Any] | None], Awaitable[Any]]
+    deferral: Mapping[str, Any] | None = None
 
     @property
     def name(self) -> str:

@@ -34,6 +34,7 @@ from durable_agent_host.agent.run_result import Ending
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.call_path import AGENT_RUN
 from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.log_entry import Inbox
 from durable_agent_host.model.turn import RecordingLimits, TurnOutcome, TurnRequest
 from durable_agent_host.stream.live_events import HostedCallReader
 from durable_agent_host.turn.timeline import bounded_name
@@ -139,6 +140,7 @@ class TurnAttempt:
         label: names turn, agent, session, attempt and trace, for log lines.
         recorded: the log's records when the current run of the agent began.
         observers: notified of what the attempt does.
+        inbox: what was sent to the turn, as last read.
     """
 
     def __init__(
@@ -152,6 +154,7 @@ class TurnAttempt:
             f"trace {trace_of(request).name})"
         )
         self.recorded = JournalState()
+        self.inbox = Inbox()
         self._log = log
         self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
         self._events = EventWriter(self._writer, redactor)
@@ -212,14 +215,16 @@ class TurnAttempt:
             if replies:
                 raise missing_entries(self.log_id, 0)
             return
-        finished_count = sum(1 for tool in self.recorded.tools.values() if tool.finished is not None)
+        tools = self.recorded.tools.values()
+        finished_count = sum(1 for tool in tools if tool.finished is not None)
+        deferred_count = sum(1 for tool in tools if tool.finished is None and tool.deferral is not None)
         _LOGGER.log(
             logging.INFO if replies or was_cancelled else logging.WARNING,
             "%s resumes from the previous attempt: %d model calls and %d tool calls finished and %d in doubt",
             self.label,
             len(self.recorded.responses),
             finished_count,
-            len(self.recorded.tools) - finished_count,
+            len(tools) - finished_count - deferred_count,
         )
         for call_id, call in self.recorded.pending_calls.items():
             if call_id in replies and call_id not in self.recorded.replied_call_ids:
@@ -286,9 +291,14 @@ class TurnAttempt:
         """
         await self._writer.flush()
 
-    async def is_cancel_requested(self) -> bool:
-        """Read the cancel mark."""
-        return await self._log.is_cancel_requested(self.log_id)
+    async def read_inbox(self) -> Inbox:
+        """Read what was sent to the turn."""
+        self.inbox = await self._log.read_inbox(self.log_id)
+        return self.inbox
+
+    async def is_withdrawn(self, request: TurnRequest) -> bool:
+        """Return whether a request that was sent to the turn has been cancelled since."""
+        return (await self._log.read_inbox(_log_id(request))).is_cancel_requested
 
     async def is_lost(self) -> bool:
         """Return whether everything this attempt wrote is gone, because somebody emptied the store."""

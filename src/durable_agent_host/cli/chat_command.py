@@ -19,8 +19,9 @@ from durable_agent_host.cli.host_client import (
     HostRoutes,
     host_command,
 )
-from durable_agent_host.cli.rendering import Screen, TurnView, failure, named_call
+from durable_agent_host.cli.rendering import Screen, TurnView, failure, named_call, wait_text
 from durable_agent_host.cli.turn_event_client import TurnEvents
+from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.turn import turn_events
 
 _PROMPT: Final = "> "
@@ -177,14 +178,14 @@ class _Chat:
             return  # events followed from the beginning include calls decided long ago
         if not self._asks:
             raise CommandError(
-                f"{named_call(event.data)} waits for approval, and there is no terminal to ask in: decide with "
+                f"{named_call(event.data)} {wait_text(event.data)}, and there is no terminal to ask in: answer with "
                 f"'{self._how_to_return()}', on the page of the inspector, or with POST /api{turn.path}/answers"
             )
         while True:
             try:
-                answer = self._decision(call_id)
+                answer = self._decision(call_id) if event.data["kind"] in DECISIONS else _result(call_id)
             except EOFError:
-                self._print_remark(f"turn {turn.turn_id} waits for the decision")
+                self._print_remark(f"turn {turn.turn_id} waits for the answer")
                 raise _LeftError(OK) from None
             if answer is not None:
                 break
@@ -213,3 +214,14 @@ class _Chat:
                 return None
             return {"call_id": call_id, "approved": True, "arguments": arguments}
         return None
+
+
+def _result(call_id: str) -> dict[str, Any] | None:
+    """Ask the user for the result of a call: JSON, or else a text; None for an empty line."""
+    text = input("Result, as JSON or text: ").strip()
+    if not text:
+        return None
+    try:
+        return {"call_id": call_id, "result": json.loads(text)}
+    except ValueError:
+        return {"call_id": call_id, "result": text}

@@ -10,6 +10,7 @@ import click
 
 from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.cli.content_formatting import printable
+from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.turn import turn_events
 
 _SHORT: Final = 200
@@ -62,8 +63,9 @@ class TurnView:
             turn_events.REASONING_DELTA: lambda event: self._run_on("reasoning", event.data["text"], dim=True),
             turn_events.TOOL_STARTED: lambda event: self._line(f"→ {named_call(event.data)}", bold=True),
             turn_events.TOOL_DELTA: lambda event: self._run_on("code", event.data["text"], dim=True),
+            turn_events.TOOL_PROGRESS: lambda event: self._line(f"  {event.data['text']}", dim=True),
             turn_events.TOOL_COMPLETED: self._show_completed,
-            turn_events.CALL_PENDING: self._show_approval_request,
+            turn_events.CALL_PENDING: self._show_pending_call,
             turn_events.TURN_RESTARTED: self._show_restart,
             turn_events.TURN_COMPLETED: lambda _: self._screen.break_line(),
             turn_events.TURN_FAILED: lambda event: self._line(failure(event), fg="red"),
@@ -102,10 +104,8 @@ class TurnView:
         result = _short(event.data.get("result") or "")
         self._line(f"← {event.data['outcome']}{f': {result}' if result else ''}", dim=True)
 
-    def _show_approval_request(self, event: TurnEvent) -> None:
-        self._line(
-            f"? {named_call(event.data)} waits for approval: {event.data.get('reason') or 'no reason'}", bold=True
-        )
+    def _show_pending_call(self, event: TurnEvent) -> None:
+        self._line(f"? {named_call(event.data)} {wait_text(event.data)}", bold=True)
 
     def _show_restart(self, event: TurnEvent) -> None:
         remaining_pieces = [
@@ -121,6 +121,12 @@ class TurnView:
 def failure(event: TurnEvent) -> str:
     """Return why a turn has failed."""
     return f"The turn failed: {event.data.get('detail') or 'no reason was given'}"
+
+
+def wait_text(call: Mapping[str, Any]) -> str:
+    """Say what a pending call waits for."""
+    wait = "waits for approval" if call["kind"] in DECISIONS else "waits for its result"
+    return f"{wait}: {call['reason']}" if call.get("reason") else wait
 
 
 def named_call(call: Mapping[str, Any]) -> str:

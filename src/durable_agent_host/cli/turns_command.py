@@ -10,7 +10,7 @@ import click
 
 from durable_agent_host.cli.content_formatting import format_cost
 from durable_agent_host.cli.host_client import OK, PAGE, PROBLEMS_FOUND, HostRoutes, host_command
-from durable_agent_host.cli.rendering import Screen, TurnView, named_call
+from durable_agent_host.cli.rendering import Screen, TurnView, named_call, wait_text
 from durable_agent_host.cli.turn_event_client import TurnEvents
 from durable_agent_host.turn import turn_events
 
@@ -88,7 +88,7 @@ def _summary(turn: Mapping[str, Any]) -> Iterator[str]:
     if error := turn.get("error"):
         yield f"  {error.get('type')}: {error.get('message')}"
     for call in turn.get("pending_calls") or ():
-        yield f"  waits for approval of {named_call(call)}"
+        yield f"  {named_call(call)} {wait_text(call)}"
 
 
 def _step_line(step: Step, created_at: str) -> str:
@@ -112,13 +112,15 @@ def _wait(step: Step) -> str:
     if step["reason"] != "person":
         return f"waits: {step['reason']}"
     decisions = (f"{named_call(call)} {_format_decision(call.get('answer'))}" for call in step.get("calls") or ())
-    return f"waits for a person: {', '.join(decisions)}"
+    return f"waits for answers: {', '.join(decisions)}"
 
 
 def _format_decision(answer: Step | None) -> str:
     if answer is None:
-        return "not decided"
-    return "approved" if answer.get("approved") else "denied"
+        return "has no answer yet"
+    if "approved" in answer:
+        return "approved" if answer["approved"] else "denied"
+    return "has an error" if "error" in answer else "has its result"
 
 
 def _attempt(step: Step) -> str:

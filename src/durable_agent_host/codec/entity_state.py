@@ -246,6 +246,7 @@ def encode_receipt(receipt: Receipt) -> Mapping[str, Any]:
         "error": receipt.error,
         "stats": list(encode_stats(receipt.stats).values()) if receipt.stats else None,
         "spent": [getattr(receipt.budget_usage, name) for name in _USAGE_FIELDS] if receipt.budget_usage else None,
+        "joinedTurnId": receipt.joined_turn_id,
     }
     return {name: value for name, value in wire.items() if value or name == "turnId"}
 
@@ -262,6 +263,7 @@ def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
         error=wire.get("error"),
         stats=TurnStats(*cast("list[Any]", stats)[: len(_STATS_FIELDS)]) if isinstance(stats, list) else None,
         budget_usage=BudgetUsage(*cast("list[Any]", usage)[: len(_USAGE_FIELDS)]) if isinstance(usage, list) else None,
+        joined_turn_id=wire.get("joinedTurnId", ""),
         stored=wire,
     )
 

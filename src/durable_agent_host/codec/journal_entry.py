@@ -30,6 +30,7 @@ from durable_agent_host.model.journal_entry import (
     CompactionCallCompletedEntry,
     ElapsedTimeEntry,
     JournalStep,
+    MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
     NestedCallCompletedEntry,
@@ -45,6 +46,7 @@ from durable_agent_host.model.log_entry import (
     CALL_RESERVED,
     ELAPSED_TIME,
     INNER_CALL_FINISHED,
+    MESSAGE_RECEIVED,
     MODEL_FINISHED,
     MODEL_STARTED,
     SIDE_CALL_FINISHED,
@@ -66,6 +68,7 @@ _STEPS: Final[Mapping[str, type[JournalStep]]] = {
     CALL_RAISED: ReservationRaisedEntry,
     CALL_RELEASED: ReservationReleasedEntry,
     ELAPSED_TIME: ElapsedTimeEntry,
+    MESSAGE_RECEIVED: MessageReceivedEntry,
 }
 """Kind of a log entry → its step. The JSON has the fields of the step, and those of its path and its reservation."""
 _KINDS: Final = {step_type: kind for kind, step_type in _STEPS.items()}

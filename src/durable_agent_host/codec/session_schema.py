@@ -139,7 +139,7 @@ _ERROR: Final = Schema((dict, _NONE), {"type": _TEXT_OR_NULL, "message": _TEXT_O
 _RECEIPT: Final = Schema(
     (dict,),
     {"turnId": _TEXT, "status": _TEXT, "endedAt": _TEXT, "requestHash": _TEXT, "error": _ERROR, "stats": _STATS}
-    | {"spent": Schema((list, _NONE), each=Schema((int, float, _NONE)))},
+    | {"spent": Schema((list, _NONE), each=Schema((int, float, _NONE))), "joinedTurnId": _TEXT},
     ("turnId",),
 )
 _REQUEST: Final = Schema(

@@ -65,3 +65,4 @@ class ReceiptWire(TypedDict):
     error: NotRequired[dict[str, Any]]
     stats: NotRequired[list[float]]
     spent: NotRequired[list[float | None]]
+    joinedTurnId: NotRequired[str]

@@ -99,9 +99,8 @@ def _seconds_of(ttl: timedelta | float | None, default: float) -> float:
 
 
 def _unheld_seconds(settings: Settings) -> float:
-    """Return how long data stored for one turn is kept: the retention of its log, plus the longest wait."""
-    of_log = settings.turn_log_retention_hours * 3600
-    max_seconds = of_log + min(settings.approval_timeout_seconds, of_log)
+    """Return how long data stored for one turn is kept: the retention of its log, plus the longest wait, as long."""
+    max_seconds = 2 * settings.turn_log_retention_hours * 3600
     return max(max_seconds, settings.turn_retention_hours * 3600, settings.piece_grace_seconds)
 
 

@@ -1,4 +1,4 @@
-"""How a turn wakes, checks and cancels other turns of its session and begins notifications; how a caller cancels it."""
+"""How a turn wakes, checks, cancels and steers others of its session, and begins notifications; how it is cancelled."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.agent.agent_runner import CANCELLATIONS
+from durable_agent_host.agent.agent_runner import INBOX_NOTIFIER
 from durable_agent_host.agent.budget_accounting import usage_from_journal
 from durable_agent_host.codec.entity_state import encode_budget_usage
 from durable_agent_host.durable.instance_status import END_STATUSES, status_of_turn
@@ -18,7 +18,8 @@ from durable_agent_host.durable.turn_orchestrator import CANCEL_EVENT, GRANT_EVE
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import Budgets, BudgetUsage
 from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.log_entry import OUTCOME, LogEntry
+from durable_agent_host.model.log_entry import MESSAGE_RECEIVED, OUTCOME, LogEntry
+from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.admission import terminated_outcome
 from durable_agent_host.turn.turn_wire import decode_turn_outcome, encode_turn_outcome
 from durable_agent_host.turn_log.journal import read_journal
@@ -32,6 +33,8 @@ _FINALIZE_SECONDS: Final = 10.0
 
 class TurnStopper:
     """Stops turns: by a mark that every process sees, a notification in this one, and an event to the orchestration.
+
+    Messages for running turns take the same way, without the event.
 
     Args:
         open_log: returns the turn log of the process, which keeps the mark.
@@ -49,7 +52,27 @@ class TurnStopper:
             LogError: the mark could not be written.
         """
         await self._open_log().request_cancel(turn_log_id(agent, session_id, turn_id))
-        CANCELLATIONS.notify(turn_id)
+        INBOX_NOTIFIER.notify(turn_id)
+
+    async def steer(self, agent: str, session_id: str, turn_id: str, request: Mapping[str, Any]) -> None:
+        """Send another turn's message to the running part of a turn. Guarantee: idempotent.
+
+        Raises:
+            LogError: the message could not be written.
+        """
+        message_id = turn_log_id(agent, session_id, request["turn_id"])
+        message = LogEntry(MESSAGE_RECEIVED, request)
+        await self._open_log().send_message(turn_log_id(agent, session_id, turn_id), message_id, message)
+        INBOX_NOTIFIER.notify(turn_id)
+
+    async def has_message(self, turn_id: str, request: TurnRequest) -> bool:
+        """Return whether the message of a request was sent to a turn of its session.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        inbox = await self._open_log().read_inbox(turn_log_id(request.agent, request.session_id, turn_id))
+        return turn_log_id(request.agent, request.session_id, request.turn_id) in inbox.messages
 
     async def finalize(self, agent: str, session_id: str, turn_id: str) -> BudgetUsage | None:
         """Count the spending of a turn that no agent has ended, and end it in its log, so that it spends no more.
@@ -119,6 +142,9 @@ async def _manage(
     agent = wire["agent"]
     session_id = wire["session_id"]
     turn_id = wire["turn_id"]
+    if wire["do"] == "steer":
+        await stopper.steer(agent, session_id, turn_id, wire["request"])
+        return True
     if wire["do"] == "forget":
         await cleanup.schedule(client, {"agent": agent, "session_id": session_id, "turn_id": turn_id})
         return True

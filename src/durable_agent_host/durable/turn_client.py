@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from aiohttp import ClientConnectionError
@@ -16,6 +17,8 @@ from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, answer_purpose
+from durable_agent_host.durable.callback_tokens import CALLBACK_PREFIX as CALLBACK_PREFIX  # noqa: PLC0414 - routes import it from here
+from durable_agent_host.durable.callback_tokens import CallbackToken, parse_token
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_listing import waiting_instance_ids
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
@@ -364,6 +367,24 @@ class TurnClient:
             pause = min(pause * 2, MAX_ADMISSION_POLL_SECONDS)
         return None
 
+    async def find_steered_turn(self, request: TurnRequest, *, seconds: float) -> str:
+        """Wait until the message of a steering turn is in the inbox of the session's running turn.
+
+        Returns:
+            The running turn's id; the request's own when it runs as a turn of its own, or the time is over.
+        """
+        deadline = time.monotonic() + seconds
+        pause = AFTER_HINT_SECONDS
+        while time.monotonic() < deadline:
+            session = await self.documents.session(request.agent, request.session_id)
+            if session is None or request.turn_id not in session.queue:
+                break
+            if session.running is not None and await self._stopper.has_message(session.running, request):
+                return session.running
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, MAX_ADMISSION_POLL_SECONDS)
+        return request.turn_id
+
     async def cancel(self, turn: Turn) -> None:
         """Ask a turn to stop. Guarantee: idempotent; a turn that ends first keeps its outcome.
 
@@ -372,6 +393,11 @@ class TurnClient:
         """
         await self.check_log()
         await self._stopper.stop(self._client, turn.request.agent, turn.request.session_id, turn.request.turn_id)
+
+    async def parse_token(self, token: str) -> CallbackToken | None:
+        """Parse the token of a deferred call; None when the app has not made it."""
+        await self._secret.ready()
+        return parse_token(self._secret, token)
 
     async def with_digests(self, turn_id: str, replies: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return answers with what tells each from another answer to the same call."""
@@ -414,6 +440,14 @@ class TurnClient:
                     request = turn.request
                     turns += filter(None, [await self.find(request.agent, request.session_id, turn_id)])
         return turns, following
+
+    async def show_progress(self, turn: Turn, call_id: str, progress: Mapping[str, Any]) -> None:
+        """Show how far the job of a deferred call is, in the turn's pending call."""
+        redactor = self.storage.redactor_of(turn.request.agent)
+        text = redactor.text(progress["text"]) if redactor is not None else progress["text"]
+        fields = {"text": text, "fraction": progress["fraction"], "at": datetime.now(UTC).isoformat()}
+        payload = {"call_id": call_id, "progress": fields}
+        await self._client.raise_event(turn.request.turn_id, REPLIES_EVENT, payload)
 
     async def wait_for_calls(self, turn_id: str, call_ids: AbstractSet[str], *, seconds: float) -> Turn | None:
         """Wait until a turn shows calls as pending or answered: clients learn of them a moment earlier, from events.

@@ -29,6 +29,7 @@ from durable_agent_host.turn.plan import (
     RunAgent,
     ScheduleCleanup,
     SetCustomStatus,
+    SteerTurn,
     Step,
     WaitForAdmission,
     WaitForReplies,
@@ -38,6 +39,7 @@ from durable_agent_host.turn.plan import (
 )
 from durable_agent_host.turn.timeline import ReportEnd, TimelineWriter
 from durable_agent_host.turn.turn_requests import read_turn_request
+from durable_agent_host.turn.turn_wire import encode_turn_request
 from durable_agent_host.turn.waiting_status import encode_pending, without_foreign_names
 
 TURN_ORCHESTRATION: Final = "agent_turn"
@@ -148,6 +150,8 @@ class _TurnSteps:
                 return self._call_queue_activity("check", turn_id)
             case CancelTurn(turn_id):
                 return self._call_queue_activity("cancel", turn_id)
+            case SteerTurn(turn_id):
+                return self._call_queue_activity("steer", turn_id, encode_turn_request(self.request))
             case ScheduleCleanup():
                 return self._call_queue_activity("forget", self.request.turn_id)
             case FinalizeTurn():

@@ -21,7 +21,7 @@ from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entr
 from durable_agent_host.encryption.cipher import AssociatedData, Cipher
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, LogError
-from durable_agent_host.model.log_entry import ATTEMPT, ENCRYPTED, LogEntry, LogPage, LogRecord
+from durable_agent_host.model.log_entry import ATTEMPT, ENCRYPTED, Inbox, LogEntry, LogPage, LogRecord
 from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES, TurnLog, check_order, missing_entries
 
 _MAX_CACHED_OFFSETS: Final = 10_000
@@ -117,9 +117,24 @@ class EncryptedTurnLog:
         """Mark the turn to be cancelled; see the protocol."""
         await self._log.request_cancel(log_id)
 
-    async def is_cancel_requested(self, log_id: str) -> bool:
-        """Return whether the turn is marked; see the protocol."""
-        return await self._log.is_cancel_requested(log_id)
+    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> None:
+        """Leave a message for the turn's agent; see the protocol."""
+        await self._keyring.ready()
+        line = encode_log_entry(message).encode()
+        envelope = self._cipher.encrypt_to_envelope(_location_of_message(log_id, message_id), line)
+        await self._log.send_message(log_id, message_id, LogEntry(ENCRYPTED, envelope))
+
+    async def read_inbox(self, log_id: str) -> Inbox:
+        """Return what was sent to the turn; see the protocol."""
+        inbox = await self._log.read_inbox(log_id)
+        if not inbox.messages:
+            return inbox
+        await self._keyring.ready()
+        messages = {
+            name: self._decrypt(_location_of_message(log_id, name), message, "a message")
+            for name, message in inbox.messages.items()
+        }
+        return replace(inbox, messages=messages)
 
     async def check(self) -> None:
         """Check that the store is writable and the keys are there; see the protocol."""
@@ -183,13 +198,17 @@ class EncryptedTurnLog:
     def _record(self, log_id: str, record: LogRecord) -> LogRecord:
         if record.entry.kind == ATTEMPT:  # written by the store itself
             return record
-        if record.entry.kind != ENCRYPTED:
-            self._cipher.check_plaintext(f"entry {record.offset} of the turn log {log_id}")
-            return record
-        line = self._cipher.decrypt_value(_location_of(log_id, record.attempt, record.offset), record.entry.data)
+        location = _location_of(log_id, record.attempt, record.offset)
+        return replace(record, entry=self._decrypt(location, record.entry, f"entry {record.offset}"))
+
+    def _decrypt(self, location: AssociatedData, entry: LogEntry, label: str) -> LogEntry:
+        if entry.kind != ENCRYPTED:
+            self._cipher.check_plaintext(f"{label} of the turn log {location[1]}")
+            return entry
+        line = self._cipher.decrypt_value(location, entry.data)
         if line is None:
-            raise CorruptStateError(f"entry {record.offset} of the turn log {log_id} is not what was encrypted")
-        return replace(record, entry=decode_log_entry(line))
+            raise CorruptStateError(f"{label} of the turn log {location[1]} is not what was encrypted")
+        return decode_log_entry(line)
 
 
 class _UncancellableTask(asyncio.Task[int]):
@@ -203,3 +222,7 @@ class _UncancellableTask(asyncio.Task[int]):
 
 def _location_of(log_id: str, attempt: int, offset: int) -> AssociatedData:
     return ("log", log_id, str(attempt), str(offset))
+
+
+def _location_of_message(log_id: str, message_id: str) -> AssociatedData:
+    return ("log", log_id, "inbox", message_id)

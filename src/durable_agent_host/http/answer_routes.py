@@ -1,6 +1,7 @@
 """The routes of pending calls: list those that the caller may answer, and answer them."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from operator import itemgetter
 from typing import Any, Final
@@ -10,7 +11,8 @@ from azurefunctions.extensions.http.fastapi import Response
 from durable_agent_host.codec.entity_state import decode_owner
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import ForbiddenError, NotFoundError, RequestError
-from durable_agent_host.http.parse import parse_replies
+from durable_agent_host.http.parse import parse_callback, parse_replies
+from durable_agent_host.http.problem_details import problem
 from durable_agent_host.http.question_messages import RECEIPT_WAIT_SECONDS, check_result, sign_replies
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.http.response_views import (
@@ -21,16 +23,29 @@ from durable_agent_host.http.response_views import (
     turn_urls,
 )
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
+from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.pending_call import DECISIONS, is_answer_to
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
 from durable_agent_host.model.turn import Turn
+from durable_agent_host.settings import Settings
+from durable_agent_host.turn.call_results import check_fit
 
 PENDING_VISIBLE_SECONDS: Final = 3.0
 """A client may know a call from its event this long before the turn shows it as pending."""
 
+CALLBACK_VISIBLE_SECONDS: Final = 20.0
+"""A job may be done this long before its call waits, because the turn still makes other calls."""
+
+PROGRESS_INTERVAL: Final = timedelta(seconds=30)
+
+
+async def submit(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``POST …/turns/{turn}/answers``: with the token of a call, its answer; else those of the caller."""
+    return await (submit_callback if call.callback_token else submit_replies)(host, call, client)
+
 
 async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``POST …/turns/{turn}/answers``: answer one or more pending calls."""
+    """Answer one or more pending calls."""
     replies = parse_replies(call.body)
     turn = await named_turn(host, call, client)
     if turn.outcome is None and not _are_calls_known(turn, replies):
@@ -47,20 +62,68 @@ async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnC
             f"the turn waits for no answer to {', '.join(unknown_ids)}; it waits for {', '.join(pending)}"
         )
     replies = await client.with_digests(turn.request.turn_id, replies)
-    if response := _refuse_other_replies(turn, replies):
-        return response
+    if (conflict := _find_conflict(turn, replies)) is not None:
+        return turn_conflict(turn, *conflict)
     for call_id, answer in replies.items():
         if call_id in pending:
-            _check_form(pending[call_id], answer)
+            _check_form(pending[call_id], answer, host.settings)
             _check_approver(pending[call_id], turn, client.context.principal)
             check_result(pending[call_id], answer)
     signed_replies = sign_replies(client.context.principal, replies)
     await client.check_log()  # without the log the turn could not continue, and its work so far would be lost
     if new_replies := {call_id: answer for call_id, answer in signed_replies.items() if call_id not in turn.replies}:
         turn = await client.submit_replies(turn, new_replies, seconds=RECEIPT_WAIT_SECONDS)
-        if response := _refuse_other_replies(turn, replies):
-            return response
+        if (conflict := _find_conflict(turn, replies)) is not None:
+            return turn_conflict(turn, *conflict)
     return _replies_response(call, turn, replies, await view_for_caller(client, turn))
+
+
+async def submit_callback(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``POST /callbacks/{token}``: answer the one call that the token is for; tells nothing else about the turn."""
+    token = await client.parse_token(call.callback_token)
+    if token is None:
+        raise NotFoundError("there is no such callback")
+    answer = parse_callback(call.body, token.call_id)
+    turn = await client.read(token.turn_id)
+    if turn is not None and turn.outcome is None and not _are_calls_known(turn, {token.call_id: answer}):
+        turn = await client.wait_for_calls(token.turn_id, {token.call_id}, seconds=CALLBACK_VISIBLE_SECONDS)
+    if turn is None or token.log_id != turn_log_id(turn.request.agent, turn.request.session_id, token.turn_id):
+        return problem(HTTPStatus.GONE, "the turn has ended, and its record is gone: the result came too late")
+    replies = await client.with_digests(token.turn_id, {token.call_id: answer})
+    if token.call_id not in turn.replies:
+        pending = next((pending for pending in turn.pending if pending["call_id"] == token.call_id), None)
+        if pending is None or token.expires_at <= datetime.now(UTC):
+            return _refuse_result(token.expires_at, turn)
+        if "progress" in answer:
+            if _is_progress_due(pending):
+                await client.show_progress(turn, token.call_id, answer["progress"])
+            return json_response(HTTPStatus.ACCEPTED, {"call_id": token.call_id, "status": "waiting"}, {})
+        _check_form(pending, answer, host.settings)
+        await client.check_log()
+        replied_at = {"at": datetime.now(UTC).isoformat()}
+        reply = {token.call_id: replies[token.call_id] | replied_at}
+        turn = await client.submit_replies(turn, reply, seconds=RECEIPT_WAIT_SECONDS)
+    if (conflict := _find_conflict(turn, replies)) is not None:
+        return problem(conflict[1], conflict[0])
+    is_received = token.call_id in turn.replies
+    status = HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED
+    return json_response(status, {"call_id": token.call_id, "status": "answered" if is_received else "accepted"}, {})
+
+
+def _refuse_result(expires_at: datetime, turn: Turn) -> Response:
+    """Refuse a result that comes too late or too early."""
+    if expires_at <= datetime.now(UTC):
+        return problem(HTTPStatus.GONE, f"the call has expired at {expires_at.isoformat()}")
+    if turn.outcome is not None:
+        return problem(HTTPStatus.CONFLICT, "the turn has ended: the result came too late")
+    detail = "the turn still makes other calls, and takes no result yet: send it again"
+    return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "5"})
+
+
+def _is_progress_due(pending: Mapping[str, Any]) -> bool:
+    """Return whether progress may be shown again: each note is an event that the turn's orchestration keeps."""
+    progress: Mapping[str, Any] | None = pending.get("progress")
+    return progress is None or datetime.now(UTC) - datetime.fromisoformat(progress["at"]) > PROGRESS_INTERVAL
 
 
 async def list_pending(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -90,12 +153,14 @@ def _may_answer(pending: Mapping[str, Any], turn: Turn, principal: Principal | N
     return True
 
 
-def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-    """Refuse an answer of another form than the call needs."""
+def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], settings: Settings) -> None:
+    """Refuse an answer of another form than the call needs, or a result that it does not accept."""
     kind = str(pending["kind"])
     if not is_answer_to(kind, answer):
         form = "'approved': true or false" if kind in DECISIONS else "a 'result' or an 'error'"
         raise RequestError(f"call {pending['call_id']} is of the kind {kind!r}: its answer has {form}")
+    if "result" in answer and kind == "callback":
+        check_fit(answer["result"], pending.get("schema"), max_bytes=settings.max_tool_result_bytes)
 
 
 def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> None:
@@ -144,17 +209,15 @@ def _are_calls_known(turn: Turn, replies: Mapping[str, Any]) -> bool:
     return replies.keys() <= {*turn.replies, *(call["call_id"] for call in turn.pending)}
 
 
-def _refuse_other_replies(turn: Turn, replies: Mapping[str, Mapping[str, Any]]) -> Response | None:
-    """Refuse an answer to a call that has another, or none because it came too late; the same answer is accepted."""
+def _find_conflict(turn: Turn, replies: Mapping[str, Mapping[str, Any]]) -> tuple[str, HTTPStatus] | None:
+    """Find an answer to a call that has another, or none because it came too late; the same answer is accepted."""
     for call_id, answer in replies.items():
         earlier = turn.replies.get(call_id)
         if earlier is None or _is_same_answer(earlier, answer):
             continue
         if earlier.get("expired"):
-            return turn_conflict(
-                turn, f"call {call_id} has expired: its turn continues without your answer", HTTPStatus.GONE
-            )
-        return turn_conflict(turn, f"call {call_id} already has a different answer: {_describe(earlier)}")
+            return f"call {call_id} has expired: its turn continues without your answer", HTTPStatus.GONE
+        return f"call {call_id} already has a different answer: {_describe(earlier)}", HTTPStatus.CONFLICT
     return None
 
 

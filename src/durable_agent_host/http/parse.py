@@ -10,7 +10,8 @@ from hashlib import sha256
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.strict_json import MAX_LEVELS, is_nested_too_deeply
-from durable_agent_host.errors import RequestError, RequestTooLargeError
+from durable_agent_host.codec.tool_result_text import short_text
+from durable_agent_host.errors import ForbiddenError, RequestError, RequestTooLargeError
 from durable_agent_host.http.body_parsing import (
     FORM,
     UploadedFile,
@@ -191,10 +192,10 @@ def _response_format(fields: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _policy(fields: Mapping[str, Any]) -> Policy:
     match fields.get("policy", "queue"):
-        case "queue" | "reject" | "interrupt" as policy:
+        case "queue" | "reject" | "interrupt" | "steer" as policy:
             return policy
         case other:
-            raise RequestError(f"'policy' is {other!r}: use 'queue' (the default), 'reject' or 'interrupt'")
+            raise RequestError(f"'policy' is {other!r}: use 'queue' (the default), 'reject', 'interrupt' or 'steer'")
 
 
 def _flag(value: Any, name: str, *, default: bool) -> bool:
@@ -277,6 +278,37 @@ def parse_replies(body: bytes) -> dict[str, dict[str, Any]]:
             raise RequestError(f"call {call_id} is answered twice in one request: answer it once")
         replies[call_id] = answer
     return replies
+
+
+def parse_callback(body: bytes, call_id: str) -> dict[str, Any]:
+    """Read the body of a request that answers the one call of a token.
+
+    Returns:
+        The answer, with ``result`` or with ``error``; or ``progress``, with ``text`` and ``fraction``.
+
+    Raises:
+        RequestError: the body is something else.
+        ForbiddenError: it answers another call.
+    """
+    value = parse_json(body)
+    _check_nesting(value, "the body")
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if fields.keys() == {"progress"}:
+        return {"progress": _parse_progress(fields["progress"])}
+    replied_id, answer = _parse_answer({"call_id": call_id} | fields)
+    if replied_id != call_id:
+        raise ForbiddenError("the token is for another call: leave 'call_id' out")
+    return answer
+
+
+def _parse_progress(value: Any) -> dict[str, Any]:
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    text = fields.get("text")
+    fraction: Any = fields.get("fraction")
+    is_fraction = fraction is None or (isinstance(fraction, int | float) and 0 <= fraction <= 1)
+    if not isinstance(text, str) or not is_fraction:
+        raise RequestError("'progress' has to be an object with 'text' and, from 0 to 1, 'fraction'")
+    return {"text": short_text(text), "fraction": fraction}
 
 
 _ANSWER_FORMS: Final = (

@@ -14,7 +14,7 @@ import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response
 from starlette.requests import ClientDisconnect
 
-from durable_agent_host.durable.turn_client import ClientFor, TurnClient, is_store_error
+from durable_agent_host.durable.turn_client import CALLBACK_PREFIX, ClientFor, TurnClient, is_store_error
 from durable_agent_host.errors import (
     FREE_SPACE_HINT,
     BodiesTooLargeError,
@@ -250,6 +250,13 @@ class RouteRequest:
         return str(self._request.route_params.get(name, ""))
 
     @property
+    def callback_token(self) -> str:
+        """The token of a deferred call: on the path, in the query or as a bearer's; empty when there is none."""
+        scheme, _, bearer_token = self.headers.get("authorization", "").partition(" ")
+        token = self.query.get("token", "") or (bearer_token.strip() if scheme.lower() == "bearer" else "")
+        return self.path_part("token") or (token if token.startswith(CALLBACK_PREFIX) else "")
+
+    @property
     def base_url(self) -> str:
         """The URL of the app's routes, prefix included, without a trailing slash; not below other paths."""
         return self._url.partition("/agents")[0].removesuffix("/pending")
@@ -313,6 +320,8 @@ class Route(NamedTuple):
         action: what the gate checks.
         handler: answers requests that pass the gate.
         is_health: open to everyone, and part of the app even without HTTP endpoints for agents.
+        is_open: needs no key of the app.
+        accepts_token: open to whoever has the token of a deferred call, which the handler checks.
         streams_body: the handler reads the body piece by piece.
         body_kind: ``form`` when a form with files may exceed the usual limit, ``file`` when every body may.
         may_begin: the request may begin the session on the path, and reads its body after checking that.
@@ -327,6 +336,8 @@ class Route(NamedTuple):
     streams_body: bool = False
     body_kind: Literal["json", "form", "file"] = "json"
     may_begin: bool = False
+    is_open: bool = False
+    accepts_token: bool = False
 
     def body_limit(self, settings: Settings) -> BodyLimit:
         """Return the largest body that is read; larger ones are answered with 413."""
@@ -357,7 +368,7 @@ class Route(NamedTuple):
         return await handle_errors(call.line, lambda: self._answer(host, call, client), host.gate)
 
     async def _identify(self, host: HandlerContext, call: RouteRequest) -> RequestContext:
-        if self.is_health:
+        if self.is_health or (self.accepts_token and call.callback_token):
             return host.gate.open_context(self.action)
         return _in_trace(await host.gate.identify(call.incoming, self.action), call.span)
 

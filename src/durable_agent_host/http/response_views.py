@@ -228,6 +228,8 @@ def turn_view(turn: Turn) -> dict[str, Any]:
         }
         if turn.outcome.redacted:
             view["redacted"] = True
+        if turn.outcome.joined_turn_id:
+            view["joined_turn_id"] = turn.outcome.joined_turn_id
         view |= usage_view(turn.outcome.budget_usage)
         if turn.outcome.status == "completed":
             view = with_value(view, turn.outcome.text, turn.request.response_format)
@@ -293,6 +295,7 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> d
                 "response_id": response_ids.get(receipt.turn_id),
                 "stats": encode_stats(receipt.stats) if receipt.stats else None,
                 **usage_view(receipt.budget_usage),
+                **({"joined_turn_id": receipt.joined_turn_id} if receipt.joined_turn_id else {}),
             }
             for receipt in page.receipts
         ],

@@ -57,7 +57,16 @@ ROUTES: Final = (
     Route("http-turn-test", "GET", _TURN + "/test", "calls.read", model_call_routes.read_test),
     Route("http-events", "GET", _TURN + "/events", "turn.follow", turn_routes.read_events),
     Route("http-cancel", "POST", _TURN + "/cancel", "turn.cancel", turn_routes.cancel_turn),
-    Route("http-answers", "POST", _TURN + "/answers", "turn.answer", answer_routes.submit_replies),
+    Route("http-answers", "POST", _TURN + "/answers", "turn.answer", answer_routes.submit, accepts_token=True),
+    Route(
+        "http-callback",
+        "POST",
+        "callbacks/{token}",
+        "turn.answer",
+        answer_routes.submit_callback,
+        accepts_token=True,
+        is_open=True,
+    ),
     Route("http-pending", "GET", "pending", "turn.answer", answer_routes.list_pending),
     Route("http-health", "GET", "health", "health.read", app_routes.health, is_health=True),
 )

@@ -69,45 +69,84 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     agent = host.agent(call.path_part("agent"))
     parameters = replace(call.run, session_id=location.session_id or None)
     if host.agents[agent].may_ask and (turn := await answer_question(client, agent, parameters)) is not None:
-        return await _respond(host, call, client, turn.request, None)
+        redacted_request = await client.storage.redact_request(turn.request)
+        return await _respond(host, call, client, redacted_request, own_turn_id=turn.request.turn_id, turn=None)
     key = parameters.idempotency_key
     request = location.claim(
         _turn_request(host, agent, parameters, client.context, await client.claims.id_secret() if key else "")
     )
     if parameters.files:
         await keep_sent_files(client, request, parameters.files)
+    redacted_request = await client.storage.redact_request(request)
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
-    return await _respond(host, call, client, request, completed_turn)
+    own_turn_id = request.turn_id
+    if parameters.policy == "steer":
+        turn_id = await _steered_turn_id(host, client, request, completed_turn)
+        redacted_request = replace(redacted_request, turn_id=turn_id)
+    return await _respond(host, call, client, redacted_request, own_turn_id=own_turn_id, turn=completed_turn)
 
 
 async def _respond(
-    host: HandlerContext, call: RouteRequest, client: TurnClient, request: TurnRequest, completed_turn: Turn | None
+    host: HandlerContext,
+    call: RouteRequest,
+    client: TurnClient,
+    request: TurnRequest,
+    *,
+    own_turn_id: str,
+    turn: Turn | None,
 ) -> Response:
-    """Answer with a turn that has been started, once it has ended or waits."""
+    """Answer with a turn that has started, as the client asks."""
     headers = turn_headers(request)
-    redacted_request = await client.storage.redact_request(request)
     urls = turn_urls(call.base_url, request)
     if not call.run.wait:
-        admission_outcome = completed_turn.outcome if completed_turn else await _admission(host, client, request)
+        admission_outcome = turn.outcome if turn else await _admission(host, client, request)
         if admission_outcome and admission_outcome.status == "rejected" and admission_outcome.error is not None:
             return problem_of_outcome(admission_outcome.error, headers=headers, **turn_identity(request), **urls)
-        return _accepted_response(call, request, accepted_view(redacted_request))
+        queued_turn = {} if own_turn_id == request.turn_id else {"queued_turn_id": own_turn_id}
+        return _accepted_response(call, request, accepted_view(request) | queued_turn)
     if call.run.wants_events:
-        return await _streamed_run(host, call, client, redacted_request, completed_turn)
+        return await _streamed_run(host, call, client, request, turn)
+    return await _waited_run(host, call, client, request, own_turn_id=own_turn_id, turn=turn)
+
+
+async def _waited_run(
+    host: HandlerContext,
+    call: RouteRequest,
+    client: TurnClient,
+    request: TurnRequest,
+    *,
+    own_turn_id: str,
+    turn: Turn | None,
+) -> Response:
+    """Wait for a turn's answer; one whose message came too late for the running turn has its own."""
+    urls = turn_urls(call.base_url, request)
     try:
-        turn = completed_turn or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
+        turn = turn or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
+        if turn.outcome is not None and request.turn_id != own_turn_id:
+            turn = await client.wait(own_turn_id, seconds=host.settings.wait_seconds, or_people=True)
+            request = replace(request, turn_id=(turn.outcome and turn.outcome.joined_turn_id) or own_turn_id)
     except TurnTimedOutError as error:
-        return problem_of_error(
-            error, headers=headers | {"Location": urls["turn_url"]}, **turn_identity(request), **urls
-        )
+        headers = turn_headers(request) | {"Location": urls["turn_url"]}
+        return problem_of_error(error, headers=headers, **turn_identity(request), **urls)
     await client.claims.reject_foreign_turn(request, turn.outcome)
     if (outcome := turn.outcome) is None:
         return _accepted_response(call, request, waiting_view(turn))
     if outcome.error is not None:
         partial_response = {"response": outcome.text} if outcome.status == "cancelled" else {}
+        urls = turn_urls(call.base_url, request)
         names = turn_identity(request) | {"turn_status": outcome.status} | urls | partial_response
-        return problem_of_outcome(outcome.error, headers=headers, **names)
-    return _answer(call, client, request, redacted_request, outcome)
+        return problem_of_outcome(outcome.error, headers=turn_headers(request), **names)
+    return _answer(call, client, request, outcome)
+
+
+async def _steered_turn_id(
+    host: HandlerContext, client: TurnClient, request: TurnRequest, completed_turn: Turn | None
+) -> str:
+    """Return the id of the running turn that gets the message of a request, or else of the request's own turn."""
+    outcome = completed_turn.outcome if completed_turn else await _admission(host, client, request)
+    if outcome is None:
+        return await client.find_steered_turn(request, seconds=ADMISSION_SECONDS)
+    return outcome.joined_turn_id or request.turn_id
 
 
 def _accepted_response(
@@ -118,15 +157,13 @@ def _accepted_response(
     return json_response(status, view | urls, turn_headers(request) | {"Location": urls["turn_url"]})
 
 
-def _answer(
-    call: RouteRequest, client: TurnClient, request: TurnRequest, redacted_request: TurnRequest, outcome: TurnOutcome
-) -> Response:
+def _answer(call: RouteRequest, client: TurnClient, request: TurnRequest, outcome: TurnOutcome) -> Response:
     """Answer with a turn's outcome, and note how the answer is made again."""
     headers = turn_headers(request)
 
     def answer(outcome: TurnOutcome) -> Response:
         if call.run.wants_json:
-            return json_response(HTTPStatus.OK, response_view(redacted_request, outcome), headers)
+            return json_response(HTTPStatus.OK, response_view(request, outcome), headers)
         text = outcome.text.encode(errors="replace")  # a model may cut a text inside a character
         return Response(text, headers=headers, media_type="text/plain")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.call_path import CallPath
@@ -51,14 +51,18 @@ class ToolCallStartedEntry:
     arguments: Mapping[str, Any]
 
 
+DEFERRED: Final = "deferred"
+"""The outcome of a tool call that has done its own work, and whose result comes later, in another entry."""
+
+
 @dataclass(frozen=True)
 class ToolCallCompletedEntry:
-    """A tool call has its result.
+    """A tool call has its result, or is `DEFERRED`.
 
     Attributes:
         path: of the call.
         outcome: such as ``success``, ``error`` or ``denied``.
-        result: for the model.
+        result: for the model; of a deferred call, what its pending call needs.
         state: changes of the session's state up to here, or None.
     """
 
@@ -163,8 +167,22 @@ class ElapsedTimeEntry:
     seconds: float
 
 
+@dataclass(frozen=True)
+class MessageReceivedEntry:
+    """The request of a model call has a message that was sent to the running turn.
+
+    Attributes:
+        path: of the call.
+        request: of the turn that would otherwise have begun with the message, as JSON.
+    """
+
+    path: CallPath
+    request: Mapping[str, Any]
+
+
 type JournalStep = (
     ModelCallStartedEntry
+    | MessageReceivedEntry
     | ModelCallCompletedEntry
     | ToolCallStartedEntry
     | ToolCallCompletedEntry

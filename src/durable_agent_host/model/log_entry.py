@@ -1,7 +1,7 @@
 """Entries of a turn log: live events for clients, finished steps for recovery."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 ATTEMPT: Final = "attempt"
@@ -46,6 +46,8 @@ ENDED_TURN: Final = "ended_turn"
 """An ended turn, in a log that names several; ``{agent, session_id, turn_id}``. In no turn's own log."""
 OUTCOME: Final = "outcome"
 """The activity is done with the turn, and this is its result; the last entry of its attempt."""
+MESSAGE_RECEIVED: Final = "message_received"
+"""The next model call gets a message that was sent to the running turn; ``{position, request}``."""
 AT: Final = "at"
 """When the writer received an entry, in milliseconds since 1970; deltas have none."""
 
@@ -79,6 +81,19 @@ class LogRecord:
     offset: int
     attempt: int
     entry: LogEntry
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """What was sent to a turn, beside its log.
+
+    Attributes:
+        is_cancel_requested: whether the turn is marked to be cancelled.
+        messages: for the turn's agent, by id.
+    """
+
+    is_cancel_requested: bool = False
+    messages: Mapping[str, LogEntry] = field(default_factory=dict[str, LogEntry])
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ class Receipt:
         error: ``type`` and ``message`` of a turn without an answer.
         stats: sizes and times of the turn; None for turns that did not run.
         budget_usage: the turn's spending; None when nothing counted it.
+        joined_turn_id: the running turn that got this one's message; empty for other turns.
         stored: as it was read, for unknown fields; None for a new one.
     """
 
@@ -61,6 +62,7 @@ class Receipt:
     error: Mapping[str, Any] | None = None
     stats: TurnStats | None = None
     budget_usage: BudgetUsage | None = None
+    joined_turn_id: str = ""
     stored: Mapping[str, Any] | None = field(default=None, compare=False)
 
 

@@ -48,7 +48,7 @@ class RecordingLimits:
     kept_turn_bytes: int = 1024 * 1024
 
 
-Policy = Literal["queue", "reject", "interrupt"]
+Policy = Literal["queue", "reject", "interrupt", "steer"]
 TurnStatus = Literal["completed", "failed", "rejected", "cancelled", "suspended"]
 
 
@@ -157,6 +157,8 @@ class TurnOutcome:
         budget_usage: the turn's spending, when it had a budget.
         redacts: whether the agent has redaction, so that what only the turn refers to is deleted at its end.
         redacted: whether something of the conversation was redacted.
+        steered_by: the turns whose messages this one's agent got while it ran: by id, the hashes of their requests.
+        joined_turn_id: the running turn that got this one's message, and whose end this is; empty for other turns.
         overlay: the session's overlay from now on, empty for none; None to keep the previous one.
         attempt_metrics: figures for observers of the attempt with this outcome; None without one. ``attempt`` (its
             number), ``began_at``, ``ended_at``, the counts ``model_calls``, ``tool_calls`` (of the turn),
@@ -185,6 +187,8 @@ class TurnOutcome:
     attempt_metrics: Mapping[str, Any] | None = None
     redacts: bool = False
     redacted: bool = False
+    steered_by: Mapping[str, str] = field(default_factory=dict[str, str])
+    joined_turn_id: str = ""
 
 
 @dataclass(frozen=True)

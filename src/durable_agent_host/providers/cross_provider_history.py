@@ -327,8 +327,8 @@ class _MessageRewriter:
     def _add_description(self, content: Content) -> None:
         """Describe a content as text, and move its media to the user."""
         self.is_changed = True
-        if content.type == "function_call":
-            self.ids.hosted_call_ids.add(content.call_id or "")
+        if content.call_id and content.type.endswith("_call"):
+            self.ids.hosted_call_ids.add(content.call_id)
         text = describe_content(content)
         descriptions = [Content.from_text(text)] if text.strip() else []
         media = [self._convert_media(item) for item in extract_media(content)]

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final, cast
 
 from agent_framework import ChatResponse, Content, Message
 
+from durable_agent_host.agent.provider import ClientCall
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
@@ -96,6 +97,11 @@ class GenericProvider:
     def continuation_messages(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
         """Return None: no service is known to pause."""
         del response
+
+    def client_calls(self, messages: Sequence[Message], /) -> Sequence[ClientCall]:
+        """List nothing: the framework calls the app's tools, and the service runs its own."""
+        del messages
+        return ()
 
     def check_message(self, message: Message, /) -> None:
         """Accept every message: only the service can check it."""

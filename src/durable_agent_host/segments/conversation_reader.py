@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Final, cast
 
@@ -271,12 +271,18 @@ class ConversationReader:
         """Return a session's data of a turn.
 
         Returns:
-            Its receipt and entries, as far as they exist.
+            Its receipt and entries, as far as they exist; of a turn that joined another one, the other's entries.
 
         Raises:
             CorruptStateError: a piece is missing.
             LogError: the store does not answer.
         """
+        turn_record = await self._turn(turn_id)
+        if turn_record.receipt is not None and turn_record.receipt.joined_turn_id:
+            return replace(turn_record, entries=(await self._turn(turn_record.receipt.joined_turn_id)).entries)
+        return turn_record
+
+    async def _turn(self, turn_id: str) -> TurnRecord:
         receipt = self.session.receipt_of(turn_id)
         entries = await self._entries_of(turn_id, self.head())
         if (entries and receipt is not None) or not self.session.sealed.refs:

@@ -14,7 +14,7 @@ from durable_agent_host.errors import StateError, TurnRejectedError
 from durable_agent_host.model.budget import NO_USAGE, BudgetUsage
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Policy, TurnOutcome
-from durable_agent_host.session.receipts import is_same_request
+from durable_agent_host.session.receipts import is_same_request, short_hash
 from durable_agent_host.session.sealing import apply_sealing, clear_segments, receipt_of_outcome
 
 
@@ -93,6 +93,8 @@ def decide_admission(
     request_hash: str = "",
 ) -> tuple[Session, Admission]:
     """Decide whether a turn may run now.
+
+    A steering turn waits like any other; the running turn's commit ends it if its agent has got the message.
 
     An interrupting turn goes before those that wait, because its message is about the running turn. Of several
     interrupting turns the last one wins: one that still waits to interrupt is cancelled without running.
@@ -184,6 +186,7 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
         session = replace(session, budget_usage=(session.budget_usage or NO_USAGE).plus(outcome.budget_usage))
     receipt = receipt_of_outcome(outcome, ended_at=window.now)
     session = _with_receipt(replace(session, running=None), receipt, window)
+    session = _end_joined_turns(session, outcome, receipt, window)
     if outcome.overlay is not None:
         session = replace(session, overlay=outcome.overlay or None)
     if outcome.status == "completed":
@@ -194,6 +197,22 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
             agent_session = None
         session = replace(session, entries=session.entries + outcome.entries, agent_session=agent_session)
     return session, _first(session)
+
+
+def _end_joined_turns(session: Session, outcome: TurnOutcome, receipt: Receipt, window: ReceiptWindow) -> Session:
+    """End the queued turns whose messages the agent of another one has got, as that one has ended."""
+    for turn_id, request_hash in outcome.steered_by.items():
+        if turn_id in session.queue:
+            joined_receipt = Receipt(
+                turn_id,
+                receipt.status,
+                ended_at=receipt.ended_at,
+                request_hash=short_hash(request_hash),
+                error=receipt.error,
+                joined_turn_id=outcome.turn_id,
+            )
+            session = _with_receipt(_remove_from_queue(session, turn_id), joined_receipt, window)
+    return session
 
 
 def terminated_outcome(turn_id: str, usage: BudgetUsage | None = None) -> TurnOutcome:

@@ -69,6 +69,7 @@ def turn_end_from_receipt(
         budget_usage=receipt.budget_usage,
         request_hash=receipt.request_hash,
         ended_at=receipt.ended_at,
+        joined_turn_id=receipt.joined_turn_id,
         redacted=any(extension_of(entry).get("redacted") is True for entry in entries.values()),
     )
     has_answer = response_entry is not None and external_provider_of(response_entry) is None

@@ -165,6 +165,13 @@ class CancelTurn:
 
 
 @dataclass(frozen=True)
+class SteerTurn:
+    """Send the request's message to a running turn."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True)
 class ScheduleCleanup:
     """Have the data that only the running turn needed deleted soon, because the app redacts stored data."""
 
@@ -182,7 +189,7 @@ class WaitResult:
     value: Any = None
 
 
-MaintenanceStep = RaiseAdmissionEvent | CheckTurn | CancelTurn | ScheduleCleanup | FinalizeTurn
+MaintenanceStep = RaiseAdmissionEvent | CheckTurn | CancelTurn | SteerTurn | ScheduleCleanup | FinalizeTurn
 Step = CallEntity | RunAgent | WaitForAdmission | WaitForReplies | CreateTimer | SetCustomStatus | MaintenanceStep
 
 ERASURE_RETRY_SECONDS: Final = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0)
@@ -200,7 +207,9 @@ ENDED_BEFORE: Final = "ended_before"
 CLEANUP_SCHEDULED: Final = "to_be_forgotten"
 """Key in the activity's outcome of a turn whose deletion is already scheduled, so that no step is needed for it."""
 
-_NOT_FOR_CALLERS: Final = frozenset({"entries", "agent_session", "pending", "sealing", "work", ENDED_BEFORE})
+_NOT_FOR_CALLERS: Final = frozenset(
+    {"entries", "agent_session", "pending", "sealing", "work", "steered_by", ENDED_BEFORE}
+)
 
 
 def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator[Step, Any, dict[str, Any]]:
@@ -231,6 +240,9 @@ def _run_steps(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, d
     except Exception as error:  # noqa: BLE001 - the orchestration is an edge: what failed is the turn's recorded end
         return encode_turn_outcome(failure(request, error))
     yield from _wake(request, commit_reply)
+    for turn_id in outcome.get("steered_by") or ():
+        with suppress(Exception):  # it checks the session after its lease
+            yield RaiseAdmissionEvent(turn_id)
     result = _for_callers(outcome)
     if outcome.get(ENDED_BEFORE):
         return result
@@ -258,13 +270,13 @@ def _admit(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[
         yield CreateTimer(seconds)
         admission = yield admission_call
     lease = times.lease_seconds
-    cancelled_turn_id = ""
+    notified_turn_id = ""
     while admission["status"] == "queued":
         running = admission["running"]
-        if admission.get("interrupts") and running and running != cancelled_turn_id:
-            cancelled_turn_id = running
+        if running and running != notified_turn_id and (admission.get("interrupts") or request.policy == "steer"):
+            notified_turn_id = running
             with suppress(Exception):  # the turn waits all the same
-                yield CancelTurn(running)
+                yield SteerTurn(running) if request.policy == "steer" else CancelTurn(running)
         if (yield from _release_session(request, admission)):
             admission = yield admission_call
             continue
@@ -358,7 +370,8 @@ def _wait_for_replies(
     pending_calls: Sequence[Mapping[str, Any]], replies: dict[str, Mapping[str, Any]], notification: int
 ) -> Generator[Step, Any, bool]:
     """Wait until every call has an answer, and add them to ``answers``; return whether the turn was cancelled."""
-    while open_calls := [call for call in pending_calls if call["call_id"] not in replies]:
+    calls = [dict(call) for call in pending_calls]
+    while open_calls := [call for call in calls if call["call_id"] not in replies]:
         yield SetCustomStatus(open_calls, dict(replies))
         expires_at = min(call["expires_at"] for call in open_calls)
         wait_result: WaitResult = yield WaitForReplies(expires_at, notification)
@@ -373,7 +386,9 @@ def _wait_for_replies(
             }
         for call_id, answer in parse_replies(wait_result.value):
             call = open_calls_by_id.get(call_id)
-            if (
+            if call is not None and "progress" in answer:
+                call["progress"] = answer["progress"]
+            elif (
                 call is not None
                 and is_answer_to(call["kind"], answer)
                 and (answer.get("by") or not call.get("approved_by"))

@@ -18,8 +18,10 @@ from durable_agent_host.codec.log_entry import format_entry_time
 from durable_agent_host.model.budget import Price, is_measured
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import (
+    DEFERRED,
     CompactionCallCompletedEntry,
     JournalStep,
+    MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
     NestedCallCompletedEntry,
@@ -247,6 +249,9 @@ class StepReader:
                 self._add("inner_call", attempt=self._number, at=at, **response_summary)
             case ModelCallStartedEntry():
                 self._open_model_call()["background"] = step.continuation is not None
+            case MessageReceivedEntry():
+                sent = {name: step.request[name] for name in ("turn_id", "message", "created_at")}
+                self._add("message", position=step.path.position, attempt=self._number, at=at, **sent)
             case _:
                 pass
 
@@ -309,7 +314,8 @@ class StepReader:
         self._finish_tool(step, entry.outcome, tool_result_text(entry.result), at)
         if (exception_json := entry.result.get("raised")) is not None:
             step["raised"] = exception_json
-        self._completed_counts["tool_calls"] += 1
+        if entry.outcome != DEFERRED:
+            self._completed_counts["tool_calls"] += 1
 
     def _finish_tool(self, step: Step, outcome: str, result: str, at: str | None) -> None:
         step |= {"outcome": outcome, "result": result[:MAX_TEXT_CHARACTERS], "ended_at": at}

@@ -11,6 +11,7 @@ MESSAGE_DELTA: Final = "message.delta"
 REASONING_DELTA: Final = "reasoning.delta"
 TOOL_STARTED: Final = "tool.started"
 TOOL_DELTA: Final = "tool.delta"
+TOOL_PROGRESS: Final = "tool.progress"
 TOOL_COMPLETED: Final = "tool.completed"
 CALL_PENDING: Final = "call.pending"
 CALL_REPLIED: Final = "call.answered"
@@ -41,6 +42,7 @@ EVENTS: Final[Mapping[str, EventRule]] = {
     REASONING_DELTA: EventRule(is_delta=True, is_discardable=True),
     TOOL_STARTED: EventRule(is_discardable=True),
     TOOL_DELTA: EventRule(is_delta=True, is_discardable=True),
+    TOOL_PROGRESS: EventRule(is_discardable=True),
     TOOL_COMPLETED: EventRule(is_discardable=True),
     CALL_PENDING: EventRule(),
     CALL_REPLIED: EventRule(),
@@ -99,6 +101,11 @@ def tool_started(call_id: str, name: str, arguments: Any) -> LiveEvent:
 def tool_delta(call_id: str, text: str) -> LiveEvent:
     """Make the event of a chunk of what a hosted tool is to do, as code."""
     return LiveEvent(TOOL_DELTA, {"call_id": call_id, "text": text})
+
+
+def tool_progress(call_id: str, text: str, fraction: float | None) -> LiveEvent:
+    """Make the event of a running tool that shows how far it is."""
+    return LiveEvent(TOOL_PROGRESS, {"call_id": call_id, "text": short_text(text), "fraction": fraction})
 
 
 def tool_completed(call_id: str, outcome: str, result: str = "") -> LiveEvent:

@@ -22,7 +22,12 @@ from durable_agent_host.model.pending_call import DECISIONS
 BUDGET_PREFIX: Final = "budget-"
 """Prefix of ids of budget questions; see `durable_agent_host.turn.budget_checks.LimitExceeded`."""
 
-_GENERATED_ID: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:(?:q[0-9a-f]*\.)?[0-9]+(?:\.[0-9]+)?\Z")
+CALLBACK_SUFFIX: Final = ":callback"
+"""Suffix of ids of calls that wait for their callback, where people may have been asked about the same call."""
+
+_GENERATED_ID: Final = re.compile(
+    rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:(?:q[0-9a-f]*\.)?[0-9]+(?:\.[0-9]+)?\Z|{CALLBACK_SUFFIX}\Z"
+)
 
 
 def pending_call_id(path: CallPath, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
@@ -54,7 +59,7 @@ _MAX_CHARACTERS: Final = 5800
 _MAX_VISIBLE: Final = 25
 """Maximum calls, and answers, shown at once. As calls are answered, later ones move up."""
 _HOST_FIELDS: Final = frozenset({"by", "at", "stored", "digest"})
-_LONG_FIELDS: Final = ("arguments", "reason", "schema", "result", "error")
+_LONG_FIELDS: Final = ("arguments", "reason", "schema", "progress", "result", "error")
 
 
 def encode_pending(pending: Sequence[Mapping[str, Any]], replies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -140,7 +145,7 @@ def parse_replies(payload: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _parse_answer(fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a decision, a result or an error; None for something else. What is stored elsewhere is not there."""
+    """Return a decision, a result, an error or progress; None for something else. The rest may be stored elsewhere."""
     if isinstance(is_approved := fields.get("approved"), bool):
         reason = fields.get("reason")
         arguments = fields.get("arguments")
@@ -151,6 +156,8 @@ def _parse_answer(fields: Mapping[str, Any]) -> dict[str, Any] | None:
         }
     if "error" in fields:
         return {"error": fields["error"]}
+    if "progress" in fields:
+        return {"progress": fields["progress"]}
     return {"result": fields.get("result")} if "result" in fields or "stored" in fields else None
 
 

@@ -25,9 +25,11 @@ from durable_agent_host.model.budget import Reservation, is_measured
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
+    DEFERRED,
     BudgetReservedEntry,
     CompactionCallCompletedEntry,
     ElapsedTimeEntry,
+    MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
     NestedCallCompletedEntry,
@@ -54,10 +56,19 @@ class RecordedTool:
     Attributes:
         starts: how often it has started.
         finished: how it ended, or None.
+        deferral: what its pending call needs, when its result comes later; else None.
     """
 
     starts: int = 0
     finished: ToolCallCompletedEntry | None = None
+    deferral: Mapping[str, Any] | None = None
+
+    def add_end(self, entry: ToolCallCompletedEntry) -> None:
+        """Add how the call ended, or that its result comes later."""
+        if entry.outcome == DEFERRED:
+            self.deferral = entry.result
+        else:
+            self.finished = entry
 
 
 @dataclass
@@ -82,6 +93,7 @@ class JournalState:
         unmeasured: the reservations of calls whose responses had no token counts.
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
         finished_at: offsets of finished model calls and tool calls.
+        messages: that were sent to the running turn and that a model call got, by the ids of their own turns.
     """
 
     responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
@@ -103,6 +115,7 @@ class JournalState:
     active_seconds: float = 0.0
     nested_calls: list[NestedCallCompletedEntry] = field(default_factory=list[NestedCallCompletedEntry])
     workflow_parts: list[WorkflowWaitingEntry] = field(default_factory=list[WorkflowWaitingEntry])
+    messages: dict[str, MessageReceivedEntry] = field(default_factory=dict[str, MessageReceivedEntry])
 
     def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""
@@ -128,13 +141,13 @@ class JournalState:
             case ToolCallStartedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).starts += 1
             case ToolCallCompletedEntry():
-                self.tools.setdefault(step.path, RecordedTool()).finished = step
+                self.tools.setdefault(step.path, RecordedTool()).add_end(step)
                 self._add_completion(step.path, step.state, record.offset)
             case WorkflowWaitingEntry():
                 self.workflow_parts.append(step)
                 self._add_completion(step.path, step.state, record.offset)
-            case ModelCallStartedEntry():
-                self.continuations[step.path] = step.continuation
+            case ModelCallStartedEntry() | MessageReceivedEntry():
+                self._add_call_start(step)
                 return False
             case CompactionCallCompletedEntry():
                 self.compaction_responses[step.path] = step.response
@@ -150,6 +163,13 @@ class JournalState:
             case None:
                 return False
         return True
+
+    def _add_call_start(self, step: ModelCallStartedEntry | MessageReceivedEntry) -> None:
+        match step:
+            case ModelCallStartedEntry():
+                self.continuations[step.path] = step.continuation
+            case MessageReceivedEntry():
+                self.messages[step.request["turn_id"]] = step
 
     def _add_budget_step(
         self, step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry | ElapsedTimeEntry
@@ -271,6 +291,14 @@ class Journal:
         reach("journal.model.before_append")
         await self._writer.commit(encode_journal_entry(ModelCallCompletedEntry(path, response, state)))
         reach("journal.model.after_append")
+
+    async def message_received(self, path: CallPath, request: Mapping[str, Any]) -> None:
+        """Append that a model call gets a message that was sent to the turn; durable when this returns."""
+        reach("journal.message.before_append")
+        message = MessageReceivedEntry(path, request)
+        await self._writer.commit(encode_journal_entry(message))
+        self.recorded.messages[request["turn_id"]] = message
+        reach("journal.message.after_append")
 
     async def compaction_call_finished(self, path: CallPath, response: Mapping[str, Any]) -> None:
         """Append the response of a strategy's model call; durable when this returns."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
+from durable_agent_host.model.log_entry import ATTEMPT, Inbox, LogEntry, LogPage, LogRecord
 
 # Checks by the order of a log's records that none is missing and none is out of place.
 #
@@ -158,7 +158,7 @@ class TurnLog(Protocol):
         ...
 
     async def delete(self, *log_ids: str) -> None:
-        """Delete logs and their cancel marks, if they exist; idempotent. Many at once cost much less than one by one.
+        """Delete logs and their inboxes, if they exist; idempotent. Many at once cost much less than one by one.
 
         When it returns, none of the logs' data can be found in the store's blobs or keys; in a SQLite file, a minute
         later at the latest.
@@ -186,8 +186,12 @@ class TurnLog(Protocol):
         """Mark the turn to be cancelled; idempotent, needs no attempt."""
         ...
 
-    async def is_cancel_requested(self, log_id: str) -> bool:
-        """Return whether the turn is marked; cheap enough to call twice a second."""
+    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> None:
+        """Leave a message for the turn's agent; idempotent by its id, needs no attempt."""
+        ...
+
+    async def read_inbox(self, log_id: str) -> Inbox:
+        """Return what was sent to the turn; cheap enough to call twice a second."""
         ...
 
     async def check(self) -> None:
@@ -251,10 +255,13 @@ class NullTurnLog:
     async def request_cancel(self, log_id: str) -> None:
         """Do nothing: the turn is not marked."""
 
-    async def is_cancel_requested(self, log_id: str) -> bool:
-        """Return False."""
+    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> None:
+        """Do nothing: the turn does not get the message."""
+
+    async def read_inbox(self, log_id: str) -> Inbox:
+        """Return an empty inbox."""
         del log_id
-        return False
+        return Inbox()
 
     async def check(self) -> None:
         """Do nothing: there is no store to fail."""

@@ -39,7 +39,7 @@ from redis.exceptions import (
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
 from durable_agent_host.concurrency.event_loop_thread import LoopThread
 from durable_agent_host.errors import FencedError, LogError
-from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
+from durable_agent_host.model.log_entry import ATTEMPT, Inbox, LogEntry, LogPage, LogRecord
 from durable_agent_host.storage.storage_retry import Backoff, retry
 from durable_agent_host.turn_log.followers import Appended, Followers
 from durable_agent_host.turn_log.protocol import CHECK_SECONDS, INTERVAL_SECONDS, MAX_PAGE_BYTES
@@ -409,15 +409,15 @@ class _Append(Command):
         return [LogRecord(offset, self.attempt, entry) for offset, entry in enumerate(self._entries, first)]
 
 
-class _Exists(Command):
-    """Whether a key exists."""
+class _ReadHash(Command):
+    """The fields of a hash."""
 
     def __init__(self, key: str) -> None:
         super().__init__()
         self._key = key
 
     def arguments(self) -> Sequence[Any]:
-        return ("EXISTS", self._key)
+        return ("HGETALL", self._key)
 
 
 class RedisTurnLog:
@@ -542,7 +542,7 @@ class RedisTurnLog:
         await self._loop.run(truncate_log())
 
     async def delete(self, *log_ids: str) -> None:
-        """Delete logs and their cancel marks; see the protocol."""
+        """Delete logs and their inboxes; see the protocol."""
 
         async def delete_log() -> None:
             for log_id in log_ids:
@@ -569,15 +569,25 @@ class RedisTurnLog:
 
     async def request_cancel(self, log_id: str) -> None:
         """Mark the turn to be cancelled."""
-        await self._run(lambda: self._client().set(_cancel(log_id), 1, ex=self._retention_seconds))
+        await self._send_to_inbox(log_id, _CANCEL, "1")
 
-    async def is_cancel_requested(self, log_id: str) -> bool:
-        """Return whether the turn is marked."""
-        return bool(await self._pipelines.ask(_Exists(_cancel(log_id))))
+    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> None:
+        """Leave a message for the turn's agent."""
+        await self._send_to_inbox(log_id, message_id, encode_log_entry(message))
+
+    async def _send_to_inbox(self, log_id: str, name: str, body: str) -> None:
+        await self._run(lambda: self._client().hset(_inbox(log_id), name, body))
+        await self._run(lambda: self._client().expire(_inbox(log_id), self._retention_seconds))
+
+    async def read_inbox(self, log_id: str) -> Inbox:
+        """Return what was sent to the turn."""
+        bodies: dict[bytes, bytes] = await self._pipelines.ask(_ReadHash(_inbox(log_id)))
+        is_cancel_requested = bodies.pop(_CANCEL.encode(), None) is not None
+        return Inbox(is_cancel_requested, {name.decode(): decode_log_entry(body) for name, body in bodies.items()})
 
     async def check(self) -> None:
         """Check that the server is writable; see the protocol."""
-        key = _cancel("check")
+        key = f"{_PREFIX}:check"
         await self._run(lambda: self._client().set(key, 1, ex=self._retention_seconds), retry_seconds=CHECK_SECONDS)
 
     async def close(self) -> None:
@@ -625,7 +635,7 @@ class RedisTurnLog:
         self._followers.announce(appends)
 
     async def _delete(self, log_id: str) -> None:
-        await self._retry(lambda: self._client().delete(_state(log_id), _stream(log_id), _cancel(log_id)))
+        await self._retry(lambda: self._client().delete(_state(log_id), _stream(log_id), _inbox(log_id)))
 
     async def _states(self) -> list[bytes]:
         found = cast("AsyncIterator[bytes]", self._client().scan_iter(match=_state("*"), count=500))
@@ -688,5 +698,9 @@ def _stream(log_id: str) -> str:
     return f"{channel_of(log_id)}:entries"
 
 
-def _cancel(log_id: str) -> str:
-    return f"{channel_of(log_id)}:cancel"
+_CANCEL: Final = "cancel"
+"""The field of an inbox that marks the turn to be cancelled; the others are messages."""
+
+
+def _inbox(log_id: str) -> str:
+    return f"{channel_of(log_id)}:inbox"

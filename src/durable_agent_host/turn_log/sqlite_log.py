@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
 from durable_agent_host.errors import CorruptStateError, FencedError, LogError
-from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
+from durable_agent_host.model.log_entry import ATTEMPT, Inbox, LogEntry, LogPage, LogRecord
 from durable_agent_host.storage.sqlite_worker import Job, SqliteWorker
 from durable_agent_host.turn_log.followers import Appended, Followers
 from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES
@@ -153,18 +153,25 @@ class AppendEntries(Append):
 
 _CONTENT: Final = SqliteContent(
     description="turn logs",
-    version=1,
+    version=2,
     schema="""
 CREATE TABLE logs (
     id INTEGER PRIMARY KEY, log_id TEXT NOT NULL UNIQUE, attempt INTEGER NOT NULL, next_offset INTEGER NOT NULL,
     appended_at REAL NOT NULL
 );
 CREATE TABLE entries (place INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, body TEXT NOT NULL);
-CREATE TABLE cancels (log_id TEXT PRIMARY KEY, requested_at REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE inboxes (
+    log_id TEXT NOT NULL, message_id TEXT NOT NULL, body TEXT NOT NULL, sent_at REAL NOT NULL,
+    PRIMARY KEY (log_id, message_id)
+) WITHOUT ROWID;
 """,
     after_damage="turns that are under way begin again",
     has_short_rows=True,
 )
+
+
+_CANCEL: Final = ""
+"""Stands for a message's id in the row of a cancel mark."""
 
 
 class SqliteTurnLog:
@@ -246,7 +253,7 @@ class SqliteTurnLog:
         await self._worker.write(Job(delete_entries))
 
     async def delete(self, *log_ids: str) -> None:
-        """Delete logs and their cancel marks; see the protocol."""
+        """Delete logs and their inboxes; see the protocol."""
 
         def delete_logs(connection: sqlite3.Connection) -> None:
             for log_id in log_ids:
@@ -264,7 +271,7 @@ class SqliteTurnLog:
             for (log_id,) in old_logs:
                 _delete_log(connection, log_id)
             connection.execute(
-                "DELETE FROM cancels WHERE requested_at < ? AND log_id NOT IN (SELECT log_id FROM logs)", (before,)
+                "DELETE FROM inboxes WHERE sent_at < ? AND log_id NOT IN (SELECT log_id FROM logs)", (before,)
             )
             return len(old_logs)
 
@@ -275,25 +282,34 @@ class SqliteTurnLog:
 
     async def request_cancel(self, log_id: str) -> None:
         """Mark the turn to be cancelled."""
+        await self._send(log_id, _CANCEL, "")
 
-        def insert_cancel(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT OR IGNORE INTO cancels VALUES (?, ?)", (log_id, time.time()))
+    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> None:
+        """Leave a message for the turn's agent."""
+        await self._send(log_id, message_id, encode_log_entry(message))
 
-        await self._worker.write(Job(insert_cancel))
+    async def _send(self, log_id: str, message_id: str, body: str) -> None:
+        def insert_message(connection: sqlite3.Connection) -> None:
+            row = (log_id, message_id, body, time.time())
+            connection.execute("INSERT OR IGNORE INTO inboxes VALUES (?, ?, ?, ?)", row)
 
-    async def is_cancel_requested(self, log_id: str) -> bool:
-        """Return whether the turn is marked."""
+        await self._worker.write(Job(insert_message))
 
-        def select_cancel(connection: sqlite3.Connection) -> bool:
-            return connection.execute("SELECT 1 FROM cancels WHERE log_id = ?", (log_id,)).fetchone() is not None
+    async def read_inbox(self, log_id: str) -> Inbox:
+        """Return what was sent to the turn."""
 
-        return await self._worker.read(select_cancel)
+        def select_messages(connection: sqlite3.Connection) -> dict[str, str]:
+            return dict(connection.execute("SELECT message_id, body FROM inboxes WHERE log_id = ?", (log_id,)))
+
+        bodies = await self._worker.read(select_messages)
+        is_cancel_requested = bodies.pop(_CANCEL, None) is not None
+        return Inbox(is_cancel_requested, {name: decode_log_entry(body) for name, body in bodies.items()})
 
     async def check(self) -> None:
         """Check that the file is writable; see the protocol. Fails at once while the writer is failing."""
 
         def insert_check(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT OR REPLACE INTO cancels VALUES ('check', ?)", (time.time(),))
+            connection.execute("INSERT OR REPLACE INTO inboxes VALUES ('check', '', '', ?)", (time.time(),))
 
         await self._worker.check(Job(insert_check, is_retried=False))
 
@@ -309,4 +325,4 @@ class SqliteTurnLog:
 def _delete_log(connection: sqlite3.Connection, log_id: str) -> None:
     for (key,) in connection.execute("DELETE FROM logs WHERE log_id = ? RETURNING id", (log_id,)).fetchall():
         connection.execute("DELETE FROM entries WHERE place >= ? AND place < ?", (key * OFFSETS, (key + 1) * OFFSETS))
-    connection.execute("DELETE FROM cancels WHERE log_id = ?", (log_id,))
+    connection.execute("DELETE FROM inboxes WHERE log_id = ?", (log_id,))

@@ -1,6 +1,7 @@
 """The schema of input items: allowed and required fields of each type, and its ids.
 
-Source: openai-python 3.52 `types/responses`, narrowed by recorded accepted requests.
+Source: openai-python 3.52 `types/responses`, narrowed by recorded accepted requests. A `local_shell_call_output` names
+its call by `call_id`, as the service's guide does; the types call the field `id`.
 """
 
 import re
@@ -48,7 +49,7 @@ FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "shell_call": _fields("call_id action", "id status environment caller"),
     "shell_call_output": _fields("call_id output", "id status max_output_length caller"),
     "local_shell_call": _fields("id call_id action status"),
-    "local_shell_call_output": _fields("id output", "status"),
+    "local_shell_call_output": _fields("call_id output", "status"),
     "apply_patch_call": _fields("call_id operation status", "id caller"),
     "apply_patch_call_output": _fields("call_id status", "id output caller"),
     "custom_tool_call": _fields("call_id input name", "id namespace caller async"),

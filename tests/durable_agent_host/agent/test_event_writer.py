@@ -4,7 +4,7 @@ import asyncio
 
 from durable_agent_host.agent.event_writer import EventWriter
 from durable_agent_host.agent.observer import AttemptEnded, ObservedTurn, ToolCallCompleted
-from durable_agent_host.agent.run_result import AwaitingAnswers, Cancelled
+from durable_agent_host.agent.run_result import AwaitingReplies, Cancelled
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
@@ -20,7 +20,7 @@ def test_after_the_end_of_its_turn_a_tool_sends_no_events(tmp_path):
         log = SqliteTurnLog(tmp_path / "log.db")
         writer = TurnLogWriter(log, "log", await log.open("log"))
         events = EventWriter(writer)
-        await events.observe(TURN, AttemptEnded(AwaitingAnswers(()), TurnOutcome("turn", "suspended")))
+        await events.observe(TURN, AttemptEnded(AwaitingReplies(()), TurnOutcome("turn", "suspended")))
         await events.observe(TURN, LATE)
         await events.observe(TURN, AttemptEnded(Cancelled(), TurnOutcome("turn", "cancelled")))
         await writer.flush()

@@ -8,6 +8,7 @@ from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import (
     BudgetReservedEntry,
+    MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
     NestedCallCompletedEntry,
@@ -56,6 +57,10 @@ CALL = '"position":1,"call_id":"call_a","occurrence":0'
         (
             BudgetReservedEntry(NESTED_CALL, Reservation(5, None), 1.5),
             '{"kind":"call_reserved","data":{"position":-1,"path":"m1/t:call_a/m3","tokens":5,"seconds":1.5}}',
+        ),
+        (
+            MessageReceivedEntry(MODEL_CALL, {"turn_id": "t"}),
+            '{"kind":"message_received","data":{"position":2,"request":{"turn_id":"t"}}}',
         ),
         (
             NestedCallCompletedEntry(NESTED_CALL, None, "gpt-5"),

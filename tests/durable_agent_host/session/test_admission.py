@@ -50,7 +50,7 @@ class SessionOfTurns(RuleBasedStateMachine):
 
     @rule(
         turn_id=st.sampled_from(TURNS),
-        policy=st.sampled_from(["queue", "reject", "interrupt"]),
+        policy=st.sampled_from(["queue", "reject", "interrupt", "steer"]),
         limit=st.sampled_from([1, 50]),
     )
     def ask(self, turn_id, policy, limit):
@@ -68,7 +68,7 @@ class SessionOfTurns(RuleBasedStateMachine):
                     assert turn_id not in self.ended_ids
                     self.granted_ids.append(turn_id)
             case "queued":
-                if turn_id not in before.queue and policy == "queue":
+                if turn_id not in before.queue and policy in {"queue", "steer"}:
                     self.arrived_ids.append(turn_id)
             case "ended":
                 assert turn_id in (*self.ended_ids, *self.cancelled_ids)
@@ -179,6 +179,27 @@ def test_the_outcome_of_a_turn_that_does_not_hold_the_session_is_rejected():
     with pytest.raises(TurnRejectedError, match="turn b does not hold the session, turn a does") as error_info:
         commit_outcome(Session(running="a"), completed_outcome("b"), window=ReceiptWindow(5))
     assert error_info.value.running_turn_id == "a"
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
+def test_a_turn_whose_message_another_has_got_ends_with_it(status):
+    """It leaves the queue with a receipt of its own; a steering turn whose message came too late is next."""
+    session = Session(running="a")
+    for turn_id in ("b", "c", "d"):
+        session, answer = admit(session, turn_id, "queue" if turn_id == "d" else "steer")
+        assert (answer.status, answer.running) == ("queued", "a")
+    error = None if status == "completed" else {"type": "X"}
+    outcome = TurnOutcome("a", status, error=error, entries=entries("a"), steered_by={"b": "hash", "unknown": "hash"})
+    for _ in range(2):
+        session, following = commit_outcome(session, outcome, window=ReceiptWindow(5))
+        assert (following, session.queue, session.running) == ("c", ("c", "d"), None)
+        assert [(receipt.turn_id, receipt.status) for receipt in session.receipts] == [("a", status), ("b", status)]
+    session, answer = admit(session, "b", "steer")
+    assert answer.status == "ended"
+    assert answer.receipt is not None
+    assert (answer.receipt.joined_turn_id, answer.receipt.error) == ("a", error)
+    session, answer = admit(session, "c", "steer")
+    assert answer.status == "granted"
 
 
 @given(st.integers(1, 8), st.integers(0, 12))

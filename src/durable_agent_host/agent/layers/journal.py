@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, cast
 
-from agent_framework import ChatResponse, ChatResponseUpdate
+from agent_framework import ChatResponse, ChatResponseUpdate, Message
 
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.observer import (
@@ -71,21 +71,20 @@ class JournalModelCalls:
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Answer a call, or record its response before it is passed on."""
         recorded_response = self.journal.recorded.responses.get(call.path)
-        items = (
-            self._record(call, call_next) if recorded_response is None else self._replay(call.path, recorded_response)
-        )
+        items = self._record(call, call_next) if recorded_response is None else self._replay(call, recorded_response)
         async with aclosing(items):
             async for item in items:
                 yield item
 
-    async def _replay(self, path: CallPath, recorded_response: Mapping[str, Any]) -> ModelStream:
-        position = path.position
+    async def _replay(self, call: ModelCall, recorded_response: Mapping[str, Any]) -> ModelStream:
+        position = call.position
         response = decode_model_response(recorded_response)
         if self.drop_continuations:
             response.conversation_id = None
-        self.session_state.restore(path)
+        self.session_state.restore(call.path)
         await self.observers.notify(ModelCallStarted(position, replayed=True))
         self.progress.record_invalid_calls(response, position)
+        self.progress.has_client_calls = bool(call.provider.client_calls(response.messages))
         with self.progress.replaying():
             for update in replayed_updates(decode_model_response(recorded_response)):
                 yield update
@@ -103,14 +102,15 @@ class JournalModelCalls:
                     yield item
                     continue
                 await self.observers.notify(ModelCallResponded(position, replayed=False))
-                await self._append(call.path, item)
+                messages = await self._append(call.path, item)
+                self.progress.has_client_calls = bool(call.provider.client_calls(messages))
                 self.output.finish_call(position)
                 self.progress.finish_call(position, item.response)
                 await self.observers.notify(_build_completed(item.response, position, replayed=False))
                 yield item
 
-    async def _append(self, path: CallPath, completed: CompletedResponse) -> None:
-        """Make a response durable; its tool calls run after that."""
+    async def _append(self, path: CallPath, completed: CompletedResponse) -> list[Message]:
+        """Make a response durable, and return its messages; its tool calls run after that."""
         folded_response = copy.copy(completed.response)
         if completed.updates:  # the messages that the turn will store
             folded_response.messages = self.output.fold_call(completed.updates).response().messages
@@ -120,6 +120,7 @@ class JournalModelCalls:
             await self.journal.model_finished(path, response, self.session_state.changes())
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
+        return folded_response.messages
 
 
 @dataclass(frozen=True)

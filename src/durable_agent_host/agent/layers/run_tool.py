@@ -27,6 +27,7 @@ from durable_agent_host.agent.tool_invocation import (
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.codec.journal_entry import encode_tool_result
 from durable_agent_host.errors import CorruptStateError, TurnError, locate_error, strip_error_text
+from durable_agent_host.tool_calls import DeferredCall
 
 _LOGGER = logging.getLogger(__name__)
 _LOGGED_CHARACTERS: Final = 4000
@@ -84,16 +85,23 @@ class RunTool:
             # the framework refuses arguments before the tool begins: that is raised nowhere in the app
             location = None if is_argument_error(error) else locate_error(error)
             return _failed(self._error_for_model(call, error), error, location)
-        if call.has_changed_arguments:
-            value = remark_on_arguments(value, call.arguments)
         return self._succeed(call, value)
 
     def _succeed(
         self, call: ToolInvocation, value: Any, outcome: str = "success", error: BaseException | None = None
     ) -> ToolCallEnd:
+        match value:
+            case DeferredCall() as deferral:
+                return WaitingToolCall(deferral)
+            case [DeferredCall() as deferral]:  # the framework makes a list of it
+                return WaitingToolCall(deferral)
+            case _:
+                pass
         if isinstance(value, Content) and value.type == "function_approval_request":
             # the app's middleware asks; the framework ends the turn with the request
             return WaitingToolCall(value, error)
+        if call.has_changed_arguments and error is None:
+            value = remark_on_arguments(value, call.arguments)
         try:
             wire = encode_tool_result(value) | encode_carrier(call.metadata)
         except (CorruptStateError, RecursionError) as encoding_error:

@@ -25,6 +25,8 @@ from durable_agent_host.concurrency.thread_offload import await_in_thread_if_man
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
 from durable_agent_host.providers.lost_state import with_contents
+from durable_agent_host.providers.openai.client_calls import prepare_output
+from durable_agent_host.providers.openai.content_completion import complete_patch
 from durable_agent_host.providers.openai.errors import parse_failure
 from durable_agent_host.providers.openai.item_mapping import (
     attach_items,
@@ -183,6 +185,8 @@ class ItemPreservingMixin(FoldedStreamMixin):
         update = client._parse_chunk_from_openai(event, *args, **kwargs)
         if event.type in _LAST_EVENTS:  # the first events repeat the request
             _add_service_tier(update, event.response)
+        elif event.type == "response.output_item.done" and event.item.type == "apply_patch_call":
+            update.contents = complete_patch(plain_item(event.item), update.contents)
         return update
 
     def _parse_response_from_openai(self, response: Any, *args: Any, **kwargs: Any) -> Any:
@@ -237,7 +241,8 @@ class ItemPreservingMixin(FoldedStreamMixin):
         if role == "assistant":
             return client._prepare_content_for_openai(role, content, **kwargs)
         part = audio_part(content)
-        return part or client._prepare_content_for_openai(role, as_input_file(content), **kwargs)
+        prepared = part or client._prepare_content_for_openai(role, as_input_file(content), **kwargs)
+        return prepare_output(content, prepared)
 
     def _prepare_message_for_openai(self, message: Message, **kwargs: Any) -> list[dict[str, Any]]:
         client: Any = super()

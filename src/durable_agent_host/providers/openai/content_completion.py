@@ -7,6 +7,7 @@ Source: ``_parse_chunk_from_openai`` of agent-framework-openai 1.17, which has n
     the arguments of an MCP call before they are there, and keeps only the last part of a reasoning summary.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -125,6 +126,20 @@ def complete_custom_call(item: Mapping[str, Any], contents: list[Content]) -> li
         if content.type == "function_call":
             content.arguments = item.get("input")
     return contents
+
+
+def complete_patch(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+    """Add the call, which the framework does not read."""
+    operation = json.dumps(item.get("operation"), ensure_ascii=False)
+    return contents or [
+        Content(
+            "function_call",
+            call_id=item.get("call_id"),
+            name="apply_patch",
+            arguments=operation,
+            informational_only=True,
+        )
+    ]
 
 
 def complete_mcp(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:

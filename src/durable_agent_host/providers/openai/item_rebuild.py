@@ -103,6 +103,12 @@ def file_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content]
     )
 
 
+def patch_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
+    """Read a patch."""
+    call = by_type["function_call"]
+    return {"call_id": call.call_id, "operation": _object(call.arguments)}
+
+
 def mcp_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
     """Read a call of an MCP server, and its result."""
     call = by_type["mcp_server_tool_call"]

@@ -96,6 +96,11 @@ def _without_empty_content(item: Mapping[str, Any]) -> Item:
     return {name: value for name, value in item.items() if name != "content" or value}
 
 
+def _with_safety_checks(item: Mapping[str, Any]) -> Item:
+    """Add the list that the API requires."""
+    return {**item, "pending_safety_checks": item.get("pending_safety_checks") or []}
+
+
 def _describe_code_run(item: Item) -> str:
     logs = "".join(str(output.get("logs") or "") for output in cast("list[Item]", item.get("outputs") or []))
     return f"I ran this code:\n```python\n{item.get('code') or ''}\n```" + (f"\nIt printed:\n{logs}" if logs else "")
@@ -218,6 +223,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         matching_content_types=frozenset({"shell_tool_call", "function_call"}),
         input_fields=_fields("id call_id action environment status caller"),
         required_fields=("call_id", "action"),
+        is_id_optional=True,
         needs_result=True,
     ),
     "shell_call_output": ItemType(
@@ -235,7 +241,11 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         needs_result=True,
     ),
     "apply_patch_call": ItemType(
+        complete=content_completion.complete_patch,
         input_fields=_fields("id call_id operation status caller"),
+        rebuild=item_rebuild.patch_fields,
+        required_fields=("call_id", "operation"),
+        is_id_optional=True,
         needs_result=True,
     ),
     "custom_tool_call": ItemType(
@@ -243,9 +253,16 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         complete=content_completion.complete_custom_call,
         input_fields=_fields("id call_id name input namespace caller async"),
         required_fields=("call_id", "name", "input"),
+        is_id_optional=True,
         needs_result=True,
     ),
-    "computer_call": ItemType(complete=content_completion.complete_call),
+    "computer_call": ItemType(
+        complete=content_completion.complete_call,
+        input_fields=_fields("id call_id action actions pending_safety_checks status"),
+        trim=_with_safety_checks,
+        required_fields=("id", "call_id"),
+        needs_result=True,
+    ),
     "tool_search_call": ItemType(
         complete=content_completion.complete_call,
         input_fields=_fields("id call_id arguments execution status"),

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.agent.provider import ClientCall
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState
@@ -17,6 +18,7 @@ from durable_agent_host.providers.generic_provider import GenericProvider, remov
 from durable_agent_host.providers.neutral_contents import as_object, within
 from durable_agent_host.providers.openai.approval_items import as_history
 from durable_agent_host.providers.openai.client import ItemPreservingMixin, build_event_parsers, with_fast_event_parsing
+from durable_agent_host.providers.openai.client_calls import find_client_calls
 from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
 from durable_agent_host.providers.openai.item_mapping import PROVIDER, complete_item
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, repair_rules
@@ -147,6 +149,10 @@ class ResponsesProvider(OpenAIProvider):
     def repair_rules(self) -> RepairRules:
         """The requirements of the Responses API, from the rows of its items."""
         return repair_rules()
+
+    def client_calls(self, messages: Sequence[Message], /) -> Sequence[ClientCall]:
+        """List the calls of custom tools, shells, patches and computers."""
+        return find_client_calls(messages)
 
     def check_message(self, message: Message, /) -> None:
         """Reject audio that the API does not accept."""

@@ -76,7 +76,7 @@ def _find_unpaired_calls(messages: Sequence[Message]) -> tuple[set[int], set[int
         elif content.type in _RESULT_TYPES:
             if calls := pending_calls.get(str(content.call_id)):
                 calls.pop()
-            elif content.type == "function_result":
+            elif content.type != "shell_tool_result":
                 orphan_results.add(id(content))
     return {id(content) for calls in pending_calls.values() for content in calls}, orphan_results
 

@@ -18,16 +18,17 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
 from azure.storage.blob.aio import ContainerClient
 
-from durable_agent_host.codec.log_entry import encode_log_entry
+from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
 from durable_agent_host.concurrency.event_loop_thread import LoopThread
 from durable_agent_host.errors import FencedError
-from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
+from durable_agent_host.model.log_entry import ATTEMPT, Inbox, LogEntry, LogPage, LogRecord
 from durable_agent_host.storage.azure_blob_container import MAX_BLOCK_BYTES, BlobMissingError, container_of_app
 from durable_agent_host.turn_log.blob.container import MAX_BLOCKS, LogContainer
 from durable_agent_host.turn_log.blob.frame_format import FrameReader, PageBuilder
@@ -35,54 +36,68 @@ from durable_agent_host.turn_log.blob.log_tail import BlobTails, LogTail, part_n
 from durable_agent_host.turn_log.followers import Followers
 from durable_agent_host.turn_log.protocol import CHECK_SECONDS, INTERVAL_SECONDS, MAX_PAGE_BYTES, TurnLog
 
-# Cancel marks, polled by many turns with few requests.
+# Inboxes, polled by many turns with few requests.
 #
-# A mark is the blob ``{log_id}/cancel``. Whoever sets one then writes the bell, one small blob for all turns. A
-# running turn polls the bell, with one request for all turns of its process, and its own mark only if the bell has
-# changed since. Now and then it polls its mark anyway, in case the writer of a mark died before it rang.
+# An inbox consists of the blobs ``{log_id}/inbox/…``: ``cancel`` for a cancel mark, and messages by their ids. Whoever
+# leaves one then writes the bell, one small blob for all turns. A running turn polls the bell, with one request for all
+# turns of its process, and its own inbox only if the bell has changed since. Now and then it polls its inbox anyway, in
+# case the sender died before it rang.
 
-_BELL: Final = "cancels/bell"
+_BELL: Final = "inboxes/bell"
+_CANCEL: Final = "cancel"
 _TOGETHER_SECONDS: Final = 0.1
 _TRUST_SECONDS: Final = 10.0
 _NO_BELL: Final = ""
 _CACHED_LOGS: Final = 8192
 
 
-class CancelFlags:
-    """The cancel marks of one container. All calls come from one loop.
+class BlobInboxes:
+    """The inboxes of one container. All calls come from one loop.
 
     Args:
-        container: of the marks.
+        container: of the inboxes.
     """
 
     def __init__(self, container: LogContainer) -> None:
         self._container = container
-        self._checked: OrderedDict[str, tuple[str | None, float]] = OrderedDict()
+        self._checked: OrderedDict[str, tuple[str | None, float, Inbox]] = OrderedDict()
         self._bell_task: asyncio.Task[str | None] | None = None
 
-    async def leave(self, log_id: str) -> None:
-        """Set a mark."""
-        await self._container.mark(_mark(log_id), b"")
+    async def send(self, log_id: str, name: str, content: bytes = b"") -> None:
+        """Leave a blob in an inbox."""
+        await self._container.mark(f"{log_id}/inbox/{name}", content)
         await self._container.mark(_BELL, uuid.uuid4().hex.encode())
 
-    async def poll(self, log_id: str) -> bool:
-        """Return whether a mark is set."""
+    async def poll(self, log_id: str) -> Inbox:
+        """Return what is in an inbox."""
         now = asyncio.get_running_loop().time()
-        bell, checked_at = self._checked.get(log_id, (_NO_BELL, 0.0))
+        bell, checked_at, inbox = self._checked.get(log_id, (_NO_BELL, 0.0, Inbox()))
         is_first = log_id not in self._checked
         if not is_first:
-            bell_now = await self._read_bell()  # before the mark: whoever rings later has set it before the next look
+            bell_now = await self._read_bell()  # before the inbox: whoever rings later has sent before the next look
             if bell_now == bell and now < checked_at + _TRUST_SECONDS:
-                return False
+                return inbox
             bell = bell_now
-        if await self._container.exists(_mark(log_id)):
-            self._checked.pop(log_id, None)
-            return True
-        self._checked[log_id] = (bell, now)
+        inbox = await self._read(log_id)
+        self._checked[log_id] = (bell, now, inbox)
         self._checked.move_to_end(log_id)
         if len(self._checked) > _CACHED_LOGS:
             self._checked.popitem(last=False)
-        return False
+        return inbox
+
+    def evict(self, log_id: str) -> None:
+        """Forget the inbox of a deleted log."""
+        self._checked.pop(log_id, None)
+
+    async def _read(self, log_id: str) -> Inbox:
+        prefix = f"{log_id}/inbox/"
+        sizes = {blob.name.removeprefix(prefix): blob.size for blob in await self._container.list_blobs(prefix)}
+        is_cancel_requested = sizes.pop(_CANCEL, None) is not None
+        messages: dict[str, LogEntry] = {}
+        for name, size in sizes.items():
+            with suppress(BlobMissingError):  # the log was deleted in between
+                messages[name] = decode_log_entry((await self._container.read(prefix + name, 0, size)).data)
+        return Inbox(is_cancel_requested, messages)
 
     async def _read_bell(self) -> str | None:
         """Return the bell's state, by one request for all callers within a moment; it starts after the last of them."""
@@ -94,10 +109,6 @@ class CancelFlags:
         await asyncio.sleep(_TOGETHER_SECONDS)
         self._bell_task = None
         return await self._container.etag(_BELL)
-
-
-def _mark(log_id: str) -> str:
-    return f"{log_id}/cancel"
 
 
 CONTAINER: Final = "durable-agent-host-turns"
@@ -134,7 +145,7 @@ class BlobTurnLog:
         self._tails = BlobTails(self._container, max_blocks=max_blocks, max_block_bytes=max_block_bytes)
         self._positions: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._cancels = CancelFlags(self._container)
+        self._inboxes = BlobInboxes(self._container)
 
     @classmethod
     def from_environment(
@@ -237,7 +248,7 @@ class BlobTurnLog:
         await self._loop.run(delete_parts())
 
     async def delete(self, *log_ids: str) -> None:
-        """Delete logs and their cancel marks; see the protocol."""
+        """Delete logs and their inboxes; see the protocol."""
 
         async def delete_logs() -> None:
             for log_id in log_ids:
@@ -265,11 +276,15 @@ class BlobTurnLog:
 
     async def request_cancel(self, log_id: str) -> None:
         """Mark the turn to be cancelled."""
-        await self._loop.run(self._cancels.leave(log_id))
+        await self._loop.run(self._inboxes.send(log_id, _CANCEL))
 
-    async def is_cancel_requested(self, log_id: str) -> bool:
-        """Return whether the turn is marked."""
-        return await self._loop.run(self._cancels.poll(log_id))
+    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> None:
+        """Leave a message for the turn's agent."""
+        await self._loop.run(self._inboxes.send(log_id, message_id, encode_log_entry(message).encode()))
+
+    async def read_inbox(self, log_id: str) -> Inbox:
+        """Return what was sent to the turn."""
+        return await self._loop.run(self._inboxes.poll(log_id))
 
     async def check(self) -> None:
         """Check that the container is writable; see the protocol."""
@@ -282,6 +297,7 @@ class BlobTurnLog:
 
     async def _delete(self, log_id: str) -> None:
         self._tails.evict(log_id)
+        self._inboxes.evict(log_id)
         for blob in await self._container.list_blobs(f"{log_id}/"):
             await self._container.delete(blob.name)
 

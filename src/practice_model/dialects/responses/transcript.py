@@ -11,7 +11,14 @@ from typing import Final, overload
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import get_item_type
 
-CALLS: Final = {"function_call": "function call", "custom_tool_call": "custom tool call"}
+CALLS: Final = {
+    "function_call": "function call",
+    "custom_tool_call": "custom tool call",
+    "apply_patch_call": "apply patch call",
+    "computer_call": "computer call",
+    "local_shell_call": "local shell call",
+    "shell_call": "shell call",
+}
 """Type of a call of the app's tools → its name in error messages; the type of its output has the suffix ``_output``."""
 
 APPROVAL_REQUEST: Final = "mcp_approval_request"

@@ -58,11 +58,21 @@ locate = FunctionTool(
 
 client = chat_client_from_environment()
 options = {"store": False}
+tools_of_service = [
+    {"type": "custom", "name": "write_sql", "description": "Write a query."},
+    {"type": "apply_patch"},
+    {"type": "local_shell"},
+    {"type": "shell", "environment": {"type": "local"}},
+    client.get_computer_tool(),
+    pause,
+]
 app = DurableAgentApp(
     agents=[
         Agent(client, "Pay with the tool.", name="Payer", tools=[pay, pause], default_options=options),
         Agent(client, "Rest with the tools.", name="Rester", tools=[pause, block], default_options=options),
         Agent(client, "Guide the user.", name="Guide", tools=[locate, pay, pause], default_options=options),
+        Agent(client, "Write code.", name="Coder", tools=tools_of_service, default_options=options),
+        Agent(client, "Write code.", name="StoredCoder", tools=tools_of_service),
         Agent(client, "Talk.", name="Talker", tools=[pay], default_options=options),
         Agent(client, "Talk.", name="Keeper", tools=[pay]),
         Agent(client, "Talk.", name="Storer", tools=[pay], default_options={"store": True}),

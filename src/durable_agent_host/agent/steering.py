@@ -1,0 +1,143 @@
+"""Messages that are sent to a running turn: the agent's next model call gets them.
+
+Theory of operation. A message waits in the inbox of the turn's log, as the request of a turn of its own. Before a model
+call that is not answered from the journal, it is journaled under the path of that call; so each attempt gives the model
+the same requests, and no message twice. The framework's list of messages does not have it: it is put into the request
+of each later call after the message that it came after. In the turn's output, it is a message of the user.
+
+A message that no model call gets begins the turn of its request: the session's commit decides that, by
+`TurnOutcome.steered_by`.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from agent_framework import AgentResponseUpdate, ChatContext, Message
+
+from durable_agent_host.agent.provider import ModelProvider
+from durable_agent_host.agent.run_output import RunOutput
+from durable_agent_host.agent.run_result import RunStoppedError, stop_of
+from durable_agent_host.agent.turn_attempt import TurnAttempt
+from durable_agent_host.codec.content import decode_content
+from durable_agent_host.codec.extension_data import extension_of
+from durable_agent_host.codec.wire_types import MessageWire
+from durable_agent_host.errors import DurableAgentHostError, LogError, log_reason
+from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
+from durable_agent_host.turn_log.journal import Journal
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Steering:
+    """The messages that were sent to a turn, in one run of its agent.
+
+    Args:
+        attempt: reads the inbox.
+        journal: of the run.
+        output: of the run.
+        load: adds the stored parts and the bytes of files to a request.
+        provider: of the run's agent.
+    """
+
+    def __init__(
+        self,
+        attempt: TurnAttempt,
+        journal: Journal,
+        output: RunOutput,
+        load: Callable[[TurnRequest], Awaitable[TurnRequest]],
+        provider: ModelProvider,
+    ) -> None:
+        self._attempt = attempt
+        self._journal = journal
+        self._output = output
+        self._load = load
+        self._provider = provider
+        self._requests: dict[str, TurnRequest] = {}
+        self._additions: list[tuple[Message, list[Message]]] = []
+
+    @property
+    def request_hashes(self) -> Mapping[str, str]:
+        """The hashes of the requests whose messages the run's output has, by turn id."""
+        return {turn_id: request.request_hash for turn_id, request in self._requests.items()}
+
+    async def add_messages(self, context: ChatContext, path: CallPath, *, is_replayed: bool) -> None:
+        """Add the messages to the request of a model call.
+
+        Raises:
+            RunStoppedError: the log cannot be written.
+        """
+        messages = [*context.messages]
+        last = messages[-1]
+        if not is_replayed and last.role != "assistant":  # a model that has paused continues its own answer first
+            await self._journal_new(path)
+        new_messages = self._add_to_output(path)
+        if not (context.options or {}).get("conversation_id"):  # else the service has the earlier ones
+            for previous, earlier_messages in self._additions:
+                index = _find_index_after(messages, previous)
+                messages[index:index] = earlier_messages
+        self._additions.append((last, new_messages))
+        context.messages = messages + new_messages
+
+    async def take_next_messages(self) -> list[Message]:
+        """Return the messages that came while the last answer was made, for one more model call; maybe none.
+
+        Raises:
+            RunStoppedError: the log cannot be written.
+        """
+        path = CallPath().model_call(self._journal.position + 1)
+        if path not in self._journal.recorded.responses:
+            await self._journal_new(path)
+        messages = self._add_to_output(path)
+        if messages:
+            self._additions.clear()  # the transcript has the earlier ones from here on
+        return messages
+
+    def add_times(self, messages: Sequence[MessageWire]) -> None:
+        """Add to the stored messages when they were sent."""
+        for message in messages:
+            if request := self._requests.get(str(extension_of(message).get("messageId"))):
+                message["createdAt"] = request.created_at
+
+    async def _journal_new(self, path: CallPath) -> None:
+        """Journal the messages that no model call has got."""
+        requests = [decode_turn_request(entry.data) for entry in self._attempt.inbox.messages.values()]
+        for request in sorted(requests, key=lambda request: request.created_at):
+            if request.turn_id in self._journal.recorded.messages:
+                continue
+            try:
+                if await self._attempt.is_withdrawn(request):
+                    continue
+                full_request = await self._load(request)
+                self._provider.check_message(_build_message(full_request))
+                await self._journal.message_received(path, encode_turn_request(full_request))
+            except LogError as error:
+                raise RunStoppedError(stop_of(error)) from error
+            except DurableAgentHostError as error:  # the message begins a turn, which fails with the reason
+                _LOGGER.warning("%s does not get a message: %s", self._attempt.label, log_reason(error))
+
+    def _add_to_output(self, path: CallPath) -> list[Message]:
+        """Return the messages that a model call is the first to get, and add them to the output."""
+        messages: list[Message] = []
+        for message_received in self._journal.recorded.messages.values():
+            request = decode_turn_request(message_received.request)
+            if message_received.path == path and request.turn_id not in self._requests:
+                self._requests[request.turn_id] = request
+                messages.append(_build_message(request))
+                update = AgentResponseUpdate(role="user", contents=messages[-1].contents, message_id=request.turn_id)
+                self._output.add(update, None)
+        return messages
+
+
+def _build_message(request: TurnRequest) -> Message:
+    contents: list[Any] = [decode_content(content) for content in request.contents] or [request.message]
+    return Message("user", contents, message_id=request.turn_id)
+
+
+def _find_index_after(messages: Sequence[Message], previous: Message) -> int:
+    """Find where the messages go that came after another; if middleware has replaced that, after the user's last."""
+    indexes = [index for index, message in enumerate(messages) if message is previous]
+    indexes = indexes or [index for index, message in enumerate(messages) if message.role == "user"]
+    return indexes[-1] + 1 if indexes else 0

@@ -1,0 +1,118 @@
+"""Items of the Responses API that the client runs, and the outputs that the API expects of them.
+
+A call is found in a response; its result is one of the framework's contents, stored like any other. The framework sends
+a function's result as a ``function_call_output``, from which `prepare_output` makes the output of the call's own type.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+from agent_framework import Content, FunctionTool, Message
+
+from durable_agent_host.agent.provider import ClientCall
+from durable_agent_host.providers.neutral_contents import within
+from durable_agent_host.providers.openai.item_mapping import find_item_metadata, rebuild_item
+from durable_agent_host.providers.openai.item_rebuild import Item
+from durable_agent_host.turn.client_tools import tool_result_of
+
+_COMPUTER: Final = "computer_call"
+
+
+def _computer_arguments(item: Item) -> Item:
+    return {name: item[name] for name in ("action", "actions", "pending_safety_checks") if item.get(name)}
+
+
+_ARGUMENTS: Final[dict[str, Callable[[Item], Item]]] = {
+    "custom_tool_call": lambda item: {"input": item["input"]},
+    "apply_patch_call": lambda item: item["operation"],
+    _COMPUTER: _computer_arguments,
+    "local_shell_call": lambda item: item["action"],
+    "shell_call": lambda item: item["action"],
+}
+"""Type of item → what the client is asked to do."""
+
+
+def find_client_calls(messages: Sequence[Message]) -> list[ClientCall]:
+    """List the calls without a result that the client runs."""
+    contents = [content for message in messages for content in message.contents]
+    call_ids = {content.call_id for content in contents if content.type.endswith("_result")}
+    items = [rebuild_item([content]) for content in contents if _is_client_item(content)]
+    return [
+        ClientCall(
+            item["call_id"],
+            item.get("name") or item["type"].removesuffix("_call"),
+            _ARGUMENTS[item["type"]](item),
+            partial(_build_result, item),
+        )
+        for item in items
+        if item["call_id"] not in call_ids
+    ]
+
+
+def _is_client_item(content: Content) -> bool:
+    metadata = find_item_metadata(content) or {}
+    if metadata.get("type") not in _ARGUMENTS or (content.type == "function_call" and not content.informational_only):
+        return False  # the app's tool has a function for it
+    return within(metadata, "environment", "type") in {None, "local"}
+
+
+def _build_result(item: Item, reply: Mapping[str, Any]) -> list[Content]:
+    contents = FunctionTool.parse_result(tool_result_of(reply))
+    if item["type"] == _COMPUTER:
+        return _screenshot(item, contents)
+    return [
+        Content.from_function_result(
+            item["call_id"],
+            result=contents,
+            exception=reply.get("error"),
+            additional_properties={"openai": {_OUTPUT_TYPE: f"{item['type']}_output"}},
+        )
+    ]
+
+
+_OUTPUT_TYPE: Final = "output_item_type"
+_BLANK: Final = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
+)
+"""One pixel: the API accepts nothing but a screenshot."""
+
+
+def _screenshot(item: Item, contents: Sequence[Content]) -> list[Content]:
+    """Return the last image of a reply as the screenshot, and its texts; a reply acknowledges the safety checks."""
+    images = [content for content in contents if (content.media_type or "").startswith("image/")]
+    screenshot = Content.from_computer_tool_result(
+        call_id=item["call_id"],
+        screenshot=images[-1] if images else Content.from_uri(_BLANK, media_type="image/png"),
+        acknowledged_safety_checks=item.get("pending_safety_checks") or None,
+    )
+    return [screenshot, *(content for content in contents if content.type == "text" and content.text)]
+
+
+def prepare_output(content: Content, prepared: Item) -> Item:
+    """Return the output of a client's call in its own type; of other contents, what the framework has prepared."""
+    output_type = within(content.additional_properties, "openai", _OUTPUT_TYPE)
+    if content.type != "function_result" or not output_type:
+        return prepared
+    output = {**prepared, "type": output_type}
+    if output_type == "apply_patch_call_output":
+        return {**output, "status": "failed" if content.exception else "completed", "output": content.result or None}
+    if output_type == "shell_call_output":
+        return {**output, "output": _shell_outputs(content)}
+    return output
+
+
+def _shell_outputs(content: Content) -> list[Item]:
+    """Return a result in the API's form, or any other text as what a command has printed."""
+    text = str(content.result or "")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    outputs = cast("list[Any]", value if isinstance(value, list) else [value])
+    if not all(isinstance(output, dict) for output in outputs):
+        outputs = [{"stdout": text}]
+    exit_code = 1 if content.exception else 0
+    fields: Item = {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": exit_code}}
+    return [{name: output.get(name, value) for name, value in fields.items()} for output in outputs]
