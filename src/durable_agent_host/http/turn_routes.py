@@ -95,7 +95,7 @@ async def _respond(
     own_turn_id: str,
     turn: Turn | None,
 ) -> Response:
-    """Answer with a turn that has started, as the client asks."""
+    """Answer with a turn, as the client asks; one whose message came too late for the running turn has its own."""
     headers = turn_headers(request)
     urls = turn_urls(call.base_url, request)
     if not call.run.wait:
@@ -106,27 +106,13 @@ async def _respond(
         return _accepted_response(call, request, accepted_view(request) | queued_turn)
     if call.run.wants_events:
         return await _streamed_run(host, call, client, request, turn)
-    return await _waited_run(host, call, client, request, own_turn_id=own_turn_id, turn=turn)
-
-
-async def _waited_run(
-    host: HandlerContext,
-    call: RouteRequest,
-    client: TurnClient,
-    request: TurnRequest,
-    *,
-    own_turn_id: str,
-    turn: Turn | None,
-) -> Response:
-    """Wait for a turn's answer; one whose message came too late for the running turn has its own."""
-    urls = turn_urls(call.base_url, request)
     try:
         turn = turn or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
         if turn.outcome is not None and request.turn_id != own_turn_id:
             turn = await client.wait(own_turn_id, seconds=host.settings.wait_seconds, or_people=True)
             request = replace(request, turn_id=(turn.outcome and turn.outcome.joined_turn_id) or own_turn_id)
     except TurnTimedOutError as error:
-        headers = turn_headers(request) | {"Location": urls["turn_url"]}
+        headers = headers | {"Location": urls["turn_url"]}
         return problem_of_error(error, headers=headers, **turn_identity(request), **urls)
     await client.claims.reject_foreign_turn(request, turn.outcome)
     if (outcome := turn.outcome) is None:
