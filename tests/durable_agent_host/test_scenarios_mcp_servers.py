@@ -4,16 +4,19 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
 
+from tests.durable_agent_host.test_scenarios_approvals import read_ended_turn
 from tests.durable_agent_host.test_scenarios_session_state import call
-from tests.kit import AgentHost, PracticeModel, running_host
+from tests.kit import AgentHost, Lives, PracticeModel, running_host
 from tests.processes import Process, wait_until
 
 APP = Path(__file__).parent / "apps" / "mcp_servers"
@@ -110,9 +113,9 @@ def _using(
 
 @pytest.fixture
 def using(_using: AgentHost, model: PracticeModel, folder: Path) -> AgentHost:
-    """A host whose agents use the servers, which offer three tools; the ledger is empty."""
+    """A host whose agents use the servers, which offer four tools; the ledger is empty."""
     (folder / "ledger").write_text("")
-    (folder / "tools").write_text("note book look")
+    (folder / "tools").write_text("note book look reserve")
     return _using
 
 
@@ -167,7 +170,7 @@ def test_a_server_that_stays_away_fails_turns_until_it_is_back(using: AgentHost,
     assert turn(using, "Local", "away").status_code == 200
     assert [tool["name"] for tool in model.requests()[-1]["body"]["tools"]] == ["late"]
     assert ledger(local.folder) == ["note before", "note after"]
-    (local.folder / "tools").write_text("note book look")
+    (local.folder / "tools").write_text("note book look reserve")
     local.kill()
 
 
@@ -256,3 +259,77 @@ def test_a_server_at_a_url_that_restarts_is_used_again(using: AgentHost, model: 
     model.plan(write_step("after"), {"text": "Done."}, times=None, by_round=True)
     assert [turn(using, "Remote", session).status_code for session in ("one", "two")] == [200, 200]
     assert ledger(remote.folder) == ["note before", "note after", "note after"]
+
+
+def waiting_turn(host: AgentHost, agent: str, session: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run a turn until a server's question waits; gives the turn and the question."""
+    response = turn(host, agent, session)
+    assert response.status_code == 202, response.text
+    (question,) = response.json()["pending_calls"]
+    return response.json(), question
+
+
+def answer(turn_url: str, question: dict[str, Any], **answer: Any) -> requests.Response:
+    """Answer a question."""
+    return requests.post(f"{turn_url}/answers", json={"call_id": question["call_id"]} | answer, timeout=30)
+
+
+def next_question(turn_url: str, earlier: dict[str, Any]) -> dict[str, Any]:
+    """Wait for the next question of a turn."""
+
+    def read() -> dict[str, Any] | None:
+        calls = requests.get(turn_url, timeout=30).json().get("pending_calls", ())
+        return next((call for call in calls if call["call_id"] != earlier["call_id"]), None)
+
+    return wait_until(read)
+
+
+def end_of(turn_url: str) -> str:
+    """Wait for a turn's end; gives its status."""
+    return wait_until(lambda: read_ended_turn({"turn_url": turn_url}))["status"]
+
+
+def test_a_question_of_a_server_is_a_pending_call(using: AgentHost, model: PracticeModel, server: Local | Remote):
+    """The turn waits for what a server asks, refuses another type, and the server gets the answer."""
+    server.start()
+    model.plan({"calls": [call("reserve", room="blue")]}, {"text": "Done."})
+    waiting, question = waiting_turn(using, server.agent, f"asks-{server.agent}")
+    assert (question["kind"], question["name"], question["arguments"]) == ("input", "reserve", {"room": "blue"})
+    assert question["reason"] == "How many seats in blue?"
+    assert question["schema"]["properties"]["count"]["type"] == "integer"
+    refused = answer(waiting["turn_url"], question, result={"count": "many"})
+    assert (refused.status_code, "$.count" in refused.text) == (400, True), refused.text
+    assert answer(waiting["turn_url"], question, result={"count": 4}).status_code == 200
+    assert end_of(waiting["turn_url"]) == "completed"
+    assert ["reserved blue with 4" in output for output in outputs(model)] == [True]
+    assert ledger(server.folder) == ["reserve blue 4"]
+    events = requests.get(waiting["events_url"], timeout=60).text
+    assert [events.count(f"event: {name}\n") for name in ("tool.started", "tool.completed")] == [1, 1]
+
+
+def test_questions_of_an_older_server_are_accepted_and_declined(using: AgentHost, model: PracticeModel, folder: Path):
+    """A call is given up at each question, and made again with the answers so far; an error declines."""
+    model.plan({"calls": [call("order", dish="soup")]}, {"text": "Done."})
+    waiting, plates = waiting_turn(using, "Older", "older")
+    assert plates["reason"] == "How many plates of soup?"
+    assert answer(waiting["turn_url"], plates, result={"count": 2}).status_code == 200
+    table = next_question(waiting["turn_url"], plates)
+    assert table["reason"] == "At which table?"
+    assert answer(waiting["turn_url"], table, error="no table").status_code == 200
+    assert end_of(waiting["turn_url"]) == "completed"
+    assert [output.endswith("accept 2 decline -") for output in outputs(model)] == [True]
+    assert ledger(folder) == ["soup: cancel - cancel -", "soup: accept 2 cancel -", "soup: accept 2 decline -"]
+
+
+def test_a_question_survives_a_kill(lives: Callable[..., Lives], model: PracticeModel, tmp_path: Path):
+    """The host is killed while a server's question waits; another takes the answer, and the call is not in doubt."""
+    (tmp_path / "tools").write_text("reserve")
+    life = lives(APP, FOLDER=str(tmp_path), MCP_URL="http://127.0.0.1:9/mcp")
+    model.plan({"calls": [call("reserve", room="red")]}, {"text": "Done."})
+    waiting, question = waiting_turn(life.host, "Local", "kill")
+    turn_url = f"{life.crash().url}{urlsplit(waiting['turn_url']).path}"
+    assert requests.get(turn_url, timeout=30).json()["pending_calls"] == [question]
+    assert answer(turn_url, question, result={"count": 3}).status_code == 200
+    assert end_of(turn_url) == "completed"
+    assert ["reserved red with 3" in output for output in outputs(model)] == [True]
+    assert ledger(tmp_path) == ["reserve red 3"]

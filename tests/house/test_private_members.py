@@ -6,7 +6,7 @@ from tests.contract.private_members import describe, private_members
 from tests.house.private_uses import OurClass, Use, calls_super, mixins, patches, private_uses, subclasses
 from tests.house.source import is_below, modules
 
-OUR_NAMES = {"_durable_agent_host_is_signal", "_durable_reader", "_reconnecting"}
+OUR_NAMES = {"_durable_agent_host_is_signal", "_durable_reader", "_reconnecting", "_running_calls"}
 """Names of ours that we set on objects of others."""
 
 MADE_TO_BE_DERIVED = {

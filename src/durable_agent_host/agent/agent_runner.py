@@ -187,6 +187,7 @@ class AgentRunner:
 
     Attributes:
         tracks_budget: whether the usage of the agent's turns is counted.
+        may_ask: whether the agent may be a workflow, whose questions a message can answer.
     """
 
     def __init__(
@@ -217,6 +218,7 @@ class AgentRunner:
         self._limits = limits
         self._budgets = budgets
         self.tracks_budget = budgets.counts
+        self.may_ask = is_factory(agent)
         self._redactor = redactor
         self._new_token = new_token
         self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for, compaction))

@@ -57,13 +57,15 @@ from durable_agent_host.agent.stream_progress import (
 )
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
+from durable_agent_host.agent.workflow_agents import HostedWorkflow
+from durable_agent_host.agent.workflow_questions import WorkflowQuestions, workflow_path
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.cooperative_yield import TaskSlice
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.model.budget import Budgets, BudgetUsage
-from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT, CallPath
+from durable_agent_host.model.call_path import AGENT_RUN, CallPath
 from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import ResponseLimits, TurnRequest
@@ -281,7 +283,7 @@ class AgentRuns:
             run = self._begin_run(journal)
             strategy_call_count = len(journal.recorded.compaction_responses)
             received_bytes.inner_calls = max(received_bytes.inner_calls, strategy_call_count)
-            CALL_SCOPE.set(run.new_scope(AGENT_RUN if self.hosted_agent.is_opaque else TURN_AGENT))
+            CALL_SCOPE.set(run.new_scope(AGENT_RUN if self.hosted_agent.is_opaque else workflow_path(journal.recorded)))
             broken: BrokenStream | None = None
             try:
                 await self._run_once(run)
@@ -431,6 +433,8 @@ class AgentRuns:
         return await self.context.project(context, path, replayed=is_replayed)
 
     async def _run_once(self, run: CurrentRun) -> None:
+        if parts := run.journal.recorded.workflow_parts:
+            self.agent_session.state[WORKFLOW_STATE] = parts[-1].checkpoint
         messages = await self._prepare()
         try:
             await self._stream(run, messages)
@@ -449,6 +453,10 @@ class AgentRuns:
                 with_tools=self.request.enable_tool_calls,
             )
         )
+        questions = self._new_questions(run, agent) if isinstance(agent, HostedWorkflow) else None
+        if questions is not None:
+            await questions.resume()
+            run.gate.raise_if_waiting()
         if self.hosted_agent.is_opaque:
             await self._record_agent_start(run)
         self.hosted_agent.check_client_tools(self.request)
@@ -466,7 +474,21 @@ class AgentRuns:
             if run.pending_calls.pending or not (next_messages := await self._find_next_messages(run, messages, start)):
                 break
             messages = next_messages
+        if questions is not None:
+            await questions.ask()
         run.gate.raise_if_waiting()
+
+    def _new_questions(self, run: CurrentRun, workflow: HostedWorkflow) -> WorkflowQuestions:
+        return WorkflowQuestions(
+            workflow,
+            run.journal,
+            run.pending_calls,
+            self.agent_session,
+            run.session_state,
+            self.output,
+            run.progress,
+            partial(self._collect, run),
+        )
 
     async def _find_next_messages(self, run: CurrentRun, sent: list[Message], start: int) -> list[Message]:
         """Return the messages with which the run continues after an answer; none at its end.
@@ -542,7 +564,7 @@ class AgentRuns:
         if loss is None:
             broken = run.progress.broken
             return RunRestarted(broken.reason, broken.wait_seconds) if broken is not None else None
-        if self.output.updates_streamed and self.hosted_agent.is_opaque:
+        if (self.output.updates_streamed and self.hosted_agent.is_opaque) or run.journal.recorded.workflow_parts:
             return None
         is_new = self.losses.add(loss, self.agent_session)
         return RunRestarted(f"the model's service can no longer use the {loss.kind}", 0.0) if is_new else None

@@ -16,6 +16,7 @@ from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
 from durable_agent_host.agent.layers.callback import AwaitCallback
 from durable_agent_host.agent.layers.client_tool import AskClient
+from durable_agent_host.agent.layers.elicitation import AnswerElicitations
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
@@ -62,6 +63,7 @@ class ToolLayers:
     progress: StreamProgress
     approval: RequireApproval
     client_tool: AskClient
+    elicitation: AnswerElicitations
     lost_server: RecoverLostCalls
     in_doubt: ResolveDoubt
     budget: BudgetAccount | None
@@ -154,6 +156,7 @@ class CurrentRun:
             progress=self.progress,
             approval=RequireApproval(self.pending_calls),
             client_tool=AskClient(self.pending_calls),
+            elicitation=AnswerElicitations(self.pending_calls),
             lost_server=RecoverLostCalls(label=self.label),
             in_doubt=ResolveDoubt(self.pending_calls, label=self.label),
             budget=self.budget_account,
@@ -225,7 +228,7 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
     if needs_approval(call.tool):
         layers.append(of_run.approval)
     if may_lose_server:
-        layers.append(of_run.lost_server)
+        layers += [of_run.elicitation, of_run.lost_server]
     is_resumed = call.starts > 0 and is_agent_tool(call.tool)  # what is in doubt is within it
     if runs_at_client(call.tool):
         layers.append(of_run.client_tool)

@@ -156,6 +156,16 @@ class PendingCalls:
         """Ask a person whether a turn may use more; the run stops before its next model call."""
         await self.ask(PendingCall(call_id, "budget", APPROVAL_NAME, figures, "", reason=sentence))
 
+    def questions_within(self, path: CallPath) -> list[Mapping[str, Any]]:
+        """Return the questions that earlier attempts have asked within a call, as clients have them."""
+        recorded_calls = self._journal.recorded.pending_calls.values()
+        return [call for call in recorded_calls if call["kind"] == "input" and call["path"] == str(path)]
+
+    async def ask_again(self, call: Mapping[str, Any]) -> None:
+        """Leave a call that clients have to somebody outside, as an earlier attempt did."""
+        self.pending.append(dict(call))
+        await self._observers.notify(CallPending(call, replayed=True))
+
     async def ask(self, call: PendingCall) -> None:
         """Leave a call to somebody outside: the run finishes the other calls of the batch, then stops.
 
@@ -262,7 +272,7 @@ async def _result(pending_calls: PendingCalls, call: ClientCall, path: CallPath)
     reply = pending_calls.answer(call_id)
     if reply is None:
         await pending_calls.ask(
-            PendingCall(call_id, "client_tool", call.name, _arguments(dict(call.arguments)), str(path))
+            PendingCall(call_id, "client_tool", call.name, read_arguments(dict(call.arguments)), str(path))
         )
         return None
     return call.build_result(FunctionTool.parse_result(tool_result_of(reply)), reply.get("error"))
@@ -273,7 +283,7 @@ async def _answer(pending_calls: PendingCalls, request: Content, path: CallPath)
     call = cast("Content", request.function_call)
     answer = pending_calls.answer(call_id)
     if answer is None:
-        arguments = _arguments(call.arguments)
+        arguments = read_arguments(call.arguments)
         await pending_calls.ask(
             PendingCall(call_id, "approval", call.name or "", arguments, str(path), reason=_PROVIDER_REASON)
         )
@@ -288,7 +298,7 @@ def _is_approved(answer: Mapping[str, Any], call: Content) -> bool:
 
 
 def _is_changed(answer: Mapping[str, Any], call: Content) -> bool:
-    return answer.get("arguments") not in (None, _arguments(call.arguments))
+    return answer.get("arguments") not in (None, read_arguments(call.arguments))
 
 
 def _denial(pending_calls: PendingCalls, request: Content, path: CallPath) -> str | None:
@@ -301,7 +311,8 @@ def _denial(pending_calls: PendingCalls, request: Content, path: CallPath) -> st
     return f"The call of {call.name} was denied: {reason}" if reason else None
 
 
-def _arguments(arguments: Any) -> dict[str, Any]:
+def read_arguments(arguments: Any) -> dict[str, Any]:
+    """Return the arguments of a call of the framework as a JSON object."""
     try:
         parsed_arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):

@@ -3,15 +3,17 @@
 Theory of operation. A workflow of the framework keeps conversations, shared state and open questions in its executors,
 so one workflow is one conversation, and two sessions must never share it. The app gives a function that builds the
 agent; each run gets a new one. The workflow's state is the framework's checkpoint: taken when a run ends, carried in
-the state of the agent session, committed with the turn, and restored into the workflow of the next run. The next
-message answers a question that the workflow asked.
+the state of the agent session, committed with the turn, and restored into the workflow of the next run. Questions of
+the workflow are pending calls (`durable_agent_host.agent.workflow_questions`); one that nobody has answered in time
+stays in the state, and the session's next message answers it.
 """
 
 import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
-from typing import Any, Final, cast, get_args, get_origin
+from typing import Any, Final, cast
 
 from agent_framework import (
     AgentResponseUpdate,
@@ -130,10 +132,20 @@ class HostedWorkflow:
 
     Args:
         agent: new, with the stored conversation as its history.
+
+    Attributes:
+        requests: the questions of the workflow that have no answer, by their ids, once it has run.
+        responses: the answers with which it continues within a turn; None when the turn's message starts it.
     """
 
     def __init__(self, agent: WorkflowAgent) -> None:
+        self.requests: Mapping[str, WorkflowEvent[Any]] = {}
+        self.responses: Sequence[Content] | None = None
         self._agent = agent
+
+    def read_requests(self, session: AgentSession) -> Mapping[str, WorkflowEvent[Any]]:
+        """Return the questions with which the workflow has stopped."""
+        return _decode(session.state[WORKFLOW_STATE]).pending_request_info_events
 
     def restores(self, session: AgentSession) -> bool:
         """Return whether the workflow continues from an earlier turn's state, so that it needs no transcript.
@@ -177,8 +189,14 @@ class HostedWorkflow:
         if WORKFLOW_STATE in session.state:
             before = storage.latest = _decode(session.state[WORKFLOW_STATE])
             arguments["checkpoint_id"] = before.checkpoint_id
-            if before.pending_request_info_events:
-                messages = [_answer(before.pending_request_info_events, messages[-1].text)]
+            if (requests := before.pending_request_info_events) and self.responses is None:
+                request_id, event = next(iter(requests.items()))  # the workflow asks the others again
+                messages = [Message("tool", [_parse_response(request_id, event, messages[-1].text)])]
+            elif self.responses is not None:
+                self.requests = requests
+                if not self.responses:  # nobody has answered: the questions stay
+                    return
+                messages = [Message("tool", self.responses)]
         async with self._agent.run(messages, stream=True, session=session, **arguments) as updates:
             async for update in updates:
                 yield _storable(update)
@@ -188,6 +206,7 @@ class HostedWorkflow:
                 "the framework's warning in the log says which executor failed in on_checkpoint_save"
             )
         session.state[WORKFLOW_STATE] = _encode(storage.latest)
+        self.requests = storage.latest.pending_request_info_events
 
 
 class _Latest:
@@ -230,58 +249,65 @@ def _decode(text: str) -> WorkflowCheckpoint:
     return WorkflowCheckpoint.from_dict(fields)
 
 
-def _answer(requests: Mapping[str, WorkflowEvent[Any]], text: str) -> Message:
-    """Turn the user's message into the answers that the workflow waits for."""
-    texts_by_id = {next(iter(requests)): text} if len(requests) == 1 else _by_id(requests, text)
-    return Message(
-        "tool", [_content(name, requests[name], response_text) for name, response_text in texts_by_id.items()]
-    )
+def _parse_response(request_id: str, event: WorkflowEvent[Any], text: str) -> Content:
+    """Read a message as the answer to a question."""
+    value: Any = text
+    with suppress(ValueError, RecursionError):
+        value = text if takes_text(event) else json.loads(text)
+    if is_approval(event):
+        value = cast("dict[str, Any]", value).get("approved") if isinstance(value, dict) else None
+    return build_response(request_id, event, value)
 
 
-def _by_id(requests: Mapping[str, WorkflowEvent[Any]], text: str) -> dict[str, str]:
-    try:
-        parsed: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        parsed = None
-    if not isinstance(parsed, dict) or not parsed or not cast("dict[str, Any]", parsed).keys() <= requests.keys():
-        raise RequestError(
-            f"the workflow waits for answers to {len(requests)} questions: send a JSON object with answers by their "
-            f"ids, which are {', '.join(requests)}"
-        )
-    fields = cast("dict[str, Any]", parsed)
-    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in fields.items()}
-
-
-def _content(request_id: str, event: WorkflowEvent[Any], text: str) -> Content:
+def is_approval(event: WorkflowEvent[Any]) -> bool:
+    """Return whether a workflow asks whether a tool may run."""
     request: Any = event.data
-    if not isinstance(request, Content) or request.type != "function_approval_request":
+    return isinstance(request, Content) and request.type == "function_approval_request"
+
+
+def takes_text(event: WorkflowEvent[Any]) -> bool:
+    """Return whether any text answers a question."""
+    response_type: Any = event.response_type
+    return response_type in {str, object, Any, Message, list[Message]}
+
+
+def build_response(request_id: str, event: WorkflowEvent[Any], value: Any) -> Content:
+    """Make the response to a request of a workflow.
+
+    Args:
+        request_id: of the request.
+        event: the request.
+        value: the answer as JSON; whether it was approved, for a request for approval.
+
+    Raises:
+        RequestError: the workflow needs another type.
+    """
+    request: Any = event.data
+    if not is_approval(event):
         result = Content.from_function_result(request_id)
-        result.result = _convert_answer(event, text)  # whatever its type; the framework would write it as text
+        result.result = _convert_answer(event, value)  # whatever its type; the framework would write it as text
         return result
-    try:
-        is_approved: Any = json.loads(text)["approved"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        is_approved = None
-    if not isinstance(is_approved, bool):
+    if not isinstance(value, bool):
         call: Any = request.function_call
         raise RequestError(
             f"the workflow waits for the approval of a call of {getattr(call, 'name', None)!r}: "
             'send {"approved": true} or {"approved": false}'
         )
-    return request.to_function_approval_response(is_approved)
+    return request.to_function_approval_response(value)
 
 
-def _convert_answer(event: WorkflowEvent[Any], text: str) -> Any:
+def _convert_answer(event: WorkflowEvent[Any], value: Any) -> Any:
     """Convert an answer to the type that the workflow asked for."""
     response_type: Any = event.response_type
-    if response_type in {str, object, Any}:
-        return text
-    if response_type is Message:
-        return Message("user", [text])
-    if get_origin(response_type) is list and get_args(response_type) == (Message,):
-        return [Message("user", [text])]
+    if response_type in {object, Any}:
+        return value
+    if takes_text(event):
+        if not isinstance(value, str):
+            raise RequestError("the workflow waits for the answer to a question, as a text")
+        message = Message("user", [value])
+        return value if response_type is str else message if response_type is Message else [message]
     try:
-        return TypeAdapter(response_type).validate_json(text)
+        return TypeAdapter(response_type).validate_json(json.dumps(value))
     except Exception as error:  # also for the app's own types
         raise RequestError(
             f"the workflow waits for the answer to a question, as {getattr(response_type, '__name__', response_type)}: "
@@ -297,14 +323,14 @@ def _storable(update: AgentResponseUpdate) -> AgentResponseUpdate:
             continue
         event = cast("dict[str, Any]", arguments["request_event"])
         content.arguments = json.dumps(
-            {"request_id": arguments["request_id"], "question": _format_question(event.get("data"))}
+            {"request_id": arguments["request_id"], "question": format_question(event.get("data"))}
         )
         update.raw_representation = None
     return update
 
 
-def _format_question(question: Any) -> Any:
-    """Return a workflow's question for display."""
+def format_question(question: Any) -> Any:
+    """Return a workflow's question as JSON, for display."""
     if (response := getattr(question, "agent_response", None)) is not None:
         return str(response.text)
     if callable(getattr(question, "to_dict", None)):

@@ -30,6 +30,7 @@ from durable_agent_host.model.journal_entry import (
     ReservationReleasedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
+    WorkflowWaitingEntry,
 )
 from durable_agent_host.model.log_entry import (
     CALL_RAISED,
@@ -42,6 +43,7 @@ from durable_agent_host.model.log_entry import (
     SIDE_CALL_FINISHED,
     TOOL_FINISHED,
     TOOL_STARTED,
+    WORKFLOW_WAITING,
     LogEntry,
 )
 
@@ -51,6 +53,7 @@ _STEPS: Final[Mapping[str, type[JournalStep]]] = {
     TOOL_STARTED: ToolCallStartedEntry,
     TOOL_FINISHED: ToolCallCompletedEntry,
     SIDE_CALL_FINISHED: CompactionCallCompletedEntry,
+    WORKFLOW_WAITING: WorkflowWaitingEntry,
     CALL_RESERVED: BudgetReservedEntry,
     CALL_RAISED: ReservationRaisedEntry,
     CALL_RELEASED: ReservationReleasedEntry,

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from azurefunctions.extensions.http.fastapi import Response
 
-from durable_agent_host.codec.entity_state import decode_owner, encode_owner
+from durable_agent_host.codec.entity_state import decode_owner
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import ForbiddenError, NotFoundError, RequestError
 from durable_agent_host.http.parse import parse_callback, parse_replies
 from durable_agent_host.http.problem_details import problem
+from durable_agent_host.http.question_messages import RECEIPT_WAIT_SECONDS, check_result, sign_replies
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.http.response_views import (
     answer_view,
@@ -36,8 +37,6 @@ CALLBACK_VISIBLE_SECONDS: Final = 20.0
 """A job may be done this long before its call waits, because the turn still makes other calls."""
 
 PROGRESS_INTERVAL: Final = timedelta(seconds=30)
-
-RECEIPT_WAIT_SECONDS: Final = 10.0
 
 
 async def submit(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -69,11 +68,10 @@ async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnC
         if call_id in pending:
             _check_form(pending[call_id], answer, host.settings)
             _check_approver(pending[call_id], turn, client.context.principal)
-    if (principal := client.context.principal) is not None:
-        replied_by = {"by": encode_owner(principal.owner), "at": datetime.now(UTC).isoformat()}
-        replies = {call_id: answer | replied_by for call_id, answer in replies.items()}
+            check_result(pending[call_id], answer)
+    signed_replies = sign_replies(client.context.principal, replies)
     await client.check_log()  # without the log the turn could not continue, and its work so far would be lost
-    if new_replies := {call_id: answer for call_id, answer in replies.items() if call_id not in turn.replies}:
+    if new_replies := {call_id: answer for call_id, answer in signed_replies.items() if call_id not in turn.replies}:
         turn = await client.submit_replies(turn, new_replies, seconds=RECEIPT_WAIT_SECONDS)
         if (conflict := _find_conflict(turn, replies)) is not None:
             return turn_conflict(turn, *conflict)

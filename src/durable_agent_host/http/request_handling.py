@@ -134,6 +134,11 @@ class RoutedAgent(Protocol):
         """Where its conversations are kept."""
         ...
 
+    @property
+    def may_ask(self) -> bool:
+        """Whether it may be a workflow, whose questions a message can answer."""
+        ...
+
 
 @dataclass(frozen=True)
 class HandlerContext:

@@ -16,6 +16,7 @@ from durable_agent_host.http.event_stream import EventStream, check_readable, ea
 from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
 from durable_agent_host.http.parse import RunParameters, parse_limit, parse_position, parse_resume
 from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
+from durable_agent_host.http.question_messages import answer_question
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session, read_log
 from durable_agent_host.http.response_views import (
     accepted_view,
@@ -67,6 +68,9 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     """Run a turn in a session."""
     agent = host.agent(call.path_part("agent"))
     parameters = replace(call.run, session_id=location.session_id or None)
+    if host.agents[agent].may_ask and (turn := await answer_question(client, agent, parameters)) is not None:
+        redacted_request = await client.storage.redact_request(turn.request)
+        return await _respond(host, call, client, redacted_request, own_turn_id=turn.request.turn_id, turn=None)
     key = parameters.idempotency_key
     request = location.claim(
         _turn_request(host, agent, parameters, client.context, await client.claims.id_secret() if key else "")
@@ -78,21 +82,11 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     own_turn_id = request.turn_id
     if parameters.policy == "steer":
         turn_id = await _steered_turn_id(host, client, request, completed_turn)
-        request, redacted_request = replace(request, turn_id=turn_id), replace(redacted_request, turn_id=turn_id)
-    headers = turn_headers(request)
-    urls = turn_urls(call.base_url, request)
-    if not parameters.wait:
-        admission_outcome = completed_turn.outcome if completed_turn else await _admission(host, client, request)
-        if admission_outcome and admission_outcome.status == "rejected" and admission_outcome.error is not None:
-            return problem_of_outcome(admission_outcome.error, headers=headers, **turn_identity(request), **urls)
-        queued_turn = {} if own_turn_id == request.turn_id else {"queued_turn_id": own_turn_id}
-        return _accepted_response(call, request, accepted_view(redacted_request) | queued_turn)
-    if parameters.wants_events:
-        return await _streamed_run(host, call, client, redacted_request, completed_turn)
-    return await _waited_run(host, call, client, redacted_request, own_turn_id=own_turn_id, turn=completed_turn)
+        redacted_request = replace(redacted_request, turn_id=turn_id)
+    return await _respond(host, call, client, redacted_request, own_turn_id=own_turn_id, turn=completed_turn)
 
 
-async def _waited_run(
+async def _respond(
     host: HandlerContext,
     call: RouteRequest,
     client: TurnClient,
@@ -101,15 +95,24 @@ async def _waited_run(
     own_turn_id: str,
     turn: Turn | None,
 ) -> Response:
-    """Wait for a turn's answer; one whose message came too late for the running turn has its own."""
+    """Answer with a turn, as the client asks; one whose message came too late for the running turn has its own."""
+    headers = turn_headers(request)
     urls = turn_urls(call.base_url, request)
+    if not call.run.wait:
+        admission_outcome = turn.outcome if turn else await _admission(host, client, request)
+        if admission_outcome and admission_outcome.status == "rejected" and admission_outcome.error is not None:
+            return problem_of_outcome(admission_outcome.error, headers=headers, **turn_identity(request), **urls)
+        queued_turn = {} if own_turn_id == request.turn_id else {"queued_turn_id": own_turn_id}
+        return _accepted_response(call, request, accepted_view(request) | queued_turn)
+    if call.run.wants_events:
+        return await _streamed_run(host, call, client, request, turn)
     try:
         turn = turn or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
         if turn.outcome is not None and request.turn_id != own_turn_id:
             turn = await client.wait(own_turn_id, seconds=host.settings.wait_seconds, or_people=True)
             request = replace(request, turn_id=(turn.outcome and turn.outcome.joined_turn_id) or own_turn_id)
     except TurnTimedOutError as error:
-        headers = turn_headers(request) | {"Location": urls["turn_url"]}
+        headers = headers | {"Location": urls["turn_url"]}
         return problem_of_error(error, headers=headers, **turn_identity(request), **urls)
     await client.claims.reject_foreign_turn(request, turn.outcome)
     if (outcome := turn.outcome) is None:

@@ -86,6 +86,23 @@ class CompactionCallCompletedEntry:
 
 
 @dataclass(frozen=True)
+class WorkflowWaitingEntry:
+    """A workflow that is an agent has stopped with questions, and continues from here with their answers.
+
+    Attributes:
+        path: of this part of its run: the first before any question, the second after the first ones, and so on.
+        checkpoint: of the workflow, as text.
+        response: what this part has streamed, like that of a `ModelCallCompletedEntry`.
+        state: changes of the session's state up to here, or None.
+    """
+
+    path: CallPath
+    checkpoint: str
+    response: Mapping[str, Any]
+    state: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class BudgetReservedEntry:
     """A model call begins under a budget. Without an end it counts as made.
 
@@ -155,6 +172,7 @@ type JournalStep = (
     | ToolCallStartedEntry
     | ToolCallCompletedEntry
     | CompactionCallCompletedEntry
+    | WorkflowWaitingEntry
     | BudgetReservedEntry
     | ReservationRaisedEntry
     | ReservationReleasedEntry

@@ -31,6 +31,9 @@ outcome; after it has deleted or copied the conversation, before the session cha
 SIDE_CALL_POINTS: Final = ("journal.side_call.before_append", "journal.side_call.after_append")
 """Passed by agents whose compaction strategies call a model."""
 
+WORKFLOW_POINTS: Final = ("journal.workflow.before_append", "journal.workflow.after_append")
+"""Around the record that a workflow waits for answers."""
+
 COPY_POINTS: Final = (
     "import.before_put",
     "import.after_put",
@@ -74,6 +77,7 @@ CRASH_POINTS: Final = (
     *JOURNAL_POINTS,
     *HISTORY_POINTS,
     *SIDE_CALL_POINTS,
+    *WORKFLOW_POINTS,
     *BUDGET_POINTS,
     *MESSAGE_POINTS,
     *CLEANUP_POINTS,

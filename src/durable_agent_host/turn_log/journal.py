@@ -38,6 +38,7 @@ from durable_agent_host.model.journal_entry import (
     ReservationReleasedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
+    WorkflowWaitingEntry,
 )
 from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
 from durable_agent_host.turn import turn_events
@@ -89,6 +90,7 @@ class JournalState:
         state_changes: by the path of a run, changes of its session's state by finished steps, each with its offset, in
             order.
         compaction_responses: of the strategies' finished model calls.
+        workflow_parts: the parts of a workflow's run that have ended with questions, in order.
         reserved: the reservations of model calls without a recorded end.
         unmeasured: the reservations of calls whose responses had no token counts.
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
@@ -116,6 +118,7 @@ class JournalState:
     reserved: dict[CallPath, list[Reservation]] = field(default_factory=dict[CallPath, list[Reservation]])
     unmeasured: list[Reservation] = field(default_factory=list[Reservation])
     active_seconds: float = 0.0
+    workflow_parts: list[WorkflowWaitingEntry] = field(default_factory=list[WorkflowWaitingEntry])
     messages: dict[str, MessageReceivedEntry] = field(default_factory=dict[str, MessageReceivedEntry])
     _last_offset: int = -1
 
@@ -146,6 +149,9 @@ class JournalState:
             case ToolCallCompletedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).add_end(step)
                 self._add_completion(step.path, step.state, record.offset)
+            case WorkflowWaitingEntry():
+                self.workflow_parts.append(step)
+                self._add_completion(step.path, step.state, record.offset)
             case ModelCallStartedEntry() | MessageReceivedEntry():
                 self._add_call_start(step)
                 return False
@@ -153,11 +159,8 @@ class JournalState:
                 self.compaction_responses[step.path] = step.response
                 self._release_reservation(step.path, is_measured=_has_usage(step.response))
                 return False
-            case BudgetReservedEntry() | ReservationRaisedEntry() | ReservationReleasedEntry():
-                self._add_open_call(step)
-                return False
-            case ElapsedTimeEntry():
-                self.active_seconds = max(self.active_seconds, step.seconds)
+            case BudgetReservedEntry() | ReservationRaisedEntry() | ReservationReleasedEntry() | ElapsedTimeEntry():
+                self._add_budget_step(step)
                 return False
             case None:
                 return False
@@ -179,7 +182,12 @@ class JournalState:
             case MessageReceivedEntry():
                 self.messages[step.request["turn_id"]] = step
 
-    def _add_open_call(self, step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry) -> None:
+    def _add_budget_step(
+        self, step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry | ElapsedTimeEntry
+    ) -> None:
+        if isinstance(step, ElapsedTimeEntry):
+            self.active_seconds = max(self.active_seconds, step.seconds)
+            return
         open_calls = self.reserved.setdefault(step.path, [])
         match step:
             case BudgetReservedEntry():
@@ -414,6 +422,12 @@ class Journal:
         reach("journal.tool.after_append")
         if path.is_nested:
             self.recorded.add_finished(step)
+
+    async def workflow_waiting(self, step: WorkflowWaitingEntry) -> None:
+        """Append that a workflow waits for answers, and how it continues; durable when this returns."""
+        reach("journal.workflow.before_append")
+        await self._writer.commit(encode_journal_entry(step))
+        reach("journal.workflow.after_append")
 
     async def close(self, outcome: Mapping[str, Any]) -> None:
         """Append the activity's result; durable when this returns."""

@@ -25,6 +25,10 @@ def agent(name: str, tool: Any) -> Agent:
 command = [str(SERVER), *(str(FOLDER / name) for name in ("pids", "ledger", "tools"))]
 local = MCPStdioTool("ledger", sys.executable, args=command, load_prompts=False)
 inner = MCPStdioTool("inner", sys.executable, args=command, load_prompts=False)
+older_command = [str(SERVER.with_name("older_server.py")), str(FOLDER / "ledger")]
+older = MCPStdioTool("older", sys.executable, args=older_command, load_prompts=False)
 remote = MCPStreamableHTTPTool("remote", os.environ["MCP_URL"], load_prompts=False)
 helper = agent("Helper", inner).as_tool(name="ask_helper", arg_name="task")
-app = DurableAgentApp(agents=[agent("Local", local), agent("Remote", remote), agent("Asking", helper)])
+app = DurableAgentApp(
+    agents=[agent("Older", older), agent("Local", local), agent("Remote", remote), agent("Asking", helper)]
+)

@@ -8,9 +8,11 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Annotated
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Elicit, MCPServer, Resolve
 from mcp.types import ToolAnnotations
+from pydantic import BaseModel
 
 pids, ledger, tools = map(Path, sys.argv[1:4])
 server = MCPServer("ledger")
@@ -42,8 +44,31 @@ def inspect(room: str) -> str:
     return book(room)
 
 
+class Seats(BaseModel):
+    """How many seats."""
+
+    count: int
+
+
+async def ask_seats(room: str) -> Elicit[Seats]:
+    """Ask how many seats a room needs."""
+    return Elicit(f"How many seats in {room}?", Seats)
+
+
+def reserve(room: str, seats: Annotated[Seats, Resolve(ask_seats)]) -> str:
+    """Reserve a room with seats."""
+    write(f"reserve {room} {seats.count}")
+    return f"reserved {room} with {seats.count}"
+
+
 READS = ToolAnnotations(readOnlyHint=True)
-TOOLS = {"note": (write_text, None), "book": (book, None), "look": (inspect, READS), "late": (write_text, None)}
+TOOLS = {
+    "note": (write_text, None),
+    "book": (book, None),
+    "look": (inspect, READS),
+    "late": (write_text, None),
+    "reserve": (reserve, None),
+}
 for name in tools.read_text().split():
     server.add_tool(TOOLS[name][0], name=name, annotations=TOOLS[name][1])
 with pids.open("a") as file:

@@ -77,13 +77,27 @@ class Counter(Executor):
         if messages[-1].text == "odd":
             self.texts.append(object())
         await ctx.yield_output(f"told {len(self.texts)}")
-        if messages[-1].text == "ask":
+        if messages[-1].text.startswith("ask"):
             await ctx.request_info("How many?", int)
+        if messages[-1].text == "ask both":
+            await ctx.request_info("For whom?", str)
 
     @response_handler
     async def add_number(self, question: str, number: int, ctx: WorkflowContext[None, str]) -> None:
         """Take the number."""
         await ctx.yield_output(f"{question} {number + 1}")
+        if number == 99:
+            await ctx.request_info("Really?", bool)
+
+    @response_handler
+    async def add_name(self, question: str, name: str, ctx: WorkflowContext[None, str]) -> None:
+        """Take the name."""
+        await ctx.yield_output(f"{question} {name}")
+
+    @response_handler
+    async def add_decision(self, question: str, decision: bool, ctx: WorkflowContext[None, str]) -> None:
+        """Take the decision."""
+        await ctx.yield_output(f"{question} {decision}")
 
     async def on_checkpoint_save(self) -> dict:
         """Give what it keeps."""

@@ -1,0 +1,160 @@
+"""Questions of workflows: the turn waits for their answers, without a process."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+
+from tests.durable_agent_host.sse_client import Reader, read_events
+from tests.durable_agent_host.test_scenarios_approvals import read_ended_turn
+from tests.durable_agent_host.test_scenarios_journal import CrashingHost
+from tests.kit import AgentHost, Lives, PracticeModel, running_host
+from tests.processes import wait_until
+
+TEAMS = Path(__file__).parent / "apps" / "teams"
+
+
+@pytest.fixture(scope="module")
+def _teams(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    ledger = tmp_path_factory.mktemp("ledger") / "ledger.txt"
+    with running_host(tmp_path_factory.mktemp("teams"), practice_model, app=TEAMS, LEDGER=str(ledger)) as running:
+        yield running
+
+
+@pytest.fixture
+def teams(_teams: AgentHost, model: PracticeModel) -> AgentHost:
+    """A host whose agents are workflows."""
+    return _teams
+
+
+def waiting_turn(host: AgentHost, agent: str, session: str, message: str, **headers: str) -> dict[str, Any]:
+    """Run a turn until it waits."""
+    response = host.run(agent, {"message": message, "session_id": session}, **headers)
+    assert (response.status_code, response.json()["status"]) == (202, "waiting"), response.text
+    return response.json()
+
+
+def answer(turn: dict[str, Any], *answers: dict[str, Any]) -> requests.Response:
+    """Answer pending calls."""
+    return requests.post(f"{turn['turn_url']}/answers", json=list(answers), timeout=30)
+
+
+def result(call: dict[str, Any], value: Any) -> dict[str, Any]:
+    """Make the answer to a question."""
+    return {"call_id": call["call_id"], "result": value}
+
+
+def end_of(turn: dict[str, Any]) -> tuple[str, str]:
+    """Wait for a turn's end; gives its status and its text."""
+    ended_turn = wait_until(lambda: read_ended_turn(turn))
+    return ended_turn["status"], ended_turn["response"]
+
+
+def pending_calls(turn: dict[str, Any], names: set[str]) -> dict[str, dict[str, Any]]:
+    """Wait until a turn asks these questions; gives them by their text."""
+
+    def read() -> dict[str, dict[str, Any]] | None:
+        view = requests.get(turn["turn_url"], timeout=30).json()
+        calls = {call["arguments"]["question"]: call for call in view.get("pending_calls", ())}
+        return calls if calls.keys() == names else None
+
+    return wait_until(read)
+
+
+def test_a_question_is_a_pending_call_with_its_schema(teams: AgentHost):
+    """The turn waits, refuses a result of another type, and completes with the answer, which the conversation has."""
+    turn = waiting_turn(teams, "Counting", "typed", "ask")
+    (call,) = turn["pending_calls"]
+    assert (call["kind"], call["name"], call["schema"]) == ("input", "counter", {"type": "integer"})
+    assert call["arguments"] == {"question": "How many?"}
+    rejection = answer(turn, result(call, "many"))
+    assert (rejection.status_code, "'many' is not of type 'integer'" in rejection.text) == (400, True), rejection.text
+    assert answer(turn, result(call, 41)).status_code == 200
+    assert answer(turn, result(call, 41)).status_code == 200
+    assert answer(turn, result(call, 42)).status_code == 409
+    assert end_of(turn) == ("completed", "told 1How many? 42")
+    contents = [
+        content for message in teams.session("Counting", "typed")["messages"] for content in message["contents"]
+    ]
+    types = [content["$type"] for content in contents]
+    assert types == ["text", "text", "functionCall", "functionResult", "text"]
+    assert contents[3]["result"] == "41"
+    reader = Reader()
+    with requests.get(turn["events_url"], stream=True, timeout=60) as stream:
+        for event in read_events(stream):
+            reader.add(event)
+    assert (reader.text, "turn.restarted" in reader.names()) == ("told 1How many? 42", False)
+    assert teams.run("Counting", {"message": "more", "session_id": "typed"}).json()["response"] == "told 2"
+
+
+def test_questions_are_answered_in_any_order_over_kills(lives: Callable[..., Lives]):
+    """Killed while it waits, between two answers, and before a question that follows: each answer is used once."""
+    life = lives(TEAMS)
+    turn = waiting_turn(life.host, "Counting", "s", "ask both")
+    calls = pending_calls(after_crash(life, turn), {"How many?", "For whom?"})
+    assert answer(turn, result(calls["For whom?"], "Eve")).status_code == 200
+    after_crash(life, turn)
+    assert answer(turn, result(calls["How many?"], 99)).status_code == 200
+    pending_calls(turn, {"Really?"})
+    calls = pending_calls(after_crash(life, turn), {"Really?"})
+    assert answer(turn, result(calls["Really?"], value=False)).status_code == 200
+    assert end_of(turn) == ("completed", "told 1How many? 100For whom? EveReally? False")
+
+
+def after_crash(life: Lives, turn: dict[str, Any]) -> dict[str, Any]:
+    """Kill the host; the turn is at the next one."""
+    path = urlsplit(turn["turn_url"]).path
+    turn["turn_url"] = f"{life.crash().url}{path}"
+    return turn
+
+
+def test_a_question_that_was_recorded_is_asked_after_a_kill(model: PracticeModel, tmp_path: Path):
+    """The host ends itself between the record of a question and its event: the workflow does not run again."""
+    crashing_host = CrashingHost(tmp_path, model, TEAMS)
+    try:
+        host = crashing_host.start("journal.workflow.after_append")
+        body = {"message": "ask", "session_id": "s"}
+        response = host.run("Counting", body, headers={"x-ms-wait-for-response": "false"})
+        host.process.wait(60)
+        path = urlsplit(response.json()["turn_url"]).path
+        turn = {"turn_url": f"{crashing_host.start().url}{path}"}
+        calls = pending_calls(turn, {"How many?"})
+        assert answer(turn, result(calls["How many?"], 41)).status_code == 200
+        assert end_of(turn) == ("completed", "told 1How many? 42")
+    finally:
+        crashing_host.stop()
+
+
+def test_a_question_that_nobody_answers_stays_in_the_session(teams: AgentHost):
+    """An error ends the turn, and the next message of the session answers the question."""
+    turn = waiting_turn(teams, "Counting", "open", "ask")
+    (call,) = turn["pending_calls"]
+    assert answer(turn, {"call_id": call["call_id"], "error": "nobody knows"}).status_code == 200
+    assert end_of(turn) == ("completed", "told 1")
+    assert teams.run("Counting", {"message": "41", "session_id": "open"}).json()["response"] == "How many? 42"
+
+
+def test_a_hand_off_asks_its_customer(teams: AgentHost, model: PracticeModel):
+    """The agent that has the customer asks; the answer goes to it, and nothing of before is sent again."""
+    model.plan({"calls": [{"name": "handoff_to_refunds", "arguments": {}}]}, agent="You are front.")
+    turn = waiting_turn(teams, "Desk", "carol", "refund me")
+    (call,) = turn["pending_calls"]
+    assert (call["kind"], call["name"], call["schema"]) == ("input", "refunds", {"type": "string"})
+    assert "refund me" in call["arguments"]["question"]
+    count = len(model.requests())
+    assert answer(turn, result(call, "and now?")).status_code == 200
+    wait_until(lambda: len(model.requests()) > count)
+    (to_refunds,) = model.requests()[count:]
+    assert to_refunds["body"]["instructions"] == "You are refunds."
+    assert "and now?" in str(to_refunds["body"]["input"])
+
+
+def test_a_cancelled_question_ends_its_turn(teams: AgentHost):
+    """What the workflow had said is in the conversation, and the next message starts anew."""
+    turn = waiting_turn(teams, "Counting", "cancelled", "ask")
+    requests.post(f"{turn['turn_url']}/cancel", timeout=30)
+    assert end_of(turn)[0] == "cancelled"
+    assert teams.run("Counting", {"message": "hi", "session_id": "cancelled"}).json()["response"] == "told 1"
