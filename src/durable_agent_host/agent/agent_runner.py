@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Any, Final, cast
 
 from agent_framework import AgentResponse, Content, SupportsAgentRun
@@ -44,7 +43,7 @@ from durable_agent_host.agent.run_result import (
     Superseded,
     stop_of,
 )
-from durable_agent_host.agent.running_tool import DeferralRules
+from durable_agent_host.agent.running_tool import WaitRules
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
@@ -220,7 +219,7 @@ class AgentRunner:
         self.tracks_budget = budgets.counts
         self.may_ask = is_factory(agent)
         self._redactor = redactor
-        self._new_token = new_token
+        self._wait_rules = WaitRules(limits.answer_seconds, limits.deferral_seconds, new_token)
         self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for, compaction))
 
     @property
@@ -304,8 +303,7 @@ class AgentRunner:
             overlay_before=await stored_overlay(record),
             request=request,
             replies=replies or {},
-            answer_seconds=self._limits.answer_seconds,
-            deferral_rules=self._deferral_rules(request),
+            wait_rules=self._wait_rules,
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
             budgets=self._budgets,
             redactor=self._redactor,
@@ -320,10 +318,6 @@ class AgentRunner:
             await attempt.abandon(LogUnavailable(error))
             raise
         return await self._await_successor(runs)
-
-    def _deferral_rules(self, request: TurnRequest) -> DeferralRules:
-        new_token = partial(self._new_token, request) if self._new_token is not None else None
-        return DeferralRules(new_token, self._limits.deferral_seconds)
 
     async def _run_to_end(self, runs: AgentRuns) -> Ending:
         """Run the agent until it ends or is given up."""

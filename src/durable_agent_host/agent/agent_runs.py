@@ -45,7 +45,7 @@ from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import Cancelled, RunStoppedError
-from durable_agent_host.agent.running_tool import DeferralRules
+from durable_agent_host.agent.running_tool import WaitRules
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.steering import Steering
 from durable_agent_host.agent.stream_progress import (
@@ -203,8 +203,7 @@ class AgentRuns:
         load_message: adds the stored parts and the bytes of files to a request that was sent to the running turn.
         request: the turn's request.
         replies: to pending calls, by their ids.
-        answer_seconds: how long a pending call waits.
-        deferral_rules: how tools may defer results.
+        wait_rules: how long calls wait, and how their results may come.
         exchange_recorder: records the HTTP exchanges of model calls.
         was_cancelled: the turn was cancelled while it waited: only what is in the journal is collected.
         agent_session: the framework's session of the current run.
@@ -233,8 +232,7 @@ class AgentRuns:
     overlay_before: Mapping[str, Any] | None
     request: TurnRequest
     replies: Mapping[str, Mapping[str, Any]]
-    answer_seconds: float
-    deferral_rules: DeferralRules
+    wait_rules: WaitRules
     exchange_recorder: ExchangeRecorder
     was_cancelled: bool = False
     history_session_id: str = ""
@@ -346,7 +344,7 @@ class AgentRuns:
             self.replies,
             journal,
             self.attempt.observers,
-            answer_seconds=self.answer_seconds,
+            answer_seconds=self.wait_rules.answer_seconds,
         )
         account = _new_budget_account(self, journal, pending_calls.ask_for_budget)
         run = self.run = CurrentRun(
@@ -366,7 +364,7 @@ class AgentRuns:
             bounds=self.bounds,
             drop_continuations=bool(self.losses),
             includes_error_texts=self.hosted_agent.includes_error_texts,
-            deferral_rules=self.deferral_rules,
+            wait_rules=self.wait_rules,
             new_scope=lambda path: CallScope(journal, path, partial(NestedRun, run, self.attempt.observers)),
         )
         model_layers = run.model_layers()

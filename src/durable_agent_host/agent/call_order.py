@@ -33,7 +33,7 @@ from durable_agent_host.agent.response_limits import received_bytes, stream_with
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_output import RunOutput
-from durable_agent_host.agent.running_tool import DeferralRules, RunningTool
+from durable_agent_host.agent.running_tool import RunningTool, WaitRules
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer
@@ -94,7 +94,7 @@ class CurrentRun:
         bounds: limits on what the model's service and the tools may send.
         drop_continuations: whether replayed responses omit their conversation ids, which the service has lost.
         includes_error_texts: whether the model receives the texts of tools' exceptions.
-        deferral_rules: for results that come later.
+        wait_rules: for results that come later.
         new_scope: makes the scope of agents within a call.
         nested: stops a run of an agent within the turn's agent; None for the turn's agent.
     """
@@ -115,7 +115,7 @@ class CurrentRun:
     bounds: ResponseLimits
     drop_continuations: bool
     includes_error_texts: bool
-    deferral_rules: DeferralRules
+    wait_rules: WaitRules
     new_scope: Callable[[CallPath], CallScope]
     nested: StopNestedRun | None = None
 
@@ -166,7 +166,12 @@ class CurrentRun:
                 self.journal,
                 self.gate.gave_up,
                 new_host=lambda call: RunningTool(
-                    call, self.pending_calls, self.observers, self.deferral_rules, asyncio.get_running_loop()
+                    call,
+                    self.pending_calls,
+                    self.observers,
+                    self.request,
+                    self.wait_rules,
+                    asyncio.get_running_loop(),
                 ),
                 defer=callback.begin,
                 new_scope=self.new_scope,

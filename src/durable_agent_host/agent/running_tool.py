@@ -12,26 +12,29 @@ from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.tool_invocation import ToolInvocation
 from durable_agent_host.concurrency.thread_safe_waiters import call_in_loop
 from durable_agent_host.errors import RequestError
+from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.tool_calls import DeferredCall
 from durable_agent_host.turn.call_results import check_schema
 
 _SECONDS_BETWEEN_EVENTS: Final = 0.25
 
-NewToken = Callable[[str, datetime], str]
-"""Makes the token of a pending call, of its id and of when it expires."""
+NewToken = Callable[[TurnRequest, str, datetime], str]
+"""Makes the token of a pending call: of its turn, its id and when it expires."""
 
 
 @dataclass(frozen=True)
-class DeferralRules:
-    """How tools may defer results.
+class WaitRules:
+    """How long calls wait, and how their results may come.
 
     Attributes:
+        answer_seconds: how long a call waits that says nothing else.
+        deferral_seconds: how long a deferred result may take; a turn's log is not kept longer.
         new_token: None where nobody could answer with a token.
-        max_seconds: how long a result may take; a turn's log is not kept longer.
     """
 
+    answer_seconds: float
+    deferral_seconds: float
     new_token: NewToken | None
-    max_seconds: float
 
 
 @dataclass
@@ -42,6 +45,7 @@ class RunningTool:
         call: its call.
         pending_calls: of the run.
         observers: notified of the progress.
+        request: of the turn.
         rules: for deferred results.
         loop: of the run; a tool may be in another thread.
         progress_task: shows the progress; None before the first note.
@@ -50,7 +54,8 @@ class RunningTool:
     call: ToolInvocation
     pending_calls: PendingCalls
     observers: RunObservers
-    rules: DeferralRules
+    request: TurnRequest
+    rules: WaitRules
     loop: asyncio.AbstractEventLoop
     progress_task: asyncio.Task[None] | None = None
     _latest: ToolProgressed | None = None
@@ -61,10 +66,10 @@ class RunningTool:
         if self.rules.new_token is None:
             raise RuntimeError("a result cannot be deferred here: host the agent in a DurableAgentApp")
         now = datetime.now(UTC)
-        if not now < expires_at <= now + timedelta(seconds=self.rules.max_seconds):
+        if not now < expires_at <= now + timedelta(seconds=self.rules.deferral_seconds):
             raise ValueError(
                 f"the result is accepted until {expires_at.isoformat()}: give a time after now, and not more than "
-                f"{self.rules.max_seconds:g} s from now, as the turn's log is kept no longer "
+                f"{self.rules.deferral_seconds:g} s from now, as the turn's log is kept no longer "
                 "(DURABLE_AGENT_HOST_TURN_LOG_RETENTION_HOURS)"
             )
         if schema is not None:
@@ -72,7 +77,7 @@ class RunningTool:
                 check_schema(schema)
             except RequestError as error:
                 raise ValueError(str(error)) from error
-        token = self.rules.new_token(self.pending_calls.callback_id(self.call), expires_at)
+        token = self.rules.new_token(self.request, self.pending_calls.callback_id(self.call), expires_at)
         return DeferredCall(token, expires_at, schema)
 
     def report_progress(self, text: str, fraction: float | None) -> None:
