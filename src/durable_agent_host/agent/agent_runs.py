@@ -58,7 +58,7 @@ from durable_agent_host.agent.stream_progress import (
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
-from durable_agent_host.agent.workflow_questions import WorkflowQuestions, workflow_path
+from durable_agent_host.agent.workflow_questions import WorkflowQuestions, part_path
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.cooperative_yield import TaskSlice
@@ -281,7 +281,7 @@ class AgentRuns:
             run = self._begin_run(journal)
             strategy_call_count = len(journal.recorded.compaction_responses)
             received_bytes.inner_calls = max(received_bytes.inner_calls, strategy_call_count)
-            CALL_SCOPE.set(run.new_scope(AGENT_RUN if self.hosted_agent.is_opaque else workflow_path(journal.recorded)))
+            CALL_SCOPE.set(run.new_scope(self._path_of_agents(journal)))
             broken: BrokenStream | None = None
             try:
                 await self._run_once(run)
@@ -475,6 +475,12 @@ class AgentRuns:
         if questions is not None:
             await questions.ask()
         run.gate.raise_if_waiting()
+
+    def _path_of_agents(self, journal: Journal) -> CallPath:
+        """Return the path below which agents within the agent make their calls; after a question, they count anew."""
+        if self.hosted_agent.is_opaque:
+            return AGENT_RUN
+        return part_path(journal.recorded) if journal.recorded.workflow_parts else TURN_AGENT
 
     def _new_questions(self, run: CurrentRun, workflow: HostedWorkflow) -> WorkflowQuestions:
         return WorkflowQuestions(

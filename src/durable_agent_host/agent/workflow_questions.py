@@ -27,7 +27,7 @@ from durable_agent_host.agent.workflow_agents import (
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer
 from durable_agent_host.codec.tool_result_text import value_text
 from durable_agent_host.errors import RequestError, TurnError
-from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT, CallPath
+from durable_agent_host.model.call_path import AGENT_RUN, CallPath
 from durable_agent_host.model.journal_entry import WorkflowWaitingEntry
 from durable_agent_host.model.pending_call import PendingCall
 from durable_agent_host.model.session import WORKFLOW_STATE
@@ -40,11 +40,6 @@ _APPROVAL_REASON = "a tool of the workflow needs approval"
 def part_path(recorded: JournalState) -> CallPath:
     """Return the path of the current part of a workflow's run; the one before any question is `AGENT_RUN`."""
     return CallPath().tool_call(AGENT_RUN.call_id, len(recorded.workflow_parts))
-
-
-def workflow_path(recorded: JournalState) -> CallPath:
-    """Return the path below which the agents of a workflow make their calls; after a question, they count anew."""
-    return part_path(recorded) if recorded.workflow_parts else TURN_AGENT
 
 
 @dataclass

@@ -49,6 +49,7 @@ async def test_an_unavailable_store_is_reported(caplog, tmp_path):
         open_log=NullTurnLog,
         gate=gate,
         allowed_options={},
+        allows_client_tools=True,
         list_hosted_agents=lambda: agents,
         metrics=str,
     )
