@@ -65,7 +65,7 @@ from durable_agent_host.concurrency.cooperative_yield import TaskSlice
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.model.budget import Budgets, BudgetUsage
-from durable_agent_host.model.call_path import AGENT_RUN, CallPath
+from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT, CallPath
 from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import ResponseLimits, TurnRequest
