@@ -281,7 +281,10 @@ class AgentRuns:
             run = self._begin_run(journal)
             strategy_call_count = len(journal.recorded.compaction_responses)
             received_bytes.inner_calls = max(received_bytes.inner_calls, strategy_call_count)
-            CALL_SCOPE.set(run.new_scope(self._path_of_agents(journal)))
+            path = AGENT_RUN if self.hosted_agent.is_opaque else TURN_AGENT
+            if journal.recorded.workflow_parts:  # after a question, the workflow's agents count anew
+                path = part_path(journal.recorded)
+            CALL_SCOPE.set(run.new_scope(path))
             broken: BrokenStream | None = None
             try:
                 await self._run_once(run)
@@ -475,12 +478,6 @@ class AgentRuns:
         if questions is not None:
             await questions.ask()
         run.gate.raise_if_waiting()
-
-    def _path_of_agents(self, journal: Journal) -> CallPath:
-        """Return the path below which agents within the agent make their calls; after a question, they count anew."""
-        if self.hosted_agent.is_opaque:
-            return AGENT_RUN
-        return part_path(journal.recorded) if journal.recorded.workflow_parts else TURN_AGENT
 
     def _new_questions(self, run: CurrentRun, workflow: HostedWorkflow) -> WorkflowQuestions:
         return WorkflowQuestions(

@@ -86,7 +86,8 @@ class JournalState:
         answered_call_ids: those of which clients know that they have their answers.
         waiting_call_ids: those for which the turn was last suspended.
         has_started: whether clients know that the turn runs.
-        first_output: offset of the first event of the agent that clients have not discarded, or None.
+        first_output: offset of the first event of the agent that clients have not discarded, since a workflow last
+            waited; or None.
         state_changes: by the path of a run, changes of its session's state by finished steps, each with its offset, in
             order.
         compaction_responses: of the strategies' finished model calls.
@@ -151,6 +152,7 @@ class JournalState:
                 self._add_completion(step.path, step.state, record.offset)
             case WorkflowWaitingEntry():
                 self.workflow_parts.append(step)
+                self.first_output = None
                 self._add_completion(step.path, step.state, record.offset)
             case ModelCallStartedEntry() | MessageReceivedEntry():
                 self._add_call_start(step)
