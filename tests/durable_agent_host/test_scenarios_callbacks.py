@@ -47,10 +47,10 @@ class Studio:
         """Empty the ledger."""
         self._ledger.write_text("")
 
-    def begin(self, session: str) -> str:
+    def begin(self, session: str, agent: str = "Studio") -> str:
         """Start a turn; return its URL."""
         headers = {"x-ms-wait-for-response": "false", **EVA}
-        response = self.host.run("Studio", {"message": "go", "session_id": session}, headers=headers)
+        response = self.host.run(agent, {"message": "go", "session_id": session}, headers=headers)
         assert response.status_code == 202, response.text
         return response.json()["turn_url"].partition("/api")[2]
 
@@ -124,6 +124,20 @@ def test_a_token_answers_its_call_without_a_key_or_a_name(studio: Studio, model:
     assert names[1:7] == [
         *("tool.started", "call.pending", "turn.waiting", "call.answered", "tool.completed", "message.delta")
     ]
+
+
+def test_a_tool_of_an_agent_within_the_agent_may_defer(studio: Studio, model: PracticeModel):
+    """The call is named by its path, its token answers it, and neither agent asks its model again."""
+    model.plan({"calls": [{"name": "cutter", "arguments": {"task": "cut"}}]}, {"text": "Directed."}, agent="Direct.")
+    model.plan({"calls": [{"name": "render", "arguments": {"film": "M"}}]}, {"text": "It is cut."}, agent="Cut.")
+    turn = studio.begin("within", "Director")
+    (call,) = studio.waiting(turn)
+    assert (call["kind"], call["name"], call["path"].count("/t:")) == ("callback", "render", 2)
+    assert studio.call_back(studio.paths()["M"], {"result": "rendered"}).status_code == 200
+    assert studio.ended(turn)["response"] == "Directed."
+    assert studio.outputs() == ["It is cut."]
+    assert len(model.requests()) == 4
+    assert len(studio.lines) == 1
 
 
 def test_a_token_opens_nothing_else(studio: Studio, model: PracticeModel):

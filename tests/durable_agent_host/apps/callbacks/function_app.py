@@ -95,8 +95,13 @@ def authorize(principal: Principal, action: str, session: Any) -> bool:
 
 client = chat_client_from_environment()
 tools = [render, count_words, race, build, wait_for_ever, climb, dive, introduce]
+options = {"store": False}
+cutter = Agent(client, "Cut.", name="cutter", description="Cuts.", tools=[render], default_options=options)
 app = DurableAgentApp(
-    agents=[Agent(client, "Work.", name="Studio", tools=tools, default_options={"store": False})],
+    agents=[
+        Agent(client, "Work.", name="Studio", tools=tools, default_options=options),
+        Agent(client, "Direct.", name="Director", tools=[cutter.as_tool()], default_options=options),
+    ],
     identify=identify,
     authorize=authorize,
 )
