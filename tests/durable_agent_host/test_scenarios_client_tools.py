@@ -138,6 +138,25 @@ def test_an_answer_of_another_form_is_a_400(people: AgentHost, model: PracticeMo
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
 
 
+def test_a_client_tool_may_need_approval_first(people: AgentHost, model: PracticeModel):
+    """A person decides, and then the client gives the result; each is a pending call of its own."""
+    model.plan(plan_calls(("photograph", {})), {"text": "Nice."})
+    turn = waiting_turn(people, agent="Guide")
+    (approval,) = turn["pending_calls"]
+    assert approval["kind"] == "approval"
+    assert approve(turn, {"call_id": approval["call_id"], "approved": True}).status_code == 200
+
+    def find_next_call():
+        calls = requests.get(turn["turn_url"], timeout=30).json().get("pending_calls") or [approval]
+        return calls[0] if calls[0] != approval else None
+
+    call = wait_until(find_next_call)
+    assert (call["kind"], call["call_id"] != approval["call_id"]) == ("client_tool", True)
+    assert approve(turn, give(call, "a photograph")).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Nice."
+    assert outputs(model) == ["a photograph"]
+
+
 def test_two_devices_answer_at_once(people: AgentHost, model: PracticeModel):
     """One result counts; who sent the same gets 200, who sent another 409."""
     model.plan(plan_calls(("locate", {})), {"text": "Done."})

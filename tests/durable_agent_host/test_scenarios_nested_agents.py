@@ -256,6 +256,9 @@ def test_clients_see_what_agents_within_do(host: AgentHost, model: PracticeModel
     started = [(event["path"].count("t:"), event["data"]["name"]) for event in started_events]
     assert sorted(started) == [(1, "clerk"), (1, "note"), (2, "note"), (2, "note")]
     assert [event["event"] for event in events].count("tool.completed") == 4
+    others = host.get(f"{turn_path}/events?inner=false").text
+    assert ("event: inner" in others, "event: tool.started" in others) == (False, True)
+    assert host.get(f"{turn_path}/events?inner=some").status_code == 400
     steps = host.get(f"{turn_path}/steps").json()["steps"]
     assert [step["path"].count("t:") for step in steps if step["kind"] == "inner_call"] == [1, 2, 2, 2, 1]
     assert {step.get("path", "").count("t:") for step in steps if step["kind"] == "tool_call"} == {0, 2, 3}

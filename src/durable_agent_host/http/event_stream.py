@@ -9,7 +9,7 @@ after the last entry. The next page is read when the client has taken the previo
 import asyncio
 import logging
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
@@ -181,6 +181,7 @@ async def follow_turn(
     *,
     heartbeat_seconds: float,
     has_ended: bool = False,
+    hidden_events: Container[str] = (),
     working: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
 ) -> AsyncGenerator[bytes]:
     """Stream a turn's past and future events, and how it ends.
@@ -207,14 +208,14 @@ async def follow_turn(
                 if _has_outcome(page):
                     has_run = True
                     client.hint(request.turn_id)
-                if data := _encode_page(page):
+                if data := _encode_page(page, hidden_events):
                     yield data
         if not end.done():
             return
         turn = end.result()
         while not has_run and (page := await _read_rest(log, log_id, offset, turn)).records:
             offset = page.next_offset
-            if data := _encode_page(page):
+            if data := _encode_page(page, hidden_events):
                 yield data
         end_id = await _end_id(log, log_id, offset, turn, first_offset)
         async for part in _terminal_parts(client, request, turn, end_id, working):
@@ -346,11 +347,11 @@ async def _terminal_event(client: TurnClient, request: TurnRequest, turn: Turn |
     return terminal_event(request, turn.outcome)
 
 
-def _encode_page(page: LogPage) -> bytes:
+def _encode_page(page: LogPage, hidden_events: Container[str]) -> bytes:
     return b"".join(
         encode_event(record.entry.data["event"], record.entry.data["data"], record.offset)
         for record in page.records
-        if record.entry.kind == EVENT
+        if record.entry.kind == EVENT and record.entry.data["event"] not in hidden_events
     )
 
 

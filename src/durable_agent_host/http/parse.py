@@ -26,6 +26,7 @@ from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.client_tools import check_result, read_client_tools
 from durable_agent_host.turn.message_input import MessageInput, read_message
 from durable_agent_host.turn.response_format import check_response_format
+from durable_agent_host.turn.turn_events import NESTED
 from durable_agent_host.turn.turn_requests import hash_of
 
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on"})
@@ -395,6 +396,15 @@ def parse_resume(last_event_id: str | None, after: str | None = None) -> int | N
     hint = ": give the id of the last event that you have, a whole number from 0, or leave it out to get all events"
     last_id = parse_number("Last-Event-ID", last_event_id, hint)
     return parse_number("after", after, hint) if last_id is None else last_id
+
+
+def parse_hidden_events(query: Mapping[str, str]) -> frozenset[str]:
+    """Parse the query parameter ``inner``: whether a stream has the events of agents within the agent.
+
+    Raises:
+        RequestError: it is not true or false.
+    """
+    return frozenset() if _flag(query.get("inner"), "inner", default=True) else frozenset({NESTED})
 
 
 def parse_limit(query: Mapping[str, str], *, default: int = DEFAULT_LIMIT) -> int:

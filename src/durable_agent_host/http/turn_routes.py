@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -14,7 +14,7 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, TurnTimedOutError
 from durable_agent_host.http.event_stream import EventStream, check_readable, early_outcome, follow_turn, has_all_events
 from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
-from durable_agent_host.http.parse import RunParameters, parse_limit, parse_position, parse_resume
+from durable_agent_host.http.parse import RunParameters, parse_hidden_events, parse_limit, parse_position, parse_resume
 from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
 from durable_agent_host.http.question_messages import answer_question
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session, read_log
@@ -52,6 +52,7 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> R
     if len(call.body) > _PARSED_AT_ONCE:
         await asyncio.to_thread(lambda: call.run)
     parameters = call.run
+    parse_hidden_events(call.query)  # before the turn begins
     # A session that the host names cannot be somebody else's.
     if not parameters.session_id or not client.context.access.is_restricted:
         return await _run_in(host, call, client, SessionTarget(parameters.session_id or "", None))
@@ -199,7 +200,8 @@ async def read_events(host: HandlerContext, call: RouteRequest, client: TurnClie
     turn = await named_turn(host, call, client)
     await client.check_log()
     await check_readable(host.open_log(), turn.request, _first_offset(last))
-    return await _stream(host, client, turn.request, last_event_id=last, turn=turn)
+    hidden_events = parse_hidden_events(call.query)
+    return await _stream(host, client, turn.request, last_event_id=last, turn=turn, hidden_events=hidden_events)
 
 
 async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -276,7 +278,14 @@ async def _streamed_run(
         )
     if outcome is not None and outcome.error is not None:
         return problem_of_outcome(outcome.error, headers=turn_headers(request), **turn_identity(request))
-    return await _stream(host, client, request, last_event_id=call.run.last_event_id, turn=completed_turn)
+    return await _stream(
+        host,
+        client,
+        request,
+        last_event_id=call.run.last_event_id,
+        turn=completed_turn,
+        hidden_events=parse_hidden_events(call.query),
+    )
 
 
 async def _stream(
@@ -286,6 +295,7 @@ async def _stream(
     *,
     last_event_id: int | None,
     turn: Turn | None,
+    hidden_events: Container[str],
 ) -> Response:
     """Stream a turn's events; 204 for a client that has them all, which an ``EventSource`` takes as the end."""
     heartbeat = host.settings.stream_heartbeat_seconds
@@ -300,6 +310,7 @@ async def _stream(
         _first_offset(last_event_id),
         heartbeat_seconds=heartbeat,
         has_ended=outcome is not None,
+        hidden_events=hidden_events,
         working=lambda: host.gate.working(client.context, "turn.follow"),
     )
     return EventStream(events, turn_headers(request), host.readers.enter(request.turn_id))

@@ -56,6 +56,10 @@ locate = FunctionTool(
     input_model={"type": "object", "properties": {"precise": {"type": "boolean"}}},
 )
 
+photograph = FunctionTool(
+    name="photograph", description="Take a photograph.", func=None, approval_mode="always_require", input_model={}
+)
+
 client = chat_client_from_environment()
 options = {"store": False}
 tools_of_service = [
@@ -70,7 +74,7 @@ app = DurableAgentApp(
     agents=[
         Agent(client, "Pay with the tool.", name="Payer", tools=[pay, pause], default_options=options),
         Agent(client, "Rest with the tools.", name="Rester", tools=[pause, block], default_options=options),
-        Agent(client, "Guide the user.", name="Guide", tools=[locate, pay, pause], default_options=options),
+        Agent(client, "Guide the user.", name="Guide", tools=[locate, photograph, pay, pause], default_options=options),
         Agent(client, "Write code.", name="Coder", tools=tools_of_service, default_options=options),
         Agent(client, "Write code.", name="StoredCoder", tools=tools_of_service),
         Agent(client, "Talk.", name="Talker", tools=[pay], default_options=options),
