@@ -199,6 +199,15 @@ def plan_team(model: PracticeModel, agent: str) -> None:
         model.plan(*steps, {"text": f"{name} is done."}, agent=f"You are {name}.", by_round=agent == "Crowd")
 
 
+def answer_no_question(host: AgentHost, turn: dict[str, Any]) -> dict[str, Any]:
+    """Answer what a team asks its user by an error, so that its turn completes."""
+    url = f"{host.url}/api/agents/{turn['agent']}/sessions/{turn['session_id']}/turns/{turn['turn_id']}"
+    for pending_call in turn.get("pending_calls", ()):
+        error = {"call_id": pending_call["call_id"], "error": "there is nothing more"}
+        assert requests.post(f"{url}/answers", json=error, timeout=30).ok
+    return turn if turn["status"] != "waiting" else wait_until(lambda: read_ended_turn({"turn_url": url}))
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("agent", TEAMS)
 def test_a_team_that_is_killed_goes_on(crashing_host: CrashingHost, model: PracticeModel, agent: str):
@@ -206,6 +215,7 @@ def test_a_team_that_is_killed_goes_on(crashing_host: CrashingHost, model: Pract
     plan_team(model, agent)
     point = chooser(f"team {agent}").choice(["journal.model.after_append:2", "journal.tool.after_append:1"])
     turn = crashing_host.run(agent, point)
+    turn = answer_no_question(crashing_host.host, turn)
     assert turn["status"] == "completed", turn
     lines = crashing_host.traces
     assert {line.split()[1] for line in lines} == set(TEAMS[agent]) - {"front"}
@@ -216,6 +226,7 @@ def test_a_team_that_is_killed_goes_on(crashing_host: CrashingHost, model: Pract
     undisturbed_turn = crashing_host.host.turn(
         crashing_host.host.run(agent, {"message": "go", "session_id": "undisturbed"})
     )
+    undisturbed_turn = answer_no_question(crashing_host.host, undisturbed_turn)
     assert turn["response"] == undisturbed_turn["response"]
     assert request_count <= len(model.requests()) + len(TEAMS[agent])  # calls that were open when it was killed
     texts = [list_texts(crashing_host.host.session(agent, session)) for session in ("s", "undisturbed")]

@@ -647,6 +647,9 @@ def test_permission_to_cancel_or_approve_reads_nothing(site: Site, model: Practi
     pending_turn = site.ask("POST", "/agents/Payer/run", "ada@contoso", json=message).json()
     url, (call,) = pending_turn["turn_url"].partition("/api")[2], pending_turn["pending_calls"]
     body = {"call_id": call["call_id"], "approved": True}
+    listed = site.ask("GET", "/pending", "sue:only-turn.answer").json()["pending_calls"]
+    (listed_call,) = [listed_call for listed_call in listed if listed_call["call_id"] == call["call_id"]]
+    assert ("arguments" in listed_call, listed_call["kind"]) == (False, "approval")
     responses = [site.ask("POST", f"{url}/answers", "sue:only-turn.answer", json=body)]
     wait_until(lambda: site.ask("GET", url, "ada@contoso").json()["status"] == "completed")
     responses.append(site.ask("POST", f"{url}/answers", "sue:only-turn.answer", json=body))

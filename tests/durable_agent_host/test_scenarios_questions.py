@@ -1,5 +1,6 @@
 """Questions of workflows: the turn waits for their answers, without a process."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,21 @@ def test_a_hand_off_asks_its_customer(teams: AgentHost, model: PracticeModel):
     (to_refunds,) = model.requests()[count:]
     assert to_refunds["body"]["instructions"] == "You are refunds."
     assert "and now?" in str(to_refunds["body"]["input"])
+
+    def find_next_call() -> dict[str, Any] | None:
+        calls = requests.get(turn["turn_url"], timeout=30).json().get("pending_calls") or [call]
+        return calls[0] if calls[0] != call else None
+
+    next_call = wait_until(find_next_call)
+    assert answer(turn, {"call_id": next_call["call_id"], "error": "that is all"}).status_code == 200
+    assert end_of(turn)[0] == "completed"
+    messages = json.dumps(teams.session("Desk", "carol")["messages"])
+    assert ("and now?" in messages, "object at 0x" in messages) == (True, False)
+    steps = requests.get(f"{turn['turn_url']}/steps", timeout=30).json()["steps"]
+    counts = [step["usage"]["total_token_count"] for step in steps if step["kind"] == "inner_call"]
+    usage = requests.get(turn["turn_url"], timeout=30).json()["usage"]
+    assert (len(counts), usage["total_token_count"]) == (len(model.requests()), sum(counts))
+    assert "model_call" not in {step["kind"] for step in steps}
 
 
 def test_a_cancelled_question_ends_its_turn(teams: AgentHost):

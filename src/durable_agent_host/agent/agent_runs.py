@@ -277,7 +277,9 @@ class AgentRuns:
         while True:
             self.hosted_agent = self.host()
             self.provider = self.hosted_agent.provider
-            journal = await self.attempt.begin_run(self.provider, has_journal=self.hosted_agent.has_journal)
+            journal = await self.attempt.begin_run(
+                self.provider, has_journal=self.hosted_agent.has_journal, is_opaque=self.hosted_agent.is_opaque
+            )
             run = self._begin_run(journal)
             strategy_call_count = len(journal.recorded.compaction_responses)
             received_bytes.inner_calls = max(received_bytes.inner_calls, strategy_call_count)

@@ -1,9 +1,9 @@
 """The outcome of a turn for each ending, with the entries to store or the reason why there are none."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Final, cast
 
 from agent_framework import AgentResponse, Content, Message, add_usage_details
@@ -173,9 +173,13 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     served_by = _pop_served_by(runs, agent_response)
     if runs.context is not None:
         agent_response.usage_details = add_usage_details(agent_response.usage_details, runs.context.usage)
-    if runs.hosted_agent.has_journal:  # a workflow reports its agents' tokens itself
+    if runs.hosted_agent.has_journal:
         nested_usage = runs.attempt.metrics.nested_usage
         agent_response.usage_details = add_usage_details(agent_response.usage_details, nested_usage)
+    elif runs.run is not None and (responses := runs.run.journal.recorded.responses):
+        # a workflow reports the tokens of some of its agents, as its outputs are chosen
+        usages = (decode_usage(response["usage"]) for response in responses.values() if response.get("usage"))
+        agent_response.usage_details = reduce(add_usage_details, cast("Iterable[Any]", usages), None)
     stored_request = request
     response = agent_response
     replies = runs.replies

@@ -244,8 +244,13 @@ class TurnAttempt:
         self.recorded = await read_journal(self._log, self.log_id)
         return self.recorded
 
-    async def begin_run(self, reader: HostedCallReader, *, has_journal: bool) -> Journal:
+    async def begin_run(self, reader: HostedCallReader, *, has_journal: bool, is_opaque: bool) -> Journal:
         """Begin a run of the agent; without a journal of its own, it streams everything again.
+
+        Args:
+            reader: of the calls of hosted tools.
+            has_journal: whether the agent's own calls are journaled.
+            is_opaque: whether no call is journaled, not even one of an agent within it.
 
         Returns:
             The run's journal; clients know what to discard.
@@ -255,7 +260,7 @@ class TurnAttempt:
         is_repeated = self.number > 1 or self._runs > 0
         self._runs += 1
         self._events.reader = reader
-        await self.observers.notify(RunStarted(has_journal, discard_from, replayed=is_repeated))
+        await self.observers.notify(RunStarted(not is_opaque, discard_from, replayed=is_repeated))
         self._journal = Journal(self.recorded, self._writer, self.log_id)
         return self._journal
 

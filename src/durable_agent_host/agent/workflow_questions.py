@@ -10,7 +10,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatResponse, Content, WorkflowEvent
+from agent_framework import (
+    AgentResponse,
+    AgentResponseUpdate,
+    AgentSession,
+    ChatResponse,
+    Content,
+    Message,
+    WorkflowEvent,
+)
 from pydantic import TypeAdapter
 
 from durable_agent_host.agent.pending_calls import PendingCalls, read_arguments
@@ -94,7 +102,7 @@ class WorkflowQuestions:
         for content in responses:
             if content.type == "function_result":
                 result_content = Content.from_function_result(
-                    cast("str", content.call_id), result=value_text(format_question(content.result))
+                    cast("str", content.call_id), result=_answer_text(content.result)
                 )
                 await self.collect(AgentResponseUpdate(role="tool", contents=[result_content]))
 
@@ -146,6 +154,15 @@ class WorkflowQuestions:
             except RequestError as error:
                 reason = str(error)
                 number += 1
+
+
+def _answer_text(value: Any) -> str:
+    """Return the answer to a question as the conversation has it: what the user has said, or JSON."""
+    if isinstance(value, Message):
+        return value.text
+    if isinstance(value, list) and all(isinstance(item, Message) for item in cast("list[Any]", value)):
+        return "\n".join(message.text for message in cast("list[Message]", value))
+    return value_text(format_question(value))
 
 
 def _pending_call(call_id: str, event: WorkflowEvent[Any], path: CallPath, reason: str | None) -> PendingCall:

@@ -8,9 +8,10 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final
 
-from aiohttp import ClientConnectionError
+from aiohttp import ClientConnectionError, ClientResponseError
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.codec.entity_state import decode_session, encode_session
@@ -35,7 +36,13 @@ from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_orchestrator import REPLIES_EVENT, TURN_ORCHESTRATION
-from durable_agent_host.errors import CorruptStateError, IdempotencyKeyReusedError, StateError, TurnTimedOutError
+from durable_agent_host.errors import (
+    CorruptStateError,
+    IdempotencyKeyReusedError,
+    RequestError,
+    StateError,
+    TurnTimedOutError,
+)
 from durable_agent_host.model.access import Access, RequestContext
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session, without_overlay
@@ -431,7 +438,14 @@ class TurnClient:
         Returns:
             A page, which can be short or empty, and the cursor of the next one; an empty cursor at the end.
         """
-        turn_ids, following = await waiting_instance_ids(self._client, TURN_ORCHESTRATION, cursor)
+        try:
+            turn_ids, following = await waiting_instance_ids(self._client, TURN_ORCHESTRATION, cursor)
+        except ClientResponseError as error:
+            if not cursor or error.status != HTTPStatus.BAD_REQUEST:
+                raise
+            raise RequestError(
+                "'cursor' is not what this route has returned: leave it out to get the first page"
+            ) from None
         turns: list[Turn] = []
         for turn_id in turn_ids:
             with suppress(CorruptStateError):  # its own route says what is damaged

@@ -134,15 +134,20 @@ async def list_pending(host: HandlerContext, call: RouteRequest, client: TurnCli
             "agent": turn.request.agent,
             **turn_identity(turn.request),
             "turn_url": turn_urls(call.base_url, turn.request)["turn_url"],
-            **pending_call,
+            **(pending_call if may_read else {name: pending_call[name] for name in _SHOWN_FIELDS}),
         }
         for turn in turns
         if turn.request.agent in host.descriptions
+        for may_read in ["pending_calls" in await view_for_caller(client, turn)]
         for pending_call in turn.pending
         if _may_answer(pending_call, turn, client.context.principal)
     ]
     pending_calls.sort(key=itemgetter("created_at"))
     return json_response(HTTPStatus.OK, {"pending_calls": pending_calls, "cursor": following or None}, {})
+
+
+_SHOWN_FIELDS: Final = ("call_id", "kind", "created_at", "expires_at")
+"""What of a pending call is shown to a caller who may answer it and may not read its turn."""
 
 
 def _may_answer(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> bool:

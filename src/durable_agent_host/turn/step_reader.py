@@ -162,6 +162,9 @@ class StepReader:
             for step in (*interrupted_steps, *([self._model] if self._model is not None else ())):
                 step |= {"outcome": "cancelled", "ended_at": at}
             self._model = None
+        elif self._model is not None and status in {"completed", "suspended"}:
+            self._steps.remove(self._model)  # what agents of a workflow said was no call of its own
+            self._model = None
 
     def _interrupt(self) -> None:
         """Mark the end of what is open as unknown: the process died, or another one has taken over."""
@@ -355,7 +358,7 @@ class StepReader:
                 "call_id": call_id,
                 **{name: self._questions.get(call_id, {}).get(name) for name in ("name", "reason")},
                 "arguments": _short_arguments(self._questions.get(call_id, {}).get("arguments")),
-                "answer": self._turn.replies.get(call_id),
+                "answer": _shown_answer(self._turn.replies.get(call_id)),
             }
             for call_id in data["calls"]
         ]
@@ -399,6 +402,13 @@ def turn_summary(turn: Turn) -> dict[str, Any]:
         "usage": outcome.usage if outcome else None,
         **({"spent": encode_budget_usage(outcome.budget_usage)} if outcome and outcome.budget_usage else {}),
     }
+
+
+def _shown_answer(answer: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Leave out what tells an answer from others, and where it is stored."""
+    if answer is None:
+        return None
+    return {name: value for name, value in answer.items() if name not in {"digest", "stored"}}
 
 
 def _short_arguments(arguments: Any) -> Any:
