@@ -161,5 +161,8 @@ def seeds(agent: str) -> list[RawRequest]:
         _agent("GET", f"{turns}/test"),
         replace(_agent("GET", f"{turns}/events", last_event_id="1"), query=(("after", "1"),)),
         _agent("POST", f"{turns}/cancel"),
+        _agent("GET", "pending"),
+        _agent("POST", "callbacks/TOKEN", {"result": {"text": "done"}}),
+        _agent("POST", f"{turns}/answers", [{"call_id": "c", "result": [PARTS[0]]}, {"call_id": "d", "error": "e"}]),
         _agent("POST", f"{turns}/answers", {"call_id": "c", "approved": True, "reason": "r", "arguments": {}}),
     ]

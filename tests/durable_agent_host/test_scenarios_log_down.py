@@ -156,7 +156,7 @@ def test_nothing_starts_without_the_turn_log(site, model: PracticeModel):
     assert "try again later" in rejections[0].json()["detail"]
     assert health["checks"]["turn_log"]["ok"] is False
     assert health["checks"]["session_store"] == {"ok": True}
-    assert health["agent_count"] == 9
+    assert health["agent_count"] == 8
     assert (host.state("Worker", session), len(model.requests()), ledger.read_text()) == (
         state_before,
         request_count,

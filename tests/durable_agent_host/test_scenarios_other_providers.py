@@ -125,7 +125,7 @@ def test_a_message_to_a_running_turn_follows_the_tools_result(site: Site, agent)
     turn = site.host.run(agent, {"message": "convert"}).json()
     body = {"message": "Hurry up.", "session_id": turn["session_id"], "policy": "steer"}
     assert site.host.run(agent, body).json()["turn_id"] == turn["turn_id"]
-    approve(turn, allow(turn["pending_approvals"][0]))
+    approve(turn, allow(turn["pending_calls"][0]))
     assert wait_until(lambda: read_ended_turn(turn))["status"] == "completed"
     assert site.host.run(agent, {"message": "And?", "session_id": turn["session_id"]}).ok
     for sent in map(json.dumps, site.service.bodies[1:]):

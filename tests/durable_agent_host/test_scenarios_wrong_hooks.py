@@ -47,7 +47,7 @@ def test_another_approver_needs_identify(practice_model: PracticeModel, model: P
         approval = {"call_id": pending_turn["pending_calls"][0]["call_id"], "approved": True}
         response = httpx.post(f"{pending_turn['turn_url']}/answers", json=approval, timeout=30)
         assert response.status_code == 403
-        assert "does not identify its callers: it needs identify" in response.json()["detail"]
+        assert "the app has to identify its callers" in response.json()["detail"]
 
 
 def test_a_tool_that_was_wrapped_twice_does_not_run(

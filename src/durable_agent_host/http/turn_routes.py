@@ -52,7 +52,8 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> R
     if len(call.body) > _PARSED_AT_ONCE:
         await asyncio.to_thread(lambda: call.run)
     parameters = call.run
-    parse_hidden_events(call.query)  # before the turn begins
+    if parameters.wants_events:
+        parse_hidden_events(call.query)  # before the turn begins
     # A session that the host names cannot be somebody else's.
     if not parameters.session_id or not client.context.access.is_restricted:
         return await _run_in(host, call, client, SessionTarget(parameters.session_id or "", None))
