@@ -127,7 +127,7 @@ def test_cut_at_any_byte_a_client_has_the_stored_text(kind: str, model: Practice
                     time.sleep(choices.uniform(0.5, 1.5))
                     host.crash()
                     readers = [future.result() for future in following]
-                assert proxy.cuts > RUNS // 4
+                assert proxy.cuts >= RUNS // 4
             for client, reader in zip(clients, readers, strict=True):
                 turn = f"{host.url}/api/agents/Kept/sessions/{client.name}/turns/{client.turn_id}"
                 assert reader.names()[-1] == "turn.completed", reader.last

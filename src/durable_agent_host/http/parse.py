@@ -404,7 +404,7 @@ def parse_hidden_events(query: Mapping[str, str]) -> frozenset[str]:
     Raises:
         RequestError: it is not true or false.
     """
-    return frozenset() if _flag(query.get("inner"), "inner", default=True) else frozenset({NESTED})
+    return frozenset() if _flag(query.get(NESTED), NESTED, default=True) else frozenset({NESTED})
 
 
 def parse_limit(query: Mapping[str, str], *, default: int = DEFAULT_LIMIT) -> int:
