@@ -505,7 +505,7 @@ class AgentRuns:
         if next_messages:
             await self._collect_replies(run, next_messages)
         elif (steering := self._find_steering(run)) is not None and self.request.response_format is None:
-            next_messages = await steering.take_next_messages()
+            next_messages = await steering.receive_next_messages()
         if run.pending_calls.pending or not next_messages:
             return []
         session = self.agent_session

@@ -24,16 +24,11 @@ from durable_agent_host.agent.tool_invocation import (
     ToolInvocation,
     ToolResult,
     WaitingToolCall,
-    remark_on_arguments,
-    text_result,
 )
-from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result
 from durable_agent_host.codec.strict_json import has_python_class
-from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.pending_call import PendingCall, PendingKind
 from durable_agent_host.tool_calls import APPROVED_BY
-from durable_agent_host.turn.call_results import check_fit
 from durable_agent_host.turn.client_tools import tool_result_of
 from durable_agent_host.turn.waiting_status import CALLBACK_SUFFIX, pending_call_id
 from durable_agent_host.turn_log.journal import Journal
@@ -182,33 +177,6 @@ class PendingCalls:
         self.pending.append(call.to_json())
         await self._observers.notify(CallPending(call.to_json(), replayed=recorded_call is not None))
         _LOGGER.info("turn %s: call %s of %s waits (%s)", self._turn_id, call.call_id, call.name, call.kind)
-
-
-def result_of_reply(
-    call: PendingCall,
-    reply: Mapping[str, Any],
-    *,
-    max_bytes: int,
-    changed_arguments: Mapping[str, Any] | None = None,
-) -> ToolResult:
-    """Return the result of a call from the answer to it; what is wrong with the answer is told to the model.
-
-    Args:
-        call: which has waited.
-        reply: its answer: a ``result`` or an ``error``.
-        max_bytes: limit on a result.
-        changed_arguments: with which the call was made instead of the model's, or None.
-    """
-    try:
-        if "error" not in reply:
-            check_fit(reply.get("result"), call.schema, max_bytes=max_bytes)
-        value = tool_result_of(reply)
-        if changed_arguments is not None:
-            value = remark_on_arguments(value, changed_arguments)
-        wire = encode_tool_result(value)
-    except (RequestError, CorruptStateError) as error:
-        return text_result("error", f"Error: The call has ended, and its result cannot be used: {error}")
-    return ToolResult("error" if "error" in reply else "success", wire, decode_tool_result(wire))
 
 
 def _is_same_value(left: Any, right: Any) -> bool:

@@ -74,7 +74,7 @@ class RunningTool:
             )
         if schema is not None:
             try:
-                check_schema(schema)
+                check_schema(schema, "the schema of the result")
             except RequestError as error:
                 raise ValueError(str(error)) from error
         token = self.rules.new_token(self.request, self.pending_calls.callback_id(self.call), expires_at)

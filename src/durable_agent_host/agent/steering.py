@@ -81,7 +81,7 @@ class Steering:
         self._additions.append((last, new_messages))
         context.messages = messages + new_messages
 
-    async def take_next_messages(self) -> list[Message]:
+    async def receive_next_messages(self) -> list[Message]:
         """Return the messages that came while the last answer was made, for one more model call; maybe none.
 
         Raises:

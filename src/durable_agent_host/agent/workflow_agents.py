@@ -253,7 +253,7 @@ def _parse_response(request_id: str, event: WorkflowEvent[Any], text: str) -> Co
     """Read a message as the answer to a question."""
     value: Any = text
     with suppress(ValueError, RecursionError):
-        value = text if takes_text(event) else json.loads(text)
+        value = text if accepts_text(event) else json.loads(text)
     if is_approval(event):
         value = cast("dict[str, Any]", value).get("approved") if isinstance(value, dict) else None
     return build_response(request_id, event, value)
@@ -265,7 +265,7 @@ def is_approval(event: WorkflowEvent[Any]) -> bool:
     return isinstance(request, Content) and request.type == "function_approval_request"
 
 
-def takes_text(event: WorkflowEvent[Any]) -> bool:
+def accepts_text(event: WorkflowEvent[Any]) -> bool:
     """Return whether any text answers a question."""
     response_type: Any = event.response_type
     return response_type in {str, object, Any, Message, list[Message]}
@@ -301,7 +301,7 @@ def _convert_answer(event: WorkflowEvent[Any], value: Any) -> Any:
     response_type: Any = event.response_type
     if response_type in {object, Any}:
         return value
-    if takes_text(event):
+    if accepts_text(event):
         if not isinstance(value, str):
             raise RequestError("the workflow waits for the answer to a question, as a text")
         message = Message("user", [value])

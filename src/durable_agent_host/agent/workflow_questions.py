@@ -27,10 +27,10 @@ from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.workflow_agents import (
     HostedWorkflow,
+    accepts_text,
     build_response,
     format_question,
     is_approval,
-    takes_text,
 )
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer
 from durable_agent_host.codec.tool_result_text import value_text
@@ -181,7 +181,7 @@ def _schema(event: WorkflowEvent[Any]) -> Mapping[str, Any] | None:
     response_type: Any = event.response_type
     if response_type in {object, Any}:
         return None
-    if takes_text(event):
+    if accepts_text(event):
         return {"type": "string"}
     try:
         return TypeAdapter(response_type).json_schema()

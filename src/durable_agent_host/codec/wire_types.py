@@ -50,19 +50,3 @@ EntryWire = TypedDict(
     },
 )
 """A request or a response of the conversation."""
-
-
-class ReceiptWire(TypedDict):
-    """How a turn ended; without a status, it was completed.
-
-    ``stats`` are the numbers in the order of `TurnStats`, ``spent`` those of `BudgetUsage`.
-    """
-
-    turnId: str
-    status: NotRequired[str]
-    endedAt: NotRequired[str]
-    requestHash: NotRequired[str]
-    error: NotRequired[dict[str, Any]]
-    stats: NotRequired[list[float]]
-    spent: NotRequired[list[float | None]]
-    joinedTurnId: NotRequired[str]

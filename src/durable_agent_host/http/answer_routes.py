@@ -13,7 +13,7 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import ForbiddenError, NotFoundError, RequestError
 from durable_agent_host.http.parse import parse_callback, parse_replies
 from durable_agent_host.http.problem_details import problem
-from durable_agent_host.http.question_messages import RECEIPT_WAIT_SECONDS, check_result, sign_replies
+from durable_agent_host.http.question_messages import RECEIPT_WAIT_SECONDS, sign_replies
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.http.response_views import (
     answer_view,
@@ -29,6 +29,7 @@ from durable_agent_host.model.principal import ANOTHER, Owner, Principal
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.call_results import check_fit
+from durable_agent_host.turn.response_format import STEPS_AT_ONCE
 
 PENDING_VISIBLE_SECONDS: Final = 3.0
 """A client may know a call from its event this long before the turn shows it as pending."""
@@ -68,7 +69,6 @@ async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnC
         if call_id in pending:
             _check_form(pending[call_id], answer, host.settings)
             _check_approver(pending[call_id], turn, client.context.principal)
-            check_result(pending[call_id], answer)
     signed_replies = sign_replies(client.context.principal, replies)
     await client.check_log()  # without the log the turn could not continue, and its work so far would be lost
     if new_replies := {call_id: answer for call_id, answer in signed_replies.items() if call_id not in turn.replies}:
@@ -164,8 +164,9 @@ def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], settings:
     if not is_answer_to(kind, answer):
         form = "'approved': true or false" if kind in DECISIONS else "a 'result' or an 'error'"
         raise RequestError(f"call {pending['call_id']} is of the kind {kind!r}: its answer has {form}")
-    if "result" in answer and kind == "callback":
-        check_fit(answer["result"], pending.get("schema"), max_bytes=settings.max_tool_result_bytes)
+    if "result" in answer:
+        max_bytes = settings.max_tool_result_bytes
+        check_fit(answer["result"], pending.get("schema"), max_bytes=max_bytes, max_steps=STEPS_AT_ONCE)
 
 
 def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> None:

@@ -1,4 +1,4 @@
-"""Answers to questions: their check, and messages that are answers, as clients send them that only know ``run``."""
+"""Messages that are answers to questions, as clients send them that only know ``run``."""
 
 import json
 from collections.abc import Mapping
@@ -8,34 +8,18 @@ from typing import Any, Final
 
 from durable_agent_host.codec.entity_state import encode_owner
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import InvalidAnswerError, RequestError
 from durable_agent_host.http.parse import RunParameters
 from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import Turn
-from durable_agent_host.turn.response_format import STEPS_AT_ONCE, TooMuchToCheckError, validate_response
+from durable_agent_host.turn.call_results import check_fit
+from durable_agent_host.turn.response_format import STEPS_AT_ONCE
 
 RECEIPT_WAIT_SECONDS: Final = 10.0
 
 
-def check_result(pending: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-    """Refuse a result that does not fit the schema of its call, unless the check would take long: who asks checks, too.
-
-    Raises:
-        RequestError: it does not fit; says where.
-    """
-    schema = pending.get("schema")
-    if schema is None or "result" not in answer:
-        return
-    response_format = {"type": "json_schema", "json_schema": {"schema": schema}}
-    try:
-        with suppress(TooMuchToCheckError):
-            validate_response(json.dumps(answer["result"]), response_format, max_steps=STEPS_AT_ONCE)
-    except (InvalidAnswerError, RequestError) as error:
-        reason = str(error).partition(": ")[2]  # the errors of a response format begin with its name
-        raise RequestError(f"the result of call {pending['call_id']} does not fit its schema: {reason}") from None
-
-
-async def answer_question(client: TurnClient, agent: str, parameters: RunParameters) -> Turn | None:
+async def answer_question(
+    client: TurnClient, agent: str, parameters: RunParameters, *, max_result_bytes: int
+) -> Turn | None:
     """Take a message as the answer to the one question for which a session's turn waits.
 
     Returns:
@@ -54,7 +38,7 @@ async def answer_question(client: TurnClient, agent: str, parameters: RunParamet
         return None
     (question,) = turn.pending
     answer = {"result": _result_of(parameters.message.text, question.get("schema"))}
-    check_result(question, answer)
+    check_fit(answer["result"], question.get("schema"), max_bytes=max_result_bytes, max_steps=STEPS_AT_ONCE)
     replies = await client.with_digests(turn.request.turn_id, {str(question["call_id"]): answer})
     await client.check_log()
     signed_replies = sign_replies(client.context.principal, replies)

@@ -70,7 +70,10 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     """Run a turn in a session."""
     agent = host.agent(call.path_part("agent"))
     parameters = replace(call.run, session_id=location.session_id or None)
-    if host.agents[agent].may_ask and (turn := await answer_question(client, agent, parameters)) is not None:
+    max_bytes = host.settings.max_tool_result_bytes
+    if host.agents[agent].may_ask and (
+        turn := await answer_question(client, agent, parameters, max_result_bytes=max_bytes)
+    ):
         redacted_request = await client.storage.redact_request(turn.request)
         return await _respond(host, call, client, redacted_request, own_turn_id=turn.request.turn_id, turn=None)
     key = parameters.idempotency_key

@@ -2,27 +2,34 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import InvalidAnswerError, RequestError
-from durable_agent_host.turn.response_format import check_response_format, validate_response
+from durable_agent_host.turn.response_format import TooMuchToCheckError, check_response_format, validate_response
 
 
-def check_schema(schema: Mapping[str, Any]) -> None:
-    """Refuse a schema that no result can be checked against.
+def check_schema(schema: Mapping[str, Any], subject: str) -> None:
+    """Refuse a schema that breaks the rules of JSON Schema.
 
     Raises:
-        RequestError: it breaks the rules of JSON Schema.
+        RequestError: says of the subject why it is not usable.
     """
     try:
         check_response_format(_format_of(schema))
     except RequestError as error:
-        raise RequestError(f"the schema of the result is not usable: {_reason_of(error)}") from None
+        raise RequestError(f"{subject} is not a usable JSON schema: {_reason_of(error)}") from None
 
 
-def check_fit(result: Any, schema: Mapping[str, Any] | None, *, max_bytes: int) -> None:
+def check_fit(result: Any, schema: Mapping[str, Any] | None, *, max_bytes: int, max_steps: int | None = None) -> None:
     """Refuse a result that is too large or does not fit its schema.
+
+    Args:
+        result: as JSON.
+        schema: None when any result will do.
+        max_bytes: of the result.
+        max_steps: where a check that takes more is left to whoever has asked for the result; None for all it takes.
 
     Raises:
         RequestError: says where.
@@ -32,7 +39,8 @@ def check_fit(result: Any, schema: Mapping[str, Any] | None, *, max_bytes: int) 
     if schema is None:
         return
     try:
-        validate_response(json.dumps(result), _format_of(schema))
+        with suppress(TooMuchToCheckError):
+            validate_response(json.dumps(result), _format_of(schema), max_steps=max_steps)
     except (InvalidAnswerError, RequestError) as error:
         raise RequestError(f"'result' does not fit the schema of the call: {_reason_of(error)}") from None
 

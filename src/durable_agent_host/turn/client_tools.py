@@ -8,8 +8,8 @@ from agent_framework import FunctionTool
 
 from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.errors import RequestError
+from durable_agent_host.turn.call_results import check_schema
 from durable_agent_host.turn.message_input import read_parts
-from durable_agent_host.turn.response_format import check_response_format
 
 MAX_TOOLS: Final = 128
 """Maximum tools in a request; the services take as many."""
@@ -56,11 +56,7 @@ def _read_tool(value: Any, location: str) -> dict[str, Any]:
         raise RequestError(f'\'parameters\' of {location} has to be a JSON schema with "type": "object"')
     if has_python_class(parameters):
         raise RequestError(f"'parameters' of {location} names a Python class: leave that out")
-    try:
-        check_response_format(cast("dict[str, Any]", parameters))
-    except RequestError as error:
-        reason = str(error).partition(": ")[2]
-        raise RequestError(f"'parameters' of {location} is not a usable JSON schema: {reason}") from None
+    check_schema(cast("dict[str, Any]", parameters), f"'parameters' of {location}")
     return {"name": name, "description": description, "parameters": parameters}
 
 

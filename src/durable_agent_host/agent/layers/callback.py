@@ -4,13 +4,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from durable_agent_host.agent.pending_calls import PendingCalls, result_of_reply
+from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.session_state_tracker import SessionState
-from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, WaitingToolCall
+from durable_agent_host.agent.tool_invocation import (
+    ToolCallEnd,
+    ToolInvocation,
+    ToolResult,
+    WaitingToolCall,
+    remark_on_arguments,
+    text_result,
+)
+from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
+from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.journal_entry import DEFERRED
 from durable_agent_host.model.pending_call import PendingCall
 from durable_agent_host.tool_calls import DeferredCall
+from durable_agent_host.turn.call_results import check_fit
+from durable_agent_host.turn.client_tools import tool_result_of
 from durable_agent_host.turn_log.journal import Journal
 
 
@@ -63,7 +74,34 @@ class AwaitCallback:
         changed_arguments = pending_call.arguments if pending_call.arguments != call.arguments else None
         return await run_in_thread_if_long(
             reply,
-            lambda: result_of_reply(
+            lambda: _result_of_reply(
                 pending_call, reply, max_bytes=self.max_result_bytes, changed_arguments=changed_arguments
             ),
         )
+
+
+def _result_of_reply(
+    call: PendingCall,
+    reply: Mapping[str, Any],
+    *,
+    max_bytes: int,
+    changed_arguments: Mapping[str, Any] | None = None,
+) -> ToolResult:
+    """Return the result of a call from the answer to it; what is wrong with the answer is told to the model.
+
+    Args:
+        call: which has waited.
+        reply: its answer: a ``result`` or an ``error``.
+        max_bytes: limit on a result.
+        changed_arguments: with which the call was made instead of the model's, or None.
+    """
+    try:
+        if "error" not in reply:
+            check_fit(reply.get("result"), call.schema, max_bytes=max_bytes)
+        value = tool_result_of(reply)
+        if changed_arguments is not None:
+            value = remark_on_arguments(value, changed_arguments)
+        wire = encode_tool_result(value)
+    except (RequestError, CorruptStateError) as error:
+        return text_result("error", f"Error: The call has ended, and its result cannot be used: {error}")
+    return ToolResult("error" if "error" in reply else "success", wire, decode_tool_result(wire))
