@@ -54,7 +54,7 @@ def events_of(body: bytes) -> list[Event]:
 def plan_responses(model: PracticeModel, choices: random.Random) -> None:
     """Answer every call of the model with another text, so that what is run again reads differently."""
     vocabulary = ["rain", "snow", "größer", "😀", "wind\n", '"quoted"', "end.", "{}"]
-    texts = [" ".join(choices.choices(vocabulary, k=choices.randint(20, 120))) + f" [{n}]" for n in range(97)]
+    texts = [" ".join(choices.choices(vocabulary, k=choices.randint(60, 120))) + f" [{n}]" for n in range(97)]
     delivery = {"chunk_characters": 7, "delay_milliseconds": 5}
     model.plan(*({"text": text, **delivery} for text in texts), times=None)
 
@@ -118,7 +118,7 @@ def test_cut_at_any_byte_a_client_has_the_stored_text(kind: str, model: Practice
         host = Reborn(tmp_path / "data", model, LEDGER=str(tmp_path / "ledger"), **env)
         try:
             with CuttingProxy(
-                urlsplit(host.url).port or 0, seed=choices.randrange(2**32), least_bytes=10, most_bytes=5000
+                urlsplit(host.url).port or 0, seed=choices.randrange(2**32), least_bytes=10, most_bytes=2000
             ) as proxy:
                 url = f"http://127.0.0.1:{proxy.port}"
                 clients = [CurlClient(url, index, random.Random(choices.random())) for index in range(RUNS)]
