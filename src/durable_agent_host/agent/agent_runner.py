@@ -224,7 +224,7 @@ class AgentRunner:
 
     @property
     def compaction_id(self) -> str | None:
-        """Which overlays apply to the agent's sessions, see `Overlay`; None when it compacts nothing."""
+        """Which overlays apply to the agent's sessions, see `Overlay`; None when it has no journal."""
         compaction = self._host().compaction
         return compaction.compaction_id if compaction is not None else None
 

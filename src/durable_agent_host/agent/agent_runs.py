@@ -63,7 +63,7 @@ from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.cooperative_yield import TaskSlice
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
-from durable_agent_host.errors import TurnError, TurnTimedOutError
+from durable_agent_host.errors import ContextOverflowError, TurnError, TurnTimedOutError
 from durable_agent_host.model.budget import Budgets, BudgetUsage
 from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT, CallPath
 from durable_agent_host.model.provider_item import ItemPart, LostState
@@ -250,6 +250,7 @@ class AgentRuns:
     started_at: float = field(default_factory=time.perf_counter)
     _calls: RunCalls = field(init=False)
     _breaks: dict[CallPath, int] = field(default_factory=dict[CallPath, int])
+    _overflows: dict[CallPath, float] = field(default_factory=dict[CallPath, float])
     _sent: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
@@ -295,7 +296,7 @@ class AgentRuns:
                 repeats = RunRestarted(broken.reason, broken.wait_seconds)
             except Exception as error:
                 broken = run.progress.broken
-                if (repeats := self._repeats(run, error)) is None:
+                if (repeats := await self._shrink(run, error) or self._repeats(run, error)) is None:
                     raise
             else:
                 return
@@ -343,6 +344,7 @@ class AgentRuns:
     def _begin_run(self, journal: Journal) -> CurrentRun:
         self.output = RunOutput(self.provider)
         self.steering = None
+        self._overflows |= journal.recorded.overflows
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
         pending_calls = PendingCalls(
             self.request.turn_id,
@@ -367,7 +369,7 @@ class AgentRuns:
             breaks=self._breaks,
             exchange_recorder=self.exchange_recorder if self.exchange_recorder.is_enabled else None,
             bounds=self.bounds,
-            drop_continuations=bool(self.losses),
+            drop_continuations=bool(self.losses or self._overflows),
             includes_error_texts=self.hosted_agent.includes_error_texts,
             wait_rules=self.wait_rules,
             new_scope=lambda path: CallScope(journal, path, partial(NestedRun, run, self.attempt.observers)),
@@ -389,6 +391,8 @@ class AgentRuns:
         entries = self.record.session.message_count
         if overlay is not None and not overlay.applies_to(compaction.compaction_id, entries):
             overlay = None  # made by other strategies; the current ones make their own
+        if overlay is None and not (compaction.is_regular or self._overflows):
+            return None
         make_call = partial(chain_compaction_call, model_layers, JournalCompactionCalls(journal))
         return ContextWindow(
             compaction,
@@ -433,7 +437,7 @@ class AgentRuns:
             return context.messages
         if self.agent_session.input_messages:
             self.context.question = self.agent_session.input_messages[-1]
-        return await self.context.project(context, path, replayed=is_replayed)
+        return await self.context.project(context, path, replayed=is_replayed, share=self._overflows.get(path))
 
     async def _run_once(self, run: CurrentRun) -> None:
         if parts := run.journal.recorded.workflow_parts:
@@ -557,6 +561,19 @@ class AgentRuns:
             )
         await journal.tool_started(AGENT_RUN, self.request.agent, {})
 
+    async def _shrink(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
+        """Record that the latest model call is made again with a smaller context, once, if it was too long."""
+        path = run.journal.current_call
+        overflow = self.provider.explain(error)
+        if not isinstance(overflow, ContextOverflowError) or not self.hosted_agent.has_journal:
+            return None
+        if path in self._overflows:
+            return None
+        self._overflows[path] = overflow.share
+        await run.journal.context_overflowed(path, overflow.share)
+        _LOGGER.warning("%s: the request is longer than the model's context window; again with less", run.label)
+        return RunRestarted("the request was longer than the model's context window", 0.0)
+
     def _repeats(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
         """Return whether and when the agent is run again after an error.
 
@@ -587,6 +604,8 @@ class AgentRuns:
             self.context.question = message
         session = self.agent_session
         self.losses.clear_continuation(session)
+        if self._overflows:  # the service would add the conversation that it keeps
+            session.service_session_id = None
         session.leave_other_service(self.provider)
         if session.service_session_id or self.hosted_agent.restores(session) or self.hosted_agent.has_own_history:
             return [message]

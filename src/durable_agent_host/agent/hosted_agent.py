@@ -53,7 +53,7 @@ class HostedAgent:
         has_own_history: whether a history provider of the app supplies the model's history instead.
         primary_provider: the history provider of the app that keeps the conversation; None when the host keeps it.
         provider: of its chat client.
-        compaction: how its context is compacted, or None.
+        compaction: how its context is compacted; None without a journal.
         has_journal: whether its model and tool calls can be journaled.
         is_workflow: whether it is a workflow, whose agents have their calls journaled.
         is_opaque: whether none of its calls is journaled, so that its run is like one tool call.
@@ -157,7 +157,7 @@ class HostedAgent:
         agent_copy.client.turn_id = turn_id
         agent_copy.client.fold_call = fold_call
         agent_copy.client.__dict__.update(self._sdk_clients)
-        if self.compaction is not None:
+        if self.compaction is not None and self.compaction.is_regular:
             remove_compaction(agent_copy, has_our_history=not self.has_own_history)
         return agent_copy
 

@@ -21,6 +21,7 @@ from durable_agent_host.model.call_path import CallPath, CompactionStep, ModelSt
 from durable_agent_host.model.journal_entry import (
     BudgetReservedEntry,
     CompactionCallCompletedEntry,
+    ContextOverflowedEntry,
     ElapsedTimeEntry,
     JournalStep,
     MessageReceivedEntry,
@@ -36,6 +37,7 @@ from durable_agent_host.model.log_entry import (
     CALL_RAISED,
     CALL_RELEASED,
     CALL_RESERVED,
+    CONTEXT_OVERFLOWED,
     ELAPSED_TIME,
     MESSAGE_RECEIVED,
     MODEL_FINISHED,
@@ -59,6 +61,7 @@ _STEPS: Final[Mapping[str, type[JournalStep]]] = {
     CALL_RELEASED: ReservationReleasedEntry,
     ELAPSED_TIME: ElapsedTimeEntry,
     MESSAGE_RECEIVED: MessageReceivedEntry,
+    CONTEXT_OVERFLOWED: ContextOverflowedEntry,
 }
 """Kind of a log entry → its step. The JSON has the fields of the step, and those of its path and its reservation."""
 _KINDS: Final = {step_type: kind for kind, step_type in _STEPS.items()}

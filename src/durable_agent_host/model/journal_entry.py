@@ -165,6 +165,19 @@ class MessageReceivedEntry:
     request: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class ContextOverflowedEntry:
+    """The request of a model call was longer than the context window; the call is made again with a smaller context.
+
+    Attributes:
+        path: of the call.
+        share: of the messages' tokens that remain, between 0 and 1.
+    """
+
+    path: CallPath
+    share: float
+
+
 type JournalStep = (
     ModelCallStartedEntry
     | MessageReceivedEntry
@@ -177,4 +190,5 @@ type JournalStep = (
     | ReservationRaisedEntry
     | ReservationReleasedEntry
     | ElapsedTimeEntry
+    | ContextOverflowedEntry
 )

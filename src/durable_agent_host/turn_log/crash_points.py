@@ -67,6 +67,9 @@ BUDGET_POINTS: Final = (
 MESSAGE_POINTS: Final = ("journal.message.before_append", "journal.message.after_append")
 """Passed when a model call gets a message that was sent to the running turn."""
 
+OVERFLOW_POINTS: Final = ("journal.overflow.before_append", "journal.overflow.after_append")
+"""Passed when a request is longer than the model's context window."""
+
 CLEANUP_POINTS: Final = ("forget.before_delete", "forget.between", "forget.after_delete")
 """Passed by the deletion of an ended turn's log and raw pieces, for apps that redact."""
 
@@ -80,6 +83,7 @@ CRASH_POINTS: Final = (
     *WORKFLOW_POINTS,
     *BUDGET_POINTS,
     *MESSAGE_POINTS,
+    *OVERFLOW_POINTS,
     *CLEANUP_POINTS,
     *COPY_POINTS,
     *UPKEEP_POINTS,

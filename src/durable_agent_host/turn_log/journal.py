@@ -30,6 +30,7 @@ from durable_agent_host.model.journal_entry import (
     DEFERRED,
     BudgetReservedEntry,
     CompactionCallCompletedEntry,
+    ContextOverflowedEntry,
     ElapsedTimeEntry,
     MessageReceivedEntry,
     ModelCallCompletedEntry,
@@ -97,6 +98,7 @@ class JournalState:
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
         finished_at: offsets of finished model calls and tool calls.
         messages: that were sent to the running turn and that a model call got, by the ids of their own turns.
+        overflows: by model call whose request was too long, the share of the messages that its next request keeps.
     """
 
     responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
@@ -121,6 +123,7 @@ class JournalState:
     active_seconds: float = 0.0
     workflow_parts: list[WorkflowWaitingEntry] = field(default_factory=list[WorkflowWaitingEntry])
     messages: dict[str, MessageReceivedEntry] = field(default_factory=dict[str, MessageReceivedEntry])
+    overflows: dict[CallPath, float] = field(default_factory=dict[CallPath, float])
     _last_offset: int = -1
 
     def add(self, record: LogRecord) -> None:
@@ -154,7 +157,7 @@ class JournalState:
                 self.workflow_parts.append(step)
                 self.first_output = None
                 self._add_completion(step.path, step.state, record.offset)
-            case ModelCallStartedEntry() | MessageReceivedEntry():
+            case ModelCallStartedEntry() | MessageReceivedEntry() | ContextOverflowedEntry():
                 self._add_call_start(step)
                 return False
             case CompactionCallCompletedEntry():
@@ -177,8 +180,10 @@ class JournalState:
             self.tools.setdefault(step.path, RecordedTool()).add_end(step)
         self._add_completion(step.path, step.state, self._last_offset)
 
-    def _add_call_start(self, step: ModelCallStartedEntry | MessageReceivedEntry) -> None:
+    def _add_call_start(self, step: ModelCallStartedEntry | MessageReceivedEntry | ContextOverflowedEntry) -> None:
         match step:
+            case ContextOverflowedEntry():
+                self.overflows[step.path] = step.share
             case ModelCallStartedEntry():
                 self.continuations[step.path] = step.continuation
             case MessageReceivedEntry():
@@ -335,6 +340,12 @@ class Journal:
         await self._writer.commit(encode_journal_entry(message))
         self.recorded.messages[request["turn_id"]] = message
         reach("journal.message.after_append")
+
+    async def context_overflowed(self, path: CallPath, share: float) -> None:
+        """Append that a model call is made again with a smaller context; durable when this returns."""
+        reach("journal.overflow.before_append")
+        await self._writer.commit(encode_journal_entry(ContextOverflowedEntry(path, share)))
+        reach("journal.overflow.after_append")
 
     async def compaction_call_finished(self, path: CallPath, response: Mapping[str, Any]) -> None:
         """Append the response of a strategy's model call; durable when this returns."""
