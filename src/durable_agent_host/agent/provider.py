@@ -79,6 +79,10 @@ class ModelProvider(ItemReader, Protocol):
         """List the hosted tool calls that an update ends: call id, and whether it failed."""
         ...
 
+    def cursor(self, update: Any, /) -> int | None:
+        """Return where the service's stream stands after an update; None when it cannot continue there."""
+        ...
+
     def is_truncated(self, updates: Iterable[Any], /) -> bool:
         """Return whether the stream of one model call ended without the provider marking it complete."""
         ...

@@ -7,7 +7,8 @@ from typing import Any, Final
 ATTEMPT: Final = "attempt"
 """An attempt began; ``{number}``. Written by the log itself when a writer opens it."""
 EVENT: Final = "event"
-"""An event for clients; ``{event, data}``: a name of `durable_agent_host.turn.turn_events`, and its JSON object."""
+"""An event for clients; ``{event, data}``: a name of `durable_agent_host.turn.turn_events`, and its JSON object; and
+``cursor`` while the service generates the response in the background."""
 MODEL_STARTED: Final = "model_begun"
 """The service generates a response in the background; ``{position, continuation}``, null when it has stopped."""
 MODEL_FINISHED: Final = "model_finished"
@@ -48,6 +49,8 @@ OUTCOME: Final = "outcome"
 """The activity is done with the turn, and this is its result; the last entry of its attempt."""
 MESSAGE_RECEIVED: Final = "message_received"
 """The next model call gets a message that was sent to the running turn; ``{position, request}``."""
+CURSOR: Final = "cursor"
+"""In an event: where the service's stream stands after it, so that it can continue there after a crash."""
 AT: Final = "at"
 """When the writer received an entry, in milliseconds since 1970; deltas have none."""
 

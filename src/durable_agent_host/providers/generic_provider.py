@@ -85,6 +85,10 @@ class GenericProvider:
         part = self.read_item(update)
         return [] if part is None or part.item is None else self.list_finished_calls(part.item)
 
+    def cursor(self, update: Any, /) -> int | None:
+        """Return None: no service is known to continue a stream."""
+        del update
+
     def list_finished_calls(self, item: Mapping[str, Any], /) -> list[tuple[str, bool]]:
         """List nothing: the framework's contents have everything known."""
         del item

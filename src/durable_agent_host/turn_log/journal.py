@@ -80,6 +80,7 @@ class JournalState:
     Attributes:
         responses: of finished model calls.
         continuations: of responses generated in the background; None when there is nothing to fetch.
+        open_events: of the model call that is generated in the background, as in the log; empty for other calls.
         tools: started and finished tool calls.
         outcome: the activity's result, once it is done.
         discard_from: offset of the first event of a model call without a response, or None.
@@ -105,6 +106,7 @@ class JournalState:
     continuations: dict[CallPath, Mapping[str, Any] | None] = field(
         default_factory=dict[CallPath, Mapping[str, Any] | None]
     )
+    open_events: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     tools: dict[CallPath, RecordedTool] = field(default_factory=dict[CallPath, RecordedTool])
     outcome: Mapping[str, Any] | None = None
     discard_from: int | None = None
@@ -139,6 +141,7 @@ class JournalState:
         elif not self._add_step(record):
             return
         self.discard_from = None
+        self.open_events = []
 
     def _add_step(self, record: LogRecord) -> bool:
         """Add a step; return whether the events before it are confirmed."""
@@ -170,6 +173,14 @@ class JournalState:
             case None:
                 return False
         return True
+
+    @property
+    def is_open_at_service(self) -> bool:
+        """Whether the service continues the model call that is open, so that its events remain valid."""
+        return any(
+            continuation is not None and path not in self.responses and not path.is_nested
+            for path, continuation in self.continuations.items()
+        )
 
     def add_finished(self, step: ModelCallCompletedEntry | ToolCallCompletedEntry) -> None:
         """Add a step of this attempt, so that a repeated run of a nested agent finds it."""
@@ -229,9 +240,12 @@ class JournalState:
             self.has_started = True
         elif event == turn_events.TURN_RESTARTED:
             self.discard_from = self.first_output = None
+            self.open_events = []
         elif turn_events.rule_of_stored(event).is_discardable:
             self.discard_from = offset if self.discard_from is None else self.discard_from
             self.first_output = offset if self.first_output is None else self.first_output
+            if self.continuations:
+                self.open_events.append(data)
 
 
 def _has_usage(response: Mapping[str, Any]) -> bool:
@@ -320,7 +334,9 @@ class Journal:
     async def record_background_call(self, path: CallPath, continuation: Mapping[str, Any] | None) -> None:
         """Append how to fetch a response that the service generates in the background; durable when this returns."""
         self.recorded.continuations[path] = continuation
+        reach("journal.background.before_append")
         await self._writer.commit(encode_journal_entry(ModelCallStartedEntry(path, continuation)))
+        reach("journal.background.after_append")
 
     async def model_finished(
         self, path: CallPath, response: Mapping[str, Any], state: Mapping[str, Any] | None = None
