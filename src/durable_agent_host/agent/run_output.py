@@ -191,8 +191,14 @@ class RunOutput:
             self._open_call = _OpenCall(position, len(self._updates))
         self._updates.append((update, position))
 
-    def coalesce(self, client_updates: Sequence[ChatResponseUpdate], position: int) -> None:
-        """Drop what the open model call's updates repeat; does something only once in a while."""
+    def coalesce(self, client_updates: Sequence[ChatResponseUpdate], position: int, items: ItemReader) -> None:
+        """Drop what the open model call's updates repeat; does something only once in a while.
+
+        Args:
+            client_updates: of the call so far.
+            position: of the call.
+            items: knows the items of the client that answers.
+        """
         call = self._open_call
         if len(client_updates) - call.checked_count < EVERY or call.position != position:
             return
@@ -200,7 +206,7 @@ class RunOutput:
         call.checked_count = len(client_updates)
         if len(self._updates) - call.start == len(client_updates):
             agent_updates = [update for update, _ in self._updates[call.start + start :]]
-            coalesce_updates(agent_updates, client_updates[start:], self._items)
+            coalesce_updates(agent_updates, client_updates[start:], items)
 
     def fold_call(self, updates: Sequence[ChatResponseUpdate]) -> Fold:
         """Fold the updates of one model call, or return their fold when they were folded last."""

@@ -178,6 +178,25 @@ class ContextOverflowedEntry:
     share: float
 
 
+@dataclass(frozen=True)
+class ClientSwitchedEntry:
+    """Another client answers a model call, and the calls after it.
+
+    Attributes:
+        path: of the call.
+        client: the index of the client: 0 for the agent's own, then its fallbacks.
+        failed: the index of the client whose service did not answer; None at the begin of a turn.
+        name: of the client's class.
+        reason: a sentence; empty at the begin of a turn.
+    """
+
+    path: CallPath
+    client: int
+    failed: int | None
+    name: str
+    reason: str
+
+
 type JournalStep = (
     ModelCallStartedEntry
     | MessageReceivedEntry
@@ -191,4 +210,5 @@ type JournalStep = (
     | ReservationReleasedEntry
     | ElapsedTimeEntry
     | ContextOverflowedEntry
+    | ClientSwitchedEntry
 )

@@ -19,6 +19,7 @@ from durable_agent_host.model.budget import Price, is_measured
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
+    ClientSwitchedEntry,
     CompactionCallCompletedEntry,
     JournalStep,
     MessageReceivedEntry,
@@ -77,6 +78,7 @@ class StepReader:
         self._last_at: str | None = None
         self._sent_at: str | None = None
         self._side_sent_at: str | None = None
+        self._client: str | None = None
         self._started_at: str | None = None
         self._add("wait", reason="queue", began_at=turn.request.created_at or None, ended_at=None)
 
@@ -248,6 +250,16 @@ class StepReader:
                 )
             case ModelCallStartedEntry() if not step.path.is_nested:
                 self._open_model_call()["background"] = step.continuation is not None
+            case ClientSwitchedEntry():
+                self._client = step.name if step.client else None
+                self._add(
+                    "fallback",
+                    position=step.path.position,
+                    attempt=self._number,
+                    client=step.name,
+                    reason=step.reason or None,
+                    at=at,
+                )
             case MessageReceivedEntry():
                 sent = {name: step.request[name] for name in ("turn_id", "message", "created_at")}
                 self._add("message", position=step.path.position, attempt=self._number, at=at, **sent)
@@ -263,6 +275,7 @@ class StepReader:
             "outcome": "completed",
             "ended_at": at,
             **self._describe_response(response),
+            **({"client": self._client} if self._client else {}),
         }
         self._calls_by_id |= {
             content.call_id: (content.name or "", content.arguments)

@@ -73,6 +73,9 @@ BACKGROUND_POINTS: Final = ("journal.background.before_append", "journal.backgro
 OVERFLOW_POINTS: Final = ("journal.overflow.before_append", "journal.overflow.after_append")
 """Passed when a request is longer than the model's context window."""
 
+FALLBACK_POINTS: Final = ("journal.fallback.before_append", "journal.fallback.after_append")
+"""Passed when another client answers a model call."""
+
 CLEANUP_POINTS: Final = ("forget.before_delete", "forget.between", "forget.after_delete")
 """Passed by the deletion of an ended turn's log and raw pieces, for apps that redact."""
 
@@ -88,6 +91,7 @@ CRASH_POINTS: Final = (
     *MESSAGE_POINTS,
     *BACKGROUND_POINTS,
     *OVERFLOW_POINTS,
+    *FALLBACK_POINTS,
     *CLEANUP_POINTS,
     *COPY_POINTS,
     *UPKEEP_POINTS,

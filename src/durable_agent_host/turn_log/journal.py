@@ -29,6 +29,7 @@ from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
     BudgetReservedEntry,
+    ClientSwitchedEntry,
     CompactionCallCompletedEntry,
     ContextOverflowedEntry,
     ElapsedTimeEntry,
@@ -99,6 +100,7 @@ class JournalState:
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
         finished_at: offsets of finished model calls and tool calls.
         messages: that were sent to the running turn and that a model call got, by the ids of their own turns.
+        switches: of the turn's agent to another client, in order.
         overflows: by model call whose request was too long, the share of the messages that its next request keeps.
     """
 
@@ -125,6 +127,7 @@ class JournalState:
     active_seconds: float = 0.0
     workflow_parts: list[WorkflowWaitingEntry] = field(default_factory=list[WorkflowWaitingEntry])
     messages: dict[str, MessageReceivedEntry] = field(default_factory=dict[str, MessageReceivedEntry])
+    switches: list[ClientSwitchedEntry] = field(default_factory=list[ClientSwitchedEntry])
     overflows: dict[CallPath, float] = field(default_factory=dict[CallPath, float])
     _last_offset: int = -1
 
@@ -160,7 +163,7 @@ class JournalState:
                 self.workflow_parts.append(step)
                 self.first_output = None
                 self._add_completion(step.path, step.state, record.offset)
-            case ModelCallStartedEntry() | MessageReceivedEntry() | ContextOverflowedEntry():
+            case ModelCallStartedEntry() | MessageReceivedEntry() | ContextOverflowedEntry() | ClientSwitchedEntry():
                 self._add_call_start(step)
                 return False
             case CompactionCallCompletedEntry():
@@ -191,8 +194,13 @@ class JournalState:
             self.tools.setdefault(step.path, RecordedTool()).add_end(step)
         self._add_completion(step.path, step.state, self._last_offset)
 
-    def _add_call_start(self, step: ModelCallStartedEntry | MessageReceivedEntry | ContextOverflowedEntry) -> None:
+    def _add_call_start(
+        self, step: ModelCallStartedEntry | MessageReceivedEntry | ContextOverflowedEntry | ClientSwitchedEntry
+    ) -> None:
         match step:
+            case ClientSwitchedEntry():
+                self.switches.append(step)
+                self.continuations.pop(step.path, None)  # another service has no part of the answer
             case ContextOverflowedEntry():
                 self.overflows[step.path] = step.share
             case ModelCallStartedEntry():
@@ -362,6 +370,13 @@ class Journal:
         reach("journal.overflow.before_append")
         await self._writer.commit(encode_journal_entry(ContextOverflowedEntry(path, share)))
         reach("journal.overflow.after_append")
+
+    async def client_switched(self, switch: ClientSwitchedEntry) -> None:
+        """Append that another client answers a model call; durable when this returns."""
+        reach("journal.fallback.before_append")
+        await self._writer.commit(encode_journal_entry(switch))
+        self.recorded.continuations.pop(switch.path, None)
+        reach("journal.fallback.after_append")
 
     async def compaction_call_finished(self, path: CallPath, response: Mapping[str, Any]) -> None:
         """Append the response of a strategy's model call; durable when this returns."""
