@@ -397,13 +397,14 @@ class AgentRuns:
 
     def _new_context(self, journal: Journal, model_layers: ModelLayers) -> ContextWindow | None:
         compaction = self.hosted_agent.compaction
-        if compaction is None:
+        may_compact = self.hosted_agent.compacts_every_call or self._overflows or self.overlay_before
+        if compaction is None or not may_compact:
             return None
         overlay = decode_overlay(self.overlay_before)
         entries = self.record.session.message_count
         if overlay is not None and not overlay.applies_to(compaction.compaction_id, entries):
             overlay = None  # made by other strategies; the current ones make their own
-        if overlay is None and not (compaction.is_regular or self._overflows):
+        if overlay is None and not (self.hosted_agent.compacts_every_call or self._overflows):
             return None
         make_call = partial(chain_compaction_call, model_layers, JournalCompactionCalls(journal))
         return ContextWindow(

@@ -115,7 +115,10 @@ class EventWriter:
             )
         if self._continued is not None and isinstance(moment, UpdateReceived | ModelCallResponded):
             events = self._without_repetitions(self._continued, moment, events)
-        cursor = self._cursor_of(moment.update) if isinstance(moment, UpdateReceived) else None
+        cursor: int | None = None
+        if isinstance(moment, UpdateReceived):
+            self._is_background = self._is_background or moment.update.continuation_token is not None
+            cursor = self._cursor_of(moment.update) if self._is_background else None
         for event in events[:-1]:
             await self._writer.put(*event)
         for event in events[-1:]:
@@ -134,10 +137,7 @@ class EventWriter:
 
     def _cursor_of(self, update: AgentResponseUpdate) -> int | None:
         """Return where the stream of a response in the background stands; redaction may hold back its last text."""
-        self._is_background = self._is_background or update.continuation_token is not None
-        if not self._is_background or self._redactor is not None or self.reader is None:
-            return None
-        return self.reader.cursor(update)
+        return None if self._redactor is not None or self.reader is None else self.reader.cursor(update)
 
     def _texts_to_search(self, moment: Moment) -> object:
         """Return what the redaction of a moment's events may search."""

@@ -65,6 +65,7 @@ class HostedAgent:
         primary_provider: the history provider of the app that keeps the conversation; None when the host keeps it.
         provider: of its chat client.
         compaction: how its context is compacted; None without a journal.
+        compacts_every_call: whether every model call is compacted, and not only one that is too long.
         has_journal: whether its model and tool calls can be journaled.
         is_workflow: whether it is a workflow, whose agents have their calls journaled.
         is_opaque: whether none of its calls is journaled, so that its run is like one tool call.
@@ -93,12 +94,14 @@ class HostedAgent:
         self.why_no_journal = why_no_journal(agent)
         self.has_journal = not self.why_no_journal
         self.compaction: Compaction | None = None
+        self.compacts_every_call = False
         self._fallback_clients = host_fallbacks(fallbacks, provider_for)
         self._is_sticky = fallbacks.is_sticky
         if self.has_journal:
             self.compaction = select_compaction(
                 agent, choice, self.provider, self._inner.strategy_client, has_our_history=not self.has_own_history
             )
+            self.compacts_every_call = self.compaction.is_regular
             self._sdk_clients = self.provider.sdk_clients(cast("Any", self.agent).client)
         else:
             self.agent = self._inner.agent(self.agent)
@@ -193,7 +196,7 @@ class HostedAgent:
         agent_copy.client.turn_id = turn_id
         agent_copy.client.fold_call = fold_call
         agent_copy.client.__dict__.update(self._sdk_clients)
-        if self.compaction is not None and self.compaction.is_regular:
+        if self.compacts_every_call:
             remove_compaction(agent_copy, has_our_history=not self.has_own_history)
         return agent_copy
 

@@ -160,18 +160,18 @@ class ContinuedEvents:
         self.open_call_ids: list[str] = []
         self._discard_from = discard_from
         self._texts: dict[tuple[str, Any], str] = {}
-        self._others: set[tuple[str, Any]] = set()
+        self._other_keys: set[tuple[str, Any]] = set()
         self._repeated: list[LiveEvent] = []
         for name, data in events:
             key = (name, data.get("call_id"))
             if "text" in data:
                 self._texts[key] = self._texts.get(key, "") + data["text"]
             else:
-                self._others.add(key)
+                self._other_keys.add(key)
         self.open_call_ids = [
             call_id
-            for name, call_id in self._others
-            if name == TOOL_STARTED and (TOOL_COMPLETED, call_id) not in self._others
+            for name, call_id in self._other_keys
+            if name == TOOL_STARTED and (TOOL_COMPLETED, call_id) not in self._other_keys
         ]
 
     def feed(self, events: Sequence[LiveEvent]) -> list[LiveEvent]:
@@ -180,7 +180,7 @@ class ContinuedEvents:
         for event in events:
             key = (event.event, event.data.get("call_id"))
             self._repeated.append(event)
-            if key in self._others:
+            if key in self._other_keys:
                 continue
             text = event.data.get("text")
             known_text = self._texts.get(key, "")
@@ -208,7 +208,7 @@ class ContinuedEvents:
     def _restart(self) -> list[LiveEvent]:
         events = [turn_restarted(self._discard_from), *self._repeated]
         self._texts = {}
-        self._others = set()
+        self._other_keys = set()
         return events
 
 

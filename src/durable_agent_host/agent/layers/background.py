@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from agent_framework import ChatResponseUpdate
+from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall, TruncatedResponseError
 from durable_agent_host.agent.observer import ModelCallFailed, RunObservers
@@ -17,6 +17,7 @@ from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.errors import LogError, ProviderError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.log_entry import CURSOR
+from durable_agent_host.turn.turn_events import MESSAGE_DELTA, REASONING_DELTA
 from durable_agent_host.turn_log.journal import Journal
 
 _CONTINUATION: Final = "continuation_token"
@@ -95,11 +96,17 @@ class FetchBackgroundAnswers:
 
 
 def _find_cursor(open_events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return where the stream of a response can continue, and the events before; empty when it has to begin again."""
-    indexes = [index for index, event in enumerate(open_events) if CURSOR in event]
-    if not indexes:
+    """Return where the stream of a response can continue, and the texts before; empty when it has to begin again."""
+    last = max((index for index, event in enumerate(open_events) if CURSOR in event), default=None)
+    if last is None:
         return {}
-    return {CURSOR: open_events[indexes[-1]][CURSOR], "events": open_events[: indexes[-1] + 1]}
+    contents: list[Content] = []
+    for event in open_events[: last + 1]:
+        if event["event"] == MESSAGE_DELTA:
+            contents.append(Content.from_text(event["data"]["text"]))
+        elif event["event"] == REASONING_DELTA:
+            contents.append(Content.from_text_reasoning(text=event["data"]["text"]))
+    return {CURSOR: open_events[last][CURSOR], "contents": contents}
 
 
 def _with_token(call: ModelCall, token: Mapping[str, Any] | None) -> ModelCall:

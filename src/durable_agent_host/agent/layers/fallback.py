@@ -58,11 +58,11 @@ class FallBack:
         while True:
             is_fallback = active.index > 0
             sent_call = active.make_call(call, self.session_id)
-            has_begun = False
+            has_started = False
             try:
                 async with aclosing(call_next(sent_call)) as items:
                     async for item in items:
-                        has_begun = True
+                        has_started = True
                         if is_fallback:
                             without_conversation(item)
                         is_update = isinstance(item, ChatResponseUpdate)
@@ -72,7 +72,7 @@ class FallBack:
                 if next_index is None or self.progress.broken is not None or not _is_service_failure(sent_call, error):
                     raise
                 await self._switch(sent_call, next_index, error)
-                if has_begun or call.options.get("conversation_id"):
+                if has_started or call.options.get("conversation_id"):
                     self.progress.broken = BrokenStream(call.path, 0.0, log_reason(error))
                     self.breaks[call.path] = -1  # the next run counts the retries of its client from 0
                     raise
