@@ -606,8 +606,12 @@ class AgentRuns:
             build_messages = partial(replay_messages, entries.values())
         else:
             build_messages = partial(context_messages, entries, context.before, count=head.message_count)
+        omits_refused_turns = self.provider.repair_rules.omits_refused_turns
         return await run_in_thread_if_many(
-            len(entries), lambda: self._rehydrate(build_messages(imported_count=head.imported))
+            len(entries),
+            lambda: self._rehydrate(
+                build_messages(imported_count=head.imported, omits_refused_turns=omits_refused_turns)
+            ),
         )
 
     def _rehydrate(self, messages: Sequence[Message]) -> list[Message]:

@@ -41,6 +41,7 @@ from durable_agent_host.codec.journal_entry import (
 )
 from durable_agent_host.errors import LogError, ProviderError
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.ending import end_of_answer
 from durable_agent_host.model.journal_entry import ToolCallCompletedEntry
 from durable_agent_host.model.turn import ResponseLimits
 from durable_agent_host.turn_log.journal import Journal
@@ -158,7 +159,7 @@ class JournalCompactionCalls:
 
 def _build_completed(response: ChatResponse[Any], position: int, *, replayed: bool) -> ModelCallCompleted:
     usage = cast("Mapping[str, Any] | None", response.usage_details)
-    return ModelCallCompleted(position, response.model, usage, response.finish_reason, replayed)
+    return ModelCallCompleted(position, response.model, usage, end_of_answer(response).finish_reason, replayed)
 
 
 @dataclass(frozen=True)
