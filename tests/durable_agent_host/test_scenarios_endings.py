@@ -1,10 +1,13 @@
 """How an answer ended is told in the same words for every service: refused, filtered, cut off, or blocked before it."""
 
+import contextlib
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
 from tests.durable_agent_host.hostile_model import (
@@ -19,7 +22,7 @@ from tests.durable_agent_host.hostile_model import (
 from tests.durable_agent_host.openai_outputs import message, refusal, text
 from tests.durable_agent_host.service_rules import find_violation
 from tests.durable_agent_host.test_scenarios_hostile_model import COMPLETE_STREAMS
-from tests.kit import RECORDINGS, AgentHost
+from tests.kit import RECORDINGS, AgentHost, wait_until
 
 AZURE_FILTER = {"hate": {"filtered": True, "severity": "high"}, "violence": {"filtered": False, "severity": "safe"}}
 AZURE_BLOCK = {
@@ -318,3 +321,87 @@ def test_recorded_answers_end_as_they_ended(host: AgentHost, model: HostileModel
     reply = host.run(client, {"message": "And now?", "session_id": session})
     assert reply.json().get("response") == "Hello.", reply.text
     assert find_violation(client, json.loads(model.received[-1].body)) is None
+
+
+FORMAT = {"type": "object", "properties": {"words": {"type": "integer"}}, "required": ["words"]}
+FITTING = '{"words": 2}'
+
+
+def saying(client: str, answer: str) -> bytes:
+    """Write a complete answer with a text."""
+    match client:
+        case "Responses":
+            return stream(events(*response_events(answer)))
+        case "Completions":
+            return completions("stop", {"content": answer})
+        case "Claude":
+            return claude("end_turn", answer)
+        case _:
+            return gemini("STOP", {"text": answer})
+
+
+@pytest.mark.parametrize("client", ["Responses", "Completions", "Claude", "Gemini"])
+def test_an_answer_that_does_not_fit_is_asked_for_again(host: AgentHost, model: HostileModel, client: str):
+    """The model reads what was wrong; clients discard the first answer, which only the steps and the usage have."""
+    model.play(saying(client, '{"words": "two"}'), saying(client, FITTING), saying(client, "Hello."))
+    session = f"format-{client}"
+    path = f"/agents/{client}/sessions/{session}"
+    reply = host.run(client, {"message": "How many?", "session_id": session, "response_format": FORMAT})
+    body = reply.json()
+    assert (body.get("value"), body["response"], body["status"]) == ({"words": 2}, FITTING, "success"), body
+    _, second = (json.loads(request.body) for request in model.received)
+    assert find_violation(client, second) is None
+    assert "'two' is not of type 'integer'" in json.dumps(second)
+    log = host.get(f"{path}/turns/{body['turn_id']}/events").text
+    before, restarted, after = log.partition("event: turn.restarted")
+    assert restarted
+    assert ("two" in before, "two" in after) == (True, False)
+    steps = host.get(f"{path}/turns/{body['turn_id']}/steps").json()["steps"]
+    calls = [step for step in steps if step["kind"] == "model_call"]
+    assert ["rejected" in call for call in calls] == [True, False]
+    if client == "Claude":
+        assert body["usage"]["output_token_count"] == sum(call["usage"]["output_token_count"] for call in calls)
+    assert [item["role"] for item in host.get(path).json()["messages"]] == ["user", "assistant"]
+    assert host.run(client, {"message": "And now?", "session_id": session}).json()["response"] == "Hello."
+    assert "two" not in model.received[-1].body.decode()
+
+
+def test_an_answer_that_never_fits_fails_the_turn(host: AgentHost, model: HostileModel):
+    """After one more try; the conversation is as it was."""
+    model.play(*[saying("Completions", "No.")] * 3)
+    reply = host.run("Completions", {"message": "How many?", "session_id": "never", "response_format": FORMAT})
+    assert (reply.status_code, len(model.received)) == (502, 2), reply.text
+    assert "is not JSON" in reply.json()["detail"]
+    assert host.session("Completions", "never")["messages"] == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "value"),
+    [
+        (saying("Completions", f"```json\n{FITTING}\n```"), "success", {"words": 2}),
+        (saying("Completions", f"Here it is:\n```\n{FITTING}\n```\n"), "success", {"words": 2}),
+        (completions("stop", {"refusal": "I cannot."}), "refused", None),
+        (completions("length", {"content": '{"wor'}), "incomplete", None),
+    ],
+)
+def test_a_format_does_not_hide_how_an_answer_ended(
+    host: AgentHost, model: HostileModel, answer: bytes, status: str, value: Any
+):
+    """Fenced JSON is read; a refusal and a cut answer are told as such. None of them is asked for again."""
+    model.play(answer)
+    body = host.run("Completions", {"message": "How many?", "response_format": FORMAT}).json()
+    assert (body["status"], body.get("value"), len(model.received)) == (status, value, 1), body
+
+
+@pytest.mark.parametrize("point", ["journal.model.after_append:1", "journal.model.after_append:2"])
+def test_a_crash_between_two_tries_repeats_none(tmp_path: Path, model: HostileModel, point: str):
+    """Each try is one request, whenever the process dies; the stream ends with the answer that fits."""
+    model.play(saying("Completions", "No."), saying("Completions", FITTING))
+    with bounded_host(tmp_path, model, tmp_path / "effects.txt", DURABLE_AGENT_HOST_CRASH=point) as crashing:
+        body = {"message": "How many?", "session_id": "killed", "response_format": FORMAT}
+        with contextlib.suppress(requests.ConnectionError):
+            crashing.run("Completions", body, headers={"Idempotency-Key": "k"})
+        wait_until(lambda: crashing.process.poll() is not None)
+    with bounded_host(tmp_path, model, tmp_path / "effects.txt") as restarted:
+        reply = restarted.run("Completions", body, headers={"Idempotency-Key": "k"})
+        assert (reply.json().get("value"), len(model.received)) == ({"words": 2}, 2), reply.text

@@ -79,6 +79,8 @@ async def build_completed(runs: AgentRuns, response: AgentResponse[Any]) -> Turn
     """
     if runs.request.response_format is not None and end_of_answer(response).status == "success":
         await validate_in_worker(response_text(response), runs.request.response_format)
+    if runs.has_rejected_answer:  # the service's own record of the conversation has it
+        runs.agent_session.service_session_id = None
     try:
         outcome = await _with_entries(runs, response, "completed")
         return replace(outcome, overlay=await overlay_after(runs, response.messages))

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 
 from agent_framework import UsageDetails, add_usage_details
 
@@ -93,7 +93,7 @@ class AttemptMetrics:
     @property
     def usage(self) -> UsageDetails | None:
         """The tokens of all model calls of the turn, except those of compaction strategies; None without one."""
-        return cast("UsageDetails | None", reduce(add_usage_details, self._models.values(), None))
+        return reduce(add_usage_details, self._models.values(), None)
 
     def done(self) -> dict[str, Any]:
         """Return the figures as JSON, see `TurnOutcome`; the attempt ends now."""

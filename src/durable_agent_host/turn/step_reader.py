@@ -13,7 +13,12 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponse
 
 from durable_agent_host.codec.entity_state import encode_budget_usage
-from durable_agent_host.codec.journal_entry import decode_journal_entry, decode_model_response, tool_result_text
+from durable_agent_host.codec.journal_entry import (
+    decode_journal_entry,
+    decode_model_response,
+    rejection_of,
+    tool_result_text,
+)
 from durable_agent_host.codec.log_entry import format_entry_time
 from durable_agent_host.model.budget import Price, is_measured
 from durable_agent_host.model.call_path import CallPath
@@ -262,6 +267,7 @@ class StepReader:
         call |= {
             "position": step.path.position,
             "outcome": "completed",
+            **({"rejected": reason} if (reason := rejection_of(step.response)) else {}),
             "ended_at": at,
             **self._describe_response(response),
         }
