@@ -60,8 +60,12 @@ def responses(*parts: dict[str, Any], **fields: Any) -> bytes:
     """Write a response of OpenAI's that ends otherwise than completed."""
     created, *_, completed = response_events("x")
     item = message(0, *parts)
+    place = {"output_index": 0, "item_id": item["id"], "content_index": 0}
+    words = [part["refusal"] for part in parts if part["type"] == "refusal"]
     events_of_item = [
         {"type": "response.output_item.added", "output_index": 0, "item": item | {"content": []}},
+        *({"type": "response.refusal.delta", **place, "delta": letter} for word in words for letter in word),
+        *({"type": "response.refusal.done", **place, "refusal": word} for word in words),
         {"type": "response.output_item.done", "output_index": 0, "item": item},
     ]
     last = completed | {"response": completed["response"] | {"output": [item] if parts else []} | fields}
@@ -156,6 +160,16 @@ ENDINGS: dict[str, tuple[str, bytes, str, str, Any]] = {
 }
 
 
+def read_events(host: AgentHost, reply: requests.Response) -> list[tuple[str, dict[str, Any]]]:
+    """Read all events of a turn."""
+    path = reply.request.path_url.removeprefix("/api").removesuffix("/run")
+    ids = reply.headers
+    log = host.get(f"{path}/sessions/{ids['x-ms-session-id']}/turns/{ids['x-ms-turn-id']}/events").text
+    lines = [line.partition(": ") for line in log.splitlines()]
+    names = [value for field, _, value in lines if field == "event"]
+    return list(zip(names, (json.loads(value) for field, _, value in lines if field == "data"), strict=True))
+
+
 @pytest.mark.parametrize("name", ENDINGS)
 def test_how_an_answer_ended_is_the_same_everywhere(host: AgentHost, model: HostileModel, name: str):
     """In the answer, the turn, the last event, the steps, the session and its receipt; and the session goes on."""
@@ -171,14 +185,15 @@ def test_how_an_answer_ended_is_the_same_everywhere(host: AgentHost, model: Host
         message_part, category = refused
         assert message_part in body["refusal"]["message"]
         assert body["refusal"].get("category") == category
+    assert "".join(delta["text"] for name, delta in read_events(host, reply) if name == "message.delta") == words
     end = {field: body.get(field) for field in ("finish_reason", "refusal", "status")}
     turn = host.turn(reply)
     assert {field: turn.get(field) for field in end} == end
     session_path = f"/agents/{client}/sessions/{session}"
     (receipt,) = host.get(session_path).json()["turns"]
     assert {field: receipt.get(field) for field in end} == end
-    log = host.get(f"{session_path}/turns/{turn['turn_id']}/events").text
-    last = json.loads(log.rpartition("event: turn.completed")[2].partition("data: ")[2].splitlines()[0])
+    name, last = read_events(host, reply)[-1]
+    assert name == "turn.completed"
     assert {field: last.get(field) for field in end} == end
     steps = host.get(f"{session_path}/turns/{turn['turn_id']}/steps").json()["steps"]
     assert [step["finish_reason"] for step in steps if step["kind"] == "model_call"] == [reason]

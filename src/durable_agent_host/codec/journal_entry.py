@@ -177,7 +177,8 @@ REJECTED: Final = "durable_agent_host.rejected"
 
 def rejection_of(recorded_response: Mapping[str, Any]) -> str | None:
     """Return why a recorded response was rejected; None for other responses."""
-    return (recorded_response.get("additionalProperties") or {}).get(REJECTED)
+    properties: Mapping[str, Any] = recorded_response.get("additionalProperties") or {}
+    return properties.get(REJECTED)
 
 
 def encode_model_response(response: ChatResponse[Any]) -> dict[str, Any]:
