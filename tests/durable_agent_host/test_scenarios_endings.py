@@ -62,7 +62,7 @@ def responses(*parts: dict[str, Any], **fields: Any) -> bytes:
     item = message(0, *parts)
     place = {"output_index": 0, "item_id": item["id"], "content_index": 0}
     words = [part["refusal"] for part in parts if part["type"] == "refusal"]
-    events_of_item = [
+    events_of_item: list[dict[str, Any]] = [
         {"type": "response.output_item.added", "output_index": 0, "item": item | {"content": []}},
         *({"type": "response.refusal.delta", **place, "delta": letter} for word in words for letter in word),
         *({"type": "response.refusal.done", **place, "refusal": word} for word in words),
@@ -94,7 +94,7 @@ def claude(stop: str, text: str = "", details: dict[str, Any] | None = None) -> 
 
 def gemini(finish: str, *parts: dict[str, Any], **fields: Any) -> bytes:
     """Write a response of Gemini's."""
-    content = {"content": {"role": "model", "parts": list(parts)}} if parts else {"content": {}}
+    content: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)} if parts else {}}
     return stream(events({"candidates": [content | {"finishReason": finish} | fields]}))
 
 
@@ -103,7 +103,11 @@ def agents(reason: str, text: str = "") -> bytes:
     run = {"id": "run_1", "object": "thread.run", "thread_id": "thread_1", "model": "m"}
     ended = run | {"status": "incomplete", "incomplete_details": {"reason": reason}}
     delta = {"id": "msg_2", "delta": {"content": [{"index": 0, "type": "text", "text": {"value": text}}]}}
-    named = [("thread.run.created", run | {"status": "queued"}), ("thread.run.incomplete", ended), ("done", "[DONE]")]
+    named: list[tuple[str, Any]] = [
+        ("thread.run.created", run | {"status": "queued"}),
+        ("thread.run.incomplete", ended),
+        ("done", "[DONE]"),
+    ]
     if text:
         named.insert(1, ("thread.message.delta", delta))
     return stream(b"".join(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode() for name, data in named))
