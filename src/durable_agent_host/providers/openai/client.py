@@ -24,6 +24,7 @@ from durable_agent_host.codec.journal_entry import replayed_updates
 from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, run_in_thread_if_many
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
+from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.openai.client_calls import prepare_output
 from durable_agent_host.providers.openai.content_completion import complete_patch
@@ -43,6 +44,7 @@ from durable_agent_host.providers.openai.request_items import (
     with_valid_names,
 )
 from durable_agent_host.providers.openai.stream_events import plain_item
+from durable_agent_host.providers.openai.stream_normalization import ResponseEventNormalizer
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
@@ -67,8 +69,10 @@ def with_fast_event_parsing(client: Any) -> Any:
     return copy_with_mixin(client.with_options(), _FastEventParsingMixin)
 
 
-class _FastEventParsingMixin:
+class _FastEventParsingMixin(NormalizedEventsMixin):
     """The override; precedes the client's own class in the method resolution order."""
+
+    create_normalizer = ResponseEventNormalizer
 
     def _process_response_data(self, *, data: Any, cast_to: Any, response: Any) -> Any:
         kinds, stream_type = _kinds()
