@@ -17,8 +17,7 @@ from durable_agent_host.providers.neutral_contents import as_objects
 
 Json = dict[str, Any]
 
-DONE: Final = "[DONE]"
-"""The data of the event after the last one; Anthropic does not send it."""
+_DONE: Final = "[DONE]"
 
 
 class EventNormalizer(Protocol):
@@ -29,7 +28,15 @@ class EventNormalizer(Protocol):
 
         Args:
             name: of the event, None without one.
-            data: its JSON, or `DONE`.
+            data: its JSON.
+        """
+        ...
+
+    def end(self, *, is_done: bool) -> Iterable[Json]:
+        """Return the events that are missing at the end of the stream.
+
+        Args:
+            is_done: whether the service has sent ``[DONE]``; otherwise the connection was closed in good order.
         """
         ...
 
@@ -48,15 +55,17 @@ class NormalizedEventsMixin:
         return _NormalizingDecoder(client._make_sse_decoder(), self.create_normalizer())
 
 
-def with_normalized_events(client: Any, mixin: type[NormalizedEventsMixin]) -> Any:
-    """Copy an SDK's client with a normalizer of its streams' events.
+def normalize_streams(adapter: Any, client: Any, mixin: type[NormalizedEventsMixin]) -> Any:
+    """Give an adapted chat client copies of its SDK's clients with a normalizer; they share the connections.
 
     Returns:
-        A copy that shares the connections; anything that is not such a client unchanged.
+        The adapter, which was changed, unless it is the app's client itself.
     """
-    if not callable(getattr(client, "_make_sse_decoder", None)) or isinstance(client, mixin):
-        return client
-    return copy_with_mixin(client.with_options(), mixin)
+    if adapter is not client:
+        for name, sdk in list(cast("dict[str, Any]", vars(adapter)).items()):
+            if callable(getattr(sdk, "_make_sse_decoder", None)) and not isinstance(sdk, mixin):
+                setattr(adapter, name, copy_with_mixin(sdk.with_options(), mixin))
+    return adapter
 
 
 class _NormalizingDecoder:
@@ -67,16 +76,20 @@ class _NormalizingDecoder:
     async def aiter_bytes(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         """Decode a stream."""
         async for event in self._decoder.aiter_bytes(chunks):
-            is_done = event.data.startswith(DONE)
+            if event.data.startswith(_DONE):
+                for fields in self._normalizer.end(is_done=True):
+                    yield _ParsedEvent(fields)
+                yield event
+                return
             try:
-                data = DONE if is_done else json.loads(event.data)
+                data = json.loads(event.data)
             except ValueError:
                 yield event  # the SDK reports it
                 continue
-            for normalized_data in self._normalizer.read(event.event, data):
-                yield _ParsedEvent(normalized_data.get("type") or event.event, normalized_data)
-            if is_done:
-                yield event
+            for fields in self._normalizer.read(event.event, data):
+                yield _ParsedEvent(fields)
+        for fields in self._normalizer.end(is_done=False):
+            yield _ParsedEvent(fields)
 
 
 class _ParsedEvent:
@@ -84,8 +97,8 @@ class _ParsedEvent:
 
     data: Final = "{}"
 
-    def __init__(self, event: Any, fields: Json) -> None:
-        self.event = event
+    def __init__(self, fields: Json) -> None:
+        self.event = fields.get("type")
         self._fields = fields
 
     def json(self) -> Json:

@@ -28,6 +28,7 @@ from tests.durable_agent_host.stream.streams import (
 pytestmark = pytest.mark.recordings
 
 OTHER_FINAL = {
+    "completed-no-output-field.jsonl": "the final response has no output",
     "custom-tool-grammar.jsonl": "the provider's final response has no output at all; its finished items have",
     "id-rotation-proxy.jsonl": "the proxy gives every event, and the final response, other ids",
     "multiturn/programmatic-tool-calls/01.events.jsonl": "the final response has another fingerprint of the program",

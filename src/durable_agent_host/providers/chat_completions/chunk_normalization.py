@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from durable_agent_host.providers.event_normalization import (
-    DONE,
     Json,
     joined_text,
     json_text,
@@ -33,10 +32,6 @@ class ChunkNormalizer:
 
     def read(self, _name: str | None, data: Any, /) -> Iterator[Json]:
         """Return a chunk."""
-        if data == DONE:
-            if self._last_chunk:
-                yield {**self._last_chunk, "choices": [_END_CHOICE], "usage": None, STREAM_END: True}
-            return
         chunk = normalize_completion(data, "delta")
         for choice in chunk["choices"]:
             if choice["delta"] is None and choice["index"] not in self._started_choices and choice.get("message"):
@@ -45,6 +40,11 @@ class ChunkNormalizer:
         if chunk["choices"]:
             self._last_chunk = {name: chunk.get(name) for name in ("id", "object", "created", "model")}
         yield chunk
+
+    def end(self, *, is_done: bool) -> Iterator[Json]:
+        """Return a chunk for ``[DONE]``."""
+        if is_done and self._last_chunk:
+            yield {**self._last_chunk, "choices": [_END_CHOICE], "usage": None, STREAM_END: True}
 
 
 _END_CHOICE: Final[Json] = {"index": 0, "delta": None, "finish_reason": None}

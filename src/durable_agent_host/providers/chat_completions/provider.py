@@ -3,7 +3,7 @@
 import copy
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_framework import Content, Message
 
@@ -13,7 +13,7 @@ from durable_agent_host.providers.chat_completions.client import MessagePreservi
 from durable_agent_host.providers.chat_completions.message_metadata import METADATA, complete_item
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
-from durable_agent_host.providers.event_normalization import with_normalized_events
+from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.openai.errors import HINTS
@@ -62,13 +62,7 @@ class ChatCompletionsProvider(GenericProvider):
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that it stores full messages, and reads what compatible services send otherwise."""
-        adapter = super().adapt(client)
-        if adapter is not client:
-            sdk_clients = cast("dict[str, Any]", vars(adapter)).items()
-            adapter.__dict__.update(
-                {name: with_normalized_events(sdk, NormalizedChunksMixin) for name, sdk in sdk_clients}
-            )
-        return adapter
+        return normalize_streams(super().adapt(client), client, NormalizedChunksMixin)
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Make the contents of the finished message."""

@@ -44,7 +44,7 @@ from durable_agent_host.providers.openai.request_items import (
     with_valid_names,
 )
 from durable_agent_host.providers.openai.stream_events import plain_item
-from durable_agent_host.providers.openai.stream_normalization import ResponseEventNormalizer
+from durable_agent_host.providers.openai.stream_normalization import ResponseEventNormalizer, normalize_response
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
@@ -69,10 +69,8 @@ def with_fast_event_parsing(client: Any) -> Any:
     return copy_with_mixin(client.with_options(), _FastEventParsingMixin)
 
 
-class _FastEventParsingMixin(NormalizedEventsMixin):
+class _FastEventParsingMixin:
     """The override; precedes the client's own class in the method resolution order."""
-
-    create_normalizer = ResponseEventNormalizer
 
     def _process_response_data(self, *, data: Any, cast_to: Any, response: Any) -> Any:
         kinds, stream_type = _kinds()
@@ -147,6 +145,18 @@ async def stream_or_retrieve(
         yield update
     last.raw_representation = response.raw_representation
     yield last
+
+
+class NormalizedResponsesMixin(NormalizedEventsMixin):
+    """The override of the SDK's client."""
+
+    create_normalizer = ResponseEventNormalizer
+
+    def _process_response_data(self, *, data: Any, cast_to: Any, **arguments: Any) -> Any:
+        client: Any = super()
+        if getattr(cast_to, "__name__", "") == "Response":
+            data = normalize_response(data)
+        return client._process_response_data(data=data, cast_to=cast_to, **arguments)
 
 
 _ENCRYPTED = "reasoning.encrypted_content"

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from durable_agent_host.providers.event_normalization import (
-    DONE,
     Json,
     joined_text,
     json_text,
@@ -24,6 +23,7 @@ _STATUS_BY_EVENT: Final = {
     "response.incomplete": "incomplete",
     "response.failed": "failed",
 }
+_NOTHING: Final[Json] = {}
 _ITEM_EVENTS: Final = frozenset({"response.output_item.added", "response.output_item.done"})
 _TYPE_BY_STEM: Final = {
     "output_text": "message",
@@ -64,10 +64,6 @@ class ResponseEventNormalizer:
 
     def read(self, name: str | None, data: Any, /) -> Iterator[Json]:
         """Return an event, with the events that are missing before it."""
-        if data == DONE:
-            if self._items and not self._is_finished and all(item.is_done for item in self._items):
-                yield {"type": "response.completed", "response": self._normalize_response({}, "completed")}
-            return
         event = as_object(data)
         event_type = event.get("type")
         if not isinstance(event_type, str):
@@ -81,7 +77,7 @@ class ResponseEventNormalizer:
         if event_type in _STATUS_BY_EVENT:
             yield from self._finish(event)
         elif event_type in {"response.created", "response.in_progress", "response.queued"}:
-            response = self._normalize_response(event.get("response"), event_type.removeprefix("response."))
+            response = normalize_response(event.get("response"), status=event_type.removeprefix("response."))
             self._response |= {name: response.get(name) for name in ("id", "object", "created_at", "model")}
             yield {**event, "response": response}
         elif event_type in _ITEM_EVENTS:
@@ -90,6 +86,11 @@ class ResponseEventNormalizer:
             yield from self._read_part(event, item_type)
         else:
             yield event
+
+    def end(self, *, is_done: bool) -> Iterator[Json]:
+        """Return the final event if the service has sent ``[DONE]`` without it, and all items are finished."""
+        if is_done and not self._is_finished and self._items and all(item.is_done for item in self._items):
+            yield {"type": "response.completed", "response": normalize_response({}, self._response)}
 
     def _read_item(self, event: Json) -> Iterator[Json]:
         item = _normalize_item(event.get("item"))
@@ -147,7 +148,7 @@ class ResponseEventNormalizer:
 
     def _finish(self, event: Json) -> Iterator[Json]:
         self._is_finished = True
-        response = self._normalize_response(event.get("response"), _STATUS_BY_EVENT[event["type"]])
+        response = normalize_response(event.get("response"), self._response, _STATUS_BY_EVENT[event["type"]])
         if self._is_whole and event["type"] != "response.failed":
             yield from self._missing_events(response["output"])
         yield {**event, "response": response}
@@ -167,21 +168,28 @@ class ResponseEventNormalizer:
                 streamed.is_done = True
                 yield _item_event("done", streamed, item)
 
-    def _normalize_response(self, response: Any, status: str) -> Json:
-        fields = self._response | {
-            name: value
-            for name, value in as_object(response).items()
-            if value is not None or name not in self._response
-        }
-        items = (_normalize_item(item) for item in listed_objects(fields.get("output")))
-        usage = fields.get("usage")
-        return {
-            **fields,
-            "status": fields.get("status") or status,
-            "created_at": unix_seconds(fields.get("created_at")),
-            "output": [item for item in items if item is not None],
-            "usage": usage if isinstance(usage, dict) else None,
-        }
+
+def normalize_response(data: Any, known_fields: Json = _NOTHING, status: str = "completed") -> Json:
+    """Return a response with the fields that the framework needs.
+
+    Args:
+        data: as sent by the service.
+        known_fields: in place of those that are missing.
+        status: of a response without it.
+    """
+    fields = {
+        **known_fields,
+        **{name: value for name, value in as_object(data).items() if not (value is None and name in known_fields)},
+    }
+    items = (_normalize_item(item) for item in listed_objects(fields.get("output")))
+    usage = fields.get("usage")
+    return {
+        **fields,
+        "status": fields.get("status") or status,
+        "created_at": unix_seconds(fields.get("created_at")),
+        "output": [item for item in items if item is not None],
+        "usage": usage if isinstance(usage, dict) else None,
+    }
 
 
 def _pop(items: list[_StreamedItem], is_match: Callable[[_StreamedItem], bool]) -> _StreamedItem | None:
@@ -214,8 +222,8 @@ def _missing_deltas(streamed: _StreamedItem, item: Json) -> Iterator[Json]:
     if streamed.type == "function_call" and (rest := _rest(item["arguments"], streamed.text(None))):
         yield {"type": "response.function_call_arguments.delta", **location, "delta": rest}
     for index, part in enumerate(item["content"] if streamed.type == "message" else ()):
-        kind = "refusal" if part.get("type") == "refusal" else "output_text"
-        text = joined_text(part)
+        kind = part.get("type")
+        text = joined_text(part) if kind in {"output_text", "refusal"} else ""
         if not (rest := _rest(text, streamed.text(index))):
             continue
         if index not in streamed.fragments:
@@ -253,9 +261,9 @@ def _normalize_item(raw_item: Any) -> Json | None:
 
 def _normalize_part(raw_part: Any) -> Json:
     part = as_object(raw_part)
-    if part.get("type") in {"refusal", "reasoning_text", "summary_text"}:
-        return part
-    if isinstance(part.get("text"), str) and isinstance(part.get("annotations"), list):
+    if part.get("type", "output_text") != "output_text" or (
+        isinstance(part.get("text"), str) and isinstance(part.get("annotations"), list)
+    ):
         return part
     annotations: Iterable[Json] = as_objects(part.get("annotations"))
     return {"type": "output_text", **part, "text": joined_text(part.get("text")), "annotations": [*annotations]}

@@ -1,0 +1,77 @@
+"""Events of the Messages API as compatible services send them, in the form of the API. Does not use the SDK."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from durable_agent_host.providers.event_normalization import Json, joined_text, json_text, listed_objects
+from durable_agent_host.providers.neutral_contents import as_object
+
+_TEXTS: Final = ("text", "thinking", "signature")
+
+
+class MessageEventNormalizer:
+    """Normalizes the events of one stream.
+
+    The SDK drops events without a name, and the framework needs ``message_stop``: a service that has sent the last
+    ``message_delta``, and closes the connection in good order, has finished as well.
+    """
+
+    def __init__(self) -> None:
+        self._open_index: Any = None
+        self._block_count = 0
+        self._has_message_delta = self._is_stopped = False
+
+    def read(self, name: str | None, data: Any, /) -> Iterator[Json]:
+        """Return an event."""
+        event = as_object(data)
+        event_type = event.get("type") or name
+        match event_type:
+            case "message_start":
+                message = as_object(event.get("message"))
+                content = [_normalize_texts(block) for block in listed_objects(message.get("content"))]
+                event = {**event, "message": {**message, "content": content, "usage": _usage(message)}}
+            case "content_block_start":
+                if not (block := as_object(event.get("content_block"))):
+                    return
+                self._open_index = self._block_count if (index := event.get("index")) is None else index
+                self._block_count += 1
+                event = {**event, "index": self._open_index, "content_block": _normalize_texts(block)}
+            case "content_block_delta":
+                event = {**event, "index": self._index(event), "delta": _normalize_texts(as_object(event.get("delta")))}
+            case "content_block_stop":
+                event = {**event, "index": self._index(event)}
+            case "message_delta":
+                self._has_message_delta = True
+                event = {**event, "delta": as_object(event.get("delta")), "usage": _usage(event)}
+            case "message_stop":
+                yield from self._stop(event)
+                return
+            case _:
+                pass
+        yield event if event.get("type") else {**event, "type": event_type}
+
+    def end(self, *, is_done: bool) -> Iterator[Json]:
+        """Return ``message_stop`` if it is missing after the last ``message_delta``, or before ``[DONE]``."""
+        if not self._is_stopped and (self._has_message_delta or (is_done and self._block_count)):
+            yield from self._stop({})
+
+    def _stop(self, event: Json) -> Iterator[Json]:
+        self._is_stopped = True
+        if not self._has_message_delta:
+            yield {"type": "message_delta", "delta": {}, "usage": None}
+        yield {**event, "type": "message_stop"}
+
+    def _index(self, event: Json) -> Any:
+        return self._open_index if event.get("index") is None else event["index"]
+
+
+def _usage(holder: Json) -> Json | None:
+    return as_object(holder.get("usage")) or None
+
+
+def _normalize_texts(block: Json) -> Json:
+    """Return a block or a delta whose texts are texts."""
+    odd_names = [name for name in _TEXTS if name in block and not isinstance(block[name], str)]
+    if "partial_json" in block and not isinstance(block["partial_json"], str):
+        block = {**block, "partial_json": json_text(block["partial_json"])}
+    return {**block, **{name: joined_text(block[name]) for name in odd_names}} if odd_names else block
