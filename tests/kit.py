@@ -37,6 +37,7 @@ def _find_recordings() -> Path:
 
 
 RECORDINGS = _find_recordings()
+CASES = ROOT.parent / "shared" / "cases"
 
 
 def clean_environment() -> dict[str, str]:
