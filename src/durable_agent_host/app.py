@@ -136,6 +136,7 @@ class DurableAgentApp(AgentFunctionApp):
         enable_inspector: whether to serve the page ``GET /inspector``, where agents are reachable by HTTP.
         redact: returns a content without what must not be kept or shown; for agents without a function of their own.
         notify: is called with a `Notification` when a turn waits or has ended; or a URL, which gets it signed.
+        response_retries: how often a model is asked again for an answer that does not fit ``response_format``.
 
     Raises:
         RegistrationError: an agent's name is missing, unusable or taken, or a time to live is invalid.
@@ -170,6 +171,7 @@ class DurableAgentApp(AgentFunctionApp):
         enable_inspector: bool = True,
         redact: Redact | None = None,
         notify: Notify | str | None = None,
+        response_retries: int = 1,
     ) -> None:
         _prepare_process()
         self.settings = valid_settings = settings or Settings.from_environment()
@@ -189,6 +191,8 @@ class DurableAgentApp(AgentFunctionApp):
         self._budgets = AgentBudgets(budgets)
         self._default_fallbacks = FallbackChoice(tuple(fallbacks), fallback_sticky)
         self._fallbacks: dict[str, FallbackChoice] = {}
+        self._default_response_retries = response_retries
+        self._response_retries: dict[str, int] = {}
         self._runners: dict[str, AgentRunner] = {}
         self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
@@ -255,6 +259,7 @@ class DurableAgentApp(AgentFunctionApp):
         fallbacks: Sequence[Any] | None = None,
         fallback_sticky: bool | None = None,
         redact: Redact | None = None,
+        response_retries: int | None = None,
     ) -> None:
         """Host one more agent.
 
@@ -271,6 +276,8 @@ class DurableAgentApp(AgentFunctionApp):
             fallbacks: chat clients that answer, in order, when the agent's service does not; by default the app's.
             fallback_sticky: whether a session's later turns begin with the client that answered last.
             redact: removes from its turns what must not be kept or shown; by default the app's.
+            response_retries: how often its model is asked again for an answer that does not fit ``response_format``;
+                by default the app's.
 
         Raises:
             RegistrationError: the name is taken or unusable, or the agent cannot be hosted with these arguments.
@@ -290,6 +297,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._ttls.register(name, session_ttl)
         self._sources[name] = source
         self._compactions.add(name, compaction, why_no_journal(agent))
+        self._response_retries[name] = self._default_response_retries if response_retries is None else response_retries
         self._budgets.add(name, budgets, "" if isinstance(agent, WorkflowAgent) else why_no_journal(agent))
         self._fallbacks[name] = self._choose_fallbacks(agent, name, fallbacks, fallback_sticky)
         self._redactors.add(name, redact, redaction_unsupported_reason(agent))
@@ -475,6 +483,7 @@ class DurableAgentApp(AgentFunctionApp):
             compaction=self._compactions.of_agent(agent_name),
             budgets=self._budgets.of_agent(agent_name),
             fallbacks=self._fallbacks.get(agent_name, NO_FALLBACKS),
+            response_retries=self._response_retries[agent_name],
             notify_end=report_end,
             redactor=self._redactors.get(agent_name),
             new_token=partial(make_token, self._services.hub.secret),

@@ -18,7 +18,7 @@ from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextMode
 from durable_agent_host.agent.retry_classification import causes_of, classify_error
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.agent.stream_progress import BrokenStream, StreamProgress
-from durable_agent_host.errors import LogError, ProviderError, log_reason
+from durable_agent_host.errors import LogError, ProviderError, RequestBlockedError, log_reason
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import ClientSwitchedEntry
 from durable_agent_host.turn_log.journal import Journal
@@ -112,8 +112,10 @@ def _is_service_failure(call: ModelCall, error: Exception) -> bool:
         return False
     if any(getattr(cause, "code", None) == "model_not_found" for cause in causes_of(error)):
         return True
+    reason = error if isinstance(error, ProviderError) else call.provider.explain(error)
+    if isinstance(reason, RequestBlockedError):
+        return False
     decision = classify_error(error)
     if decision is not None and decision.status in _REJECTED_CLIENT:
         return True
-    reason = error if isinstance(error, ProviderError) else call.provider.explain(error)
     return reason.retryable if reason is not None else decision is not None and decision.retryable
