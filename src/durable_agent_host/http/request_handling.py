@@ -29,6 +29,7 @@ from durable_agent_host.http.gate import DISK_FULL, Action, Authorizer, Incoming
 from durable_agent_host.http.parse import RunParameters, parse_run, reject_repeated_parameters
 from durable_agent_host.http.problem_details import problem, problem_of_error
 from durable_agent_host.http.rate_limits import StreamReaders
+from durable_agent_host.http.response_types import HostedAgentWire
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.budget import Price
 from durable_agent_host.model.conversation_file import ServiceFileReader
@@ -163,7 +164,7 @@ class HandlerContext:
     gate: Authorizer
     allowed_options: Mapping[str, AllowedOptions]
     allows_client_tools: bool
-    list_hosted_agents: Callable[[], list[dict[str, Any]]]
+    list_hosted_agents: Callable[[], list[HostedAgentWire]]
     metrics: Callable[[], str]
 
     @cached_property

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict, cast
 from durable_agent_host.codec.tool_result_text import short_text
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.pending_call import PendingCallWire, PendingKind, PrincipalWire
-from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.model.turn import TurnRequest, TurnStatus
 
 TURN_STARTED: Final = "turn.started"
 MESSAGE_DELTA: Final = "message.delta"
@@ -140,23 +140,28 @@ class RunAnswerWire(TurnIdentityWire):
     redacted: NotRequired[bool]
 
 
-class ProblemWire(TypedDict):
-    """Why there is no answer, and what to do (RFC 9457); `error` repeats `detail`. Problems of a turn name it."""
+class ProblemTurnWire(TypedDict, total=False):
+    """What a problem of a turn says of the turn."""
 
-    type: str
+    session_id: str
+    thread_id: str
+    turn_id: str
+    correlation_id: str
+    turn_status: TurnStatus | Literal["running"]
+    session_url: str
+    turn_url: str
+    events_url: str
+    response: str
+
+
+class ProblemWire(ProblemTurnWire):
+    """Why there is no answer, and what to do (RFC 9457); `error` repeats `detail`."""
+
+    type: Literal["about:blank"]
     title: str
     status: int
     detail: str
     error: str
-    session_id: NotRequired[str]
-    thread_id: NotRequired[str]
-    turn_id: NotRequired[str]
-    correlation_id: NotRequired[str]
-    turn_status: NotRequired[str]
-    session_url: NotRequired[str]
-    turn_url: NotRequired[str]
-    events_url: NotRequired[str]
-    response: NotRequired[str]
 
 
 class EventRule(NamedTuple):
