@@ -5,7 +5,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from durable_agent_host.codec.wire_types import SpentWire, StatsWire
 from durable_agent_host.model.pending_call import PendingCallWire, PendingKind, PrincipalWire
-from durable_agent_host.model.turn import EndStatus
+from durable_agent_host.model.turn import EndStatus, Policy
 from durable_agent_host.turn.turn_events import ProblemWire, TurnIdentityWire, UsageWire
 
 
@@ -203,6 +203,73 @@ class HealthProblemWire(ProblemWire, HealthChecksWire):
 
     healthy: Literal[False]
     health: Literal["unhealthy", "degraded"]
+
+
+class ClientToolWire(TypedDict):
+    """A tool that the client runs; the parameters are a JSON schema."""
+
+    name: str
+    description: NotRequired[str]
+    parameters: NotRequired[Mapping[str, Any]]
+
+
+class RunRequestWire(TypedDict):
+    """The body of ``run``; `role` is ``user``, and `response_format` a JSON schema."""
+
+    message: str | Sequence[Mapping[str, Any]]
+    session_id: NotRequired[str | None]
+    thread_id: NotRequired[str | None]
+    role: NotRequired[Literal["user"] | None]
+    response_format: NotRequired[Mapping[str, Any] | None]
+    options: NotRequired[Mapping[str, Any] | None]
+    enable_tool_calls: NotRequired[bool | None]
+    wait_for_response: NotRequired[bool | None]
+    policy: NotRequired[Policy]
+    client_tools: NotRequired[Sequence[ClientToolWire] | None]
+
+
+class ForkRequestWire(TypedDict, total=False):
+    """The body of ``fork``; `before` ends the copy before the turn `at_turn`."""
+
+    session_id: str | None
+    at_turn: str | None
+    before: bool | None
+
+
+class DecisionWire(TypedDict):
+    """A decision on a pending call."""
+
+    call_id: str
+    approved: bool
+    reason: NotRequired[str | None]
+    arguments: NotRequired[Mapping[str, Any] | None]
+
+
+class ResultWire(TypedDict):
+    """The result of a pending call."""
+
+    call_id: NotRequired[str]
+    result: Any
+
+
+class ErrorWire(TypedDict):
+    """Why a pending call has no result."""
+
+    call_id: NotRequired[str]
+    error: str
+
+
+class ProgressNoteWire(TypedDict):
+    """How far a deferred call is."""
+
+    text: str
+    fraction: NotRequired[float | None]
+
+
+class ProgressRequestWire(TypedDict):
+    """A note on a deferred call."""
+
+    progress: ProgressNoteWire
 
 
 SessionStatus = Literal["completed", "failed", "cancelled", "running", "waiting", "queued", "empty", "unreadable"]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast, get_args
 
 from agent_framework import CharacterEstimatorTokenizer, annotate_message_groups, included_token_count
 from azurefunctions.extensions.http.fastapi import Response
@@ -120,7 +120,7 @@ def _summary_view(summary: SummaryMessage) -> ConversationMessageWire:
 _LOGGER = logging.getLogger(__name__)
 _DRAIN_SECONDS: Final = 5.0
 _BACKUP_MARK: Final = ".before-repair-"
-_VIEWS: Final = frozenset({None, "record", "context"})
+View = Literal["record", "context"]
 
 
 async def list_sessions(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -146,7 +146,7 @@ async def read_session(host: HandlerContext, call: RouteRequest, client: TurnCli
     With ``view=context``, what the model receives.
     """
     agent, session_id = named_session(host, call)
-    if (chosen := call.query.get("view")) not in _VIEWS:
+    if (chosen := call.query.get("view")) not in {None, *get_args(View)}:
         raise RequestError(
             f"'view' is {chosen!r}: leave it out or use view=record for the conversation, or view=context"
         )

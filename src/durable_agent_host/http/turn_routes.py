@@ -36,6 +36,7 @@ from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.request_options import check_options
 from durable_agent_host.turn.step_reader import StepReader, turn_summary
+from durable_agent_host.turn.step_types import StepPageWire
 from durable_agent_host.turn.turn_events import ProblemTurnWire
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_requests import ClientRequest, SessionTarget, request_of_client
@@ -201,7 +202,7 @@ async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClien
     steps = reader.steps()
     following = str(first + limit) if first + limit < len(steps) else None
     page_steps = steps[first : first + limit]
-    view = turn_summary(turn) | {"steps": page_steps, "cursor": following}
+    view: StepPageWire = {**turn_summary(turn), "steps": page_steps, "cursor": following}
     return await large_json_response(len(page_steps), lambda: view, turn_headers(request))
 
 
