@@ -406,7 +406,12 @@ class DurableAgentApp(AgentFunctionApp):
             return format_api_document(url)
 
         register_page(
-            app, "http-openapi", "openapi.json", page=document, media_type="application/json", headers=DOCUMENT_HEADERS
+            app,
+            "http-openapi",
+            "openapi.json",
+            page=document,
+            media_type="application/json",
+            headers={"cache-control": "no-cache"},
         )
         if self._has_inspector:
             register_page(

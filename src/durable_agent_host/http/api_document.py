@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from pydantic import TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.codec.strict_json import parse_strict
@@ -55,11 +55,18 @@ class _Schemas(GenerateJsonSchema):
         return False
 
 
+def format_api_document(url: str) -> str:
+    """Return the document as it is served at a URL."""
+    base = url.partition("?")[0].removesuffix("/openapi.json")
+    return encode_compact({**api_document(), "servers": [{"url": base}]})
+
+
 @cache
 def api_document() -> Mapping[str, Any]:
     """Return the OpenAPI document of the routes, without servers."""
     kinds = _list_types()
-    inputs = [(index, "serialization", TypeAdapter[Any](kind)) for index, kind in enumerate(kinds)]
+    inputs: list[tuple[int, JsonSchemaMode, TypeAdapter[Any]]]
+    inputs = [(index, "serialization", TypeAdapter(kind)) for index, kind in enumerate(kinds)]
     template = "#/components/schemas/{model}"
     schemas, definitions = TypeAdapter.json_schemas(inputs, ref_template=template, schema_generator=_Schemas)
     builder = _OperationBuilder([(kind, schemas[index, "serialization"]) for index, kind in enumerate(kinds)])
@@ -87,9 +94,8 @@ def _list_types() -> Sequence[Any]:
     kinds: list[Any] = [ProblemWire, int, str, *(rule.data for rule in turn_events.EVENTS.values())]
     for route in ROUTES:
         kinds += [parameter.type for parameter in route.parameters]
-        kinds += [
-            kind for body in (route.bodies, *route.replies.values()) for kind in body if not isinstance(kind, str)
-        ]
+        bodies = (route.bodies, *route.replies.values())
+        kinds += [kind for body in bodies for kind in body if not isinstance(kind, str)]
     return kinds
 
 
@@ -105,15 +111,8 @@ class _OperationBuilder:
 
     def build(self, route: Route) -> Mapping[str, Any]:
         """Describe a route."""
-        problems = {
-            *_PROBLEMS,
-            *route.problems,
-            *([409] if "{session}" in route.template else []),
-        } - route.replies.keys()
-        responses = {
-            **{int(status): self._response(route, int(status), body) for status, body in route.replies.items()},
-            **{status: self._response(route, status, (ProblemWire,)) for status in problems},
-        }
+        problems = (*_PROBLEMS, *route.problems, *([HTTPStatus.CONFLICT] if "{session}" in route.template else []))
+        bodies: dict[int, Sequence[Any]] = {**dict.fromkeys(problems, (ProblemWire,)), **route.replies}
         is_public = route.is_health or route.is_open
         operation: dict[str, Any] = {
             "operationId": route.name,
@@ -126,7 +125,7 @@ class _OperationBuilder:
                 ),
                 *map(self._parameter, route.parameters),
             ],
-            "responses": {str(status): responses[status] for status in sorted(responses)},
+            "responses": {str(int(status)): self._response(route, status, bodies[status]) for status in sorted(bodies)},
             "security": [{}, *([] if is_public else [{"key": []}]), *([{"token": []}] if route.accepts_token else [])],
         }
         if route.bodies:
@@ -147,9 +146,12 @@ class _OperationBuilder:
 
     def _response(self, route: Route, status: int, body: Sequence[Any]) -> Mapping[str, Any]:
         is_problem = status >= HTTPStatus.BAD_REQUEST
-        content = {} if route.method == "HEAD" else self._content(body, PROBLEM if is_problem else "application/json")
-        response: dict[str, Any] = {"description": HTTPStatus(status).phrase, "headers": self._headers(route, status)}
-        return response | ({"content": content} if content else {})
+        response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+        if headers := self._headers(route, status):
+            response["headers"] = headers
+        if body and route.method != "HEAD":
+            response["content"] = self._content(body, PROBLEM if is_problem else "application/json")
+        return response
 
     def _headers(self, route: Route, status: int) -> Mapping[str, Any]:
         names: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ class FailureWire(TypedDict):
 
     type: str
     message: str
+    running_turn_id: NotRequired[str | None]
     retryable: NotRequired[bool]
     retry_after_seconds: NotRequired[float | None]
 
