@@ -14,6 +14,7 @@ import jsonschema_rs
 import requests
 
 from durable_agent_host.http.api_document import api_document
+from durable_agent_host.turn.turn_events import EVENTS
 
 OPEN = {"ConversationMessage", "Usage"}
 """What may have further members: what is stored by whatever version, and what a model's service counts."""
@@ -57,8 +58,9 @@ def _operations() -> list[tuple[re.Pattern[str], dict[str, Any], str]]:
 
 
 def check_event(name: str, data: Any) -> None:
-    """Check an event of a stream."""
-    _check(("components", "schemas", "Event"), {"id": 0, "event": name, "data": data}, f"event {name}")
+    """Check an event of a stream; one of another version is passed on as it is."""
+    if name in EVENTS:
+        _check(("components", "schemas", "Event"), {"id": 0, "event": name, "data": data}, f"event {name}")
 
 
 def check_response(response: requests.Response) -> None:
@@ -90,8 +92,9 @@ def check_response(response: requests.Response) -> None:
 
 
 def _is_of_the_host(response: requests.Response) -> bool:
-    """Whether the Functions host has answered itself: to a request without a key, or one that it cannot read."""
-    return response.status_code >= HTTPStatus.BAD_REQUEST and "json" not in response.headers.get("content-type", "")
+    """Whether the Functions host has refused the request itself: its problems have no type."""
+    is_json = "json" in response.headers.get("content-type", "")
+    return response.status_code >= HTTPStatus.BAD_REQUEST and not (is_json and "type" in response.json())
 
 
 def _check(pointer: tuple[str, ...], value: Any, where: str) -> None:

@@ -114,6 +114,7 @@ class _OperationBuilder:
         problems = (*_PROBLEMS, *route.problems, *([HTTPStatus.CONFLICT] if "{session}" in route.template else []))
         bodies: dict[int, Sequence[Any]] = {**dict.fromkeys(problems, (ProblemWire,)), **route.replies}
         is_public = route.is_health or route.is_open
+        responses = {str(int(status)): self._response(route, status, bodies[status]) for status in sorted(bodies)}
         operation: dict[str, Any] = {
             "operationId": route.name,
             "summary": summary_of(route),
@@ -125,7 +126,7 @@ class _OperationBuilder:
                 ),
                 *map(self._parameter, route.parameters),
             ],
-            "responses": {str(int(status)): self._response(route, status, bodies[status]) for status in sorted(bodies)},
+            "responses": responses if is_public else {**responses, "401": {"description": "The host asks for a key."}},
             "security": [{}, *([] if is_public else [{"key": []}]), *([{"token": []}] if route.accepts_token else [])],
         }
         if route.bodies:
@@ -156,7 +157,7 @@ class _OperationBuilder:
     def _headers(self, route: Route, status: int) -> Mapping[str, Any]:
         names: tuple[str, ...] = ()
         is_run = route.name == "http-run"
-        if status < HTTPStatus.MULTIPLE_CHOICES and "{file}" not in route.template:
+        if status < HTTPStatus.MULTIPLE_CHOICES and "{file}" not in route.template and not route.accepts_token:
             names += ("x-ms-session-id", "x-ms-thread-id") if is_run or "{session}" in route.template else ()
             names += ("x-ms-turn-id",) if is_run or "{turn}" in route.template else ()
         return {name: {"required": True, "schema": self._schema(str)} for name in names}

@@ -298,7 +298,7 @@ ROUTES: Final = (
         "turn.answer",
         answer_routes.submit_callback,
         {_OK: (types.CallbackWire,), _ACCEPTED: (types.CallbackWire,)},
-        problems=(410,),
+        problems=(409, 410),
         bodies=(types.ResultWire, types.ErrorWire, types.ProgressRequestWire),
         accepts_token=True,
         is_open=True,
