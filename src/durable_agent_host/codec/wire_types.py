@@ -65,9 +65,9 @@ class SpentWire(TypedDict):
 class StatsWire(TypedDict):
     """Sizes and times of a turn's output; `calls_refused` is absent when it is zero."""
 
-    chunks_streamed: int
-    bytes_streamed: int
-    contents_stored: int
-    bytes_stored: int
+    chunks_streamed: float
+    bytes_streamed: float
+    contents_stored: float
+    bytes_stored: float
     agent_milliseconds: float
-    calls_refused: NotRequired[int]
+    calls_refused: NotRequired[float]

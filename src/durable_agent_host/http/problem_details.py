@@ -41,6 +41,7 @@ _STATUS_OF_OUTCOME: Final[Mapping[str, HTTPStatus]] = {
     "AnswerGoneError": HTTPStatus.GONE,
     "QueueFullError": HTTPStatus.TOO_MANY_REQUESTS,
     "BudgetExceededError": HTTPStatus.PAYMENT_REQUIRED,
+    "RequestBlockedError": HTTPStatus.UNPROCESSABLE_ENTITY,
     "UnknownSchemaVersionError": HTTPStatus.CONFLICT,
     "CorruptStateError": HTTPStatus.CONFLICT,
     "EncryptionKeyError": HTTPStatus.SERVICE_UNAVAILABLE,
@@ -106,7 +107,7 @@ def problem_of_outcome(
     if failure.get("type") == "LogUnavailableError":
         retry_after = LOG_RETRY_SECONDS
     more = {"Retry-After": f"{retry_after:g}"} if retry_after else {}
-    return problem(status, str(failure.get("message")), headers={**(headers or {}), **more}, **members)
+    return problem_response(problem_body(failure, **members), {**(headers or {}), **more})
 
 
 def problem_body(failure: Mapping[str, Any], **members: Unpack[ProblemTurnWire]) -> ProblemWire:
@@ -115,7 +116,10 @@ def problem_body(failure: Mapping[str, Any], **members: Unpack[ProblemTurnWire])
     Returns:
         The body that `problem_of_outcome` answers with.
     """
-    return _body(_status_of_outcome(failure), str(failure.get("message")), **members)
+    body = _body(_status_of_outcome(failure), str(failure.get("message")), **members)
+    if failure.get("category"):
+        body["category"] = failure["category"]
+    return body
 
 
 def _status_of_outcome(failure: Mapping[str, Any]) -> HTTPStatus:

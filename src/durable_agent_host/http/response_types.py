@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 from durable_agent_host.codec.wire_types import SpentWire, StatsWire
+from durable_agent_host.model.ending import AnswerEndWire, RefusalWire, VisibleStatus
 from durable_agent_host.model.pending_call import PendingCallWire, PendingKind, PrincipalWire
-from durable_agent_host.model.turn import EndStatus, Policy
+from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.turn_events import ProblemWire, TurnIdentityWire, UsageWire
 
 
@@ -15,6 +16,7 @@ class FailureWire(TypedDict):
     type: str
     message: str
     running_turn_id: NotRequired[str | None]
+    category: NotRequired[str]
     retryable: NotRequired[bool]
     retry_after_seconds: NotRequired[float | None]
 
@@ -75,12 +77,14 @@ class TurnStateWire(TurnIdentityWire):
     """A turn's current state. A caller who may not read the turn gets its names and its status alone."""
 
     agent: str
-    status: Literal["running", "waiting"] | EndStatus
+    status: Literal["running", "waiting"] | VisibleStatus
     message: NotRequired[str]
     created_at: NotRequired[str]
     pending_calls: NotRequired[Sequence[PendingCallWire]]
     options: NotRequired[Mapping[str, Any]]
     asked_by: NotRequired[PrincipalWire]
+    finish_reason: NotRequired[str | None]
+    refusal: NotRequired[RefusalWire]
     response: NotRequired[str | None]
     value: NotRequired[Any]
     error: NotRequired[FailureWire | None]
@@ -331,11 +335,16 @@ class ReplacedRangeWire(TypedDict):
     messages: int
 
 
-class EndedTurnWire(TypedDict):
+class TurnEndWire(AnswerEndWire):
+    """How a turn ended."""
+
+    status: VisibleStatus
+
+
+class EndedTurnWire(TurnEndWire):
     """How a turn of the conversation ended."""
 
     turn_id: str
-    status: EndStatus
     ended_at: str
     error: FailureWire | None
     response_id: str | None

@@ -12,9 +12,9 @@ from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.entity_state import encode_budget_usage, encode_stats
 from durable_agent_host.codec.extension_data import extension_of
-from durable_agent_host.codec.message import response_id_of
+from durable_agent_host.codec.message import RESPONSE, end_of_entry, response_id_of
 from durable_agent_host.codec.schema_validation import format_json_path
-from durable_agent_host.codec.strict_json import encode_strict, parse_strict
+from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import StateError
 from durable_agent_host.http.problem_details import problem_body
@@ -28,17 +28,20 @@ from durable_agent_host.http.response_types import (
     RepairChangeWire,
     ReplyWire,
     SessionIdentityWire,
+    TurnEndWire,
     TurnUrlsWire,
     TurnWire,
     WaitingWire,
 )
+from durable_agent_host.model.ending import AnswerEnd, AnswerEndWire, RefusalWire, status_of_end, visible_turn_status
 from durable_agent_host.model.pending_call import PendingCallWire
-from durable_agent_host.model.session import Session
-from durable_agent_host.model.turn import EndStatus, Turn, TurnOutcome, TurnRequest
+from durable_agent_host.model.session import Receipt, Session
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.blob_cache import MAX_BYTES, BlobCache
 from durable_agent_host.segments.conversation_pages import Page
 from durable_agent_host.session.repair import RepairChange
 from durable_agent_host.turn import turn_events
+from durable_agent_host.turn.response_format import parse_answer
 from durable_agent_host.turn.turn_events import ProblemWire, RunAnswerWire, TurnIdentityWire, UsageWire
 
 # Large answers: encoded off the event loop and in parts, so that other requests proceed; sent as clients read them.
@@ -180,9 +183,10 @@ def response_view(request: TurnRequest, outcome: TurnOutcome) -> RunAnswerWire:
     view: RunAnswerWire = {
         "response": outcome.text,
         "message": request.message,
-        "status": "cancelled" if outcome.status == "cancelled" else "success",
+        "status": "cancelled" if outcome.status == "cancelled" else status_of_end(outcome.finish_reason),
         "message_count": outcome.message_count,
         "usage": _usage_of(outcome),
+        **_end_view(outcome.finish_reason, outcome.refusal),
         **turn_identity(request),
     }
     if outcome.redacted:
@@ -191,11 +195,19 @@ def response_view(request: TurnRequest, outcome: TurnOutcome) -> RunAnswerWire:
     return view
 
 
+def _end_view(finish_reason: str | None, refusal: Mapping[str, str] | None) -> AnswerEndWire:
+    """Return how an answer ended."""
+    view: AnswerEndWire = {"finish_reason": finish_reason}
+    if refusal:
+        view["refusal"] = cast("RefusalWire", refusal)
+    return view
+
+
 def _add_value(view: RunAnswerWire | TurnWire, request: TurnRequest, outcome: TurnOutcome) -> None:
-    """Repeat a structured answer, parsed."""
-    if outcome.status == "completed" and request.response_format is not None:
+    """Repeat a complete structured answer, parsed."""
+    if request.response_format is not None and view["status"] in {"success", "completed"}:
         with suppress(ValueError, RecursionError):
-            view["value"] = parse_strict(outcome.text)
+            view["value"] = parse_answer(outcome.text)
 
 
 def _usage_of(outcome: TurnOutcome) -> UsageWire | None:
@@ -239,7 +251,8 @@ def turn_view(turn: Turn) -> TurnWire:
 
 
 def _add_outcome(view: TurnWire, request: TurnRequest, outcome: TurnOutcome) -> None:
-    view["status"] = cast("EndStatus", outcome.status)
+    view["status"] = visible_turn_status(outcome.status, outcome.finish_reason)
+    view |= cast("TurnWire", _end_view(outcome.finish_reason, outcome.refusal))
     view["response"] = outcome.text if outcome.status in {"completed", "cancelled"} else None
     view["error"] = cast("FailureWire | None", outcome.error)
     view["usage"] = _usage_of(outcome)
@@ -288,10 +301,11 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> C
     ]
     turns: list[EndedTurnWire] = []
     response_ids = {entry.get("correlationId"): response_id_of(entry) for entry in page.entries}
+    entries_by_turn_id = {entry.get("correlationId"): entry for entry in page.entries if entry.get("$type") == RESPONSE}
     for receipt in page.receipts:
         turn: EndedTurnWire = {
             "turn_id": receipt.turn_id,
-            "status": cast("EndStatus", receipt.status),
+            **_receipt_end(receipt, entries_by_turn_id.get(receipt.turn_id)),
             "ended_at": receipt.ended_at,
             "error": cast("FailureWire | None", receipt.error),
             "response_id": response_ids.get(receipt.turn_id),
@@ -323,6 +337,14 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> C
     if page.problems:
         view["problems"] = [repair_change_view(problem) for problem in page.problems]
     return view
+
+
+def _receipt_end(receipt: Receipt, response_entry: Mapping[str, Any] | None) -> TurnEndWire:
+    end = AnswerEnd() if response_entry is None or receipt.status != "completed" else end_of_entry(response_entry)
+    return {
+        "status": visible_turn_status(receipt.status, end.finish_reason),
+        **_end_view(end.finish_reason, end.refusal),
+    }
 
 
 def repair_change_view(change: RepairChange) -> RepairChangeWire:

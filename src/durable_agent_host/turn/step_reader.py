@@ -13,10 +13,16 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponse
 
 from durable_agent_host.codec.entity_state import encode_budget_usage
-from durable_agent_host.codec.journal_entry import decode_journal_entry, decode_model_response, tool_result_text
+from durable_agent_host.codec.journal_entry import (
+    decode_journal_entry,
+    decode_model_response,
+    rejection_of,
+    tool_result_text,
+)
 from durable_agent_host.codec.log_entry import format_entry_time
 from durable_agent_host.model.budget import Price, is_measured
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.ending import RefusalWire, VisibleStatus, end_of_answer, visible_turn_status
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
     CompactionCallCompletedEntry,
@@ -40,7 +46,7 @@ from durable_agent_host.model.log_entry import (
     SUSPENDED,
     LogRecord,
 )
-from durable_agent_host.model.turn import EndStatus, Turn, TurnStatus
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStatus
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.budget_checks import usage_of_response
 from durable_agent_host.turn.step_types import (
@@ -139,12 +145,7 @@ class StepReader:
         if outcome is not None:
             self._interrupt()
             self._steps.append(
-                {
-                    "kind": "end",
-                    "status": cast("EndStatus", outcome.status),
-                    "error": outcome.error,
-                    "at": outcome.ended_at or None,
-                }
+                {"kind": "end", "status": _status_of(outcome), "error": outcome.error, "at": outcome.ended_at or None}
             )
         elif self._attempt is not None and self._attempt["ended"] is None:
             self._attempt["ended"] = "running"
@@ -311,6 +312,8 @@ class StepReader:
         call["position"] = step.path.position
         call["outcome"] = "completed"
         call["ended_at"] = at
+        if reason := rejection_of(step.response):
+            call["rejected"] = reason
         call |= cast("ModelCallStepWire", self._describe_response(response))
         self._calls_by_id |= {
             content.call_id: (content.name or "", content.arguments)
@@ -433,11 +436,14 @@ class StepReader:
     def _describe_response(self, model_response: ChatResponse[Any]) -> ModelResponseWire:
         """Return the model that served a call, and its usage."""
         usage = cast("Mapping[str, Any] | None", model_response.usage_details)
+        end = end_of_answer(model_response)
         response: ModelResponseWire = {
             "model": _bounded_or_none(model_response.model),
             "usage": cast("UsageWire", dict(usage)) if usage else None,
-            "finish_reason": model_response.finish_reason,
+            "finish_reason": end.finish_reason,
         }
+        if end.refusal:
+            response["refusal"] = cast("RefusalWire", end.refusal)
         cost = usage_of_response(usage, model_response.model, self._prices).cost if is_measured(usage) else None
         if cost is not None:
             response["cost"] = cost
@@ -460,7 +466,7 @@ def _bounded_or_none(model: str | None) -> str | None:
 def turn_summary(turn: Turn) -> TurnSummaryWire:
     """Return a short summary of the steps' turn."""
     outcome = turn.outcome
-    status = cast("EndStatus", outcome.status) if outcome else "waiting" if turn.pending else "running"
+    status = _status_of(outcome) if outcome else "waiting" if turn.pending else "running"
     summary: TurnSummaryWire = {
         "agent": turn.request.agent,
         "session_id": turn.request.session_id,
@@ -473,6 +479,10 @@ def turn_summary(turn: Turn) -> TurnSummaryWire:
     if outcome and outcome.budget_usage:
         summary["spent"] = encode_budget_usage(outcome.budget_usage)
     return summary
+
+
+def _status_of(outcome: TurnOutcome) -> VisibleStatus:
+    return visible_turn_status(outcome.status, outcome.finish_reason)
 
 
 def _shown_answer(answer: Mapping[str, Any] | None) -> dict[str, Any] | None:

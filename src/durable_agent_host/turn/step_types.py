@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 from durable_agent_host.codec.wire_types import SpentWire
+from durable_agent_host.model.ending import RefusalWire, VisibleStatus
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.turn import EndStatus
 from durable_agent_host.turn.turn_events import UsageWire
@@ -47,6 +48,7 @@ class ModelResponseWire(TypedDict, total=False):
     model: str | None
     usage: UsageWire | None
     finish_reason: str | None
+    refusal: RefusalWire
     cost: float
 
 
@@ -60,6 +62,7 @@ class ModelCallStepWire(ModelResponseWire):
     characters: int
     background: NotRequired[bool]
     reason: NotRequired[str]
+    rejected: NotRequired[str]
     began_at: str | None
     ended_at: str | None
 
@@ -161,7 +164,7 @@ class EndStepWire(TypedDict):
     """The end of the turn."""
 
     kind: Literal["end"]
-    status: EndStatus
+    status: VisibleStatus
     error: Mapping[str, Any] | None
     at: str | None
 
@@ -186,7 +189,7 @@ class TurnSummaryWire(TypedDict):
     agent: str
     session_id: str
     turn_id: str
-    status: EndStatus | Literal["running", "waiting"]
+    status: VisibleStatus | Literal["running", "waiting"]
     created_at: str | None
     ended_at: str | None
     usage: UsageWire | None

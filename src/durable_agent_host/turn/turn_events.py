@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict, cast
 
 from durable_agent_host.codec.tool_result_text import short_text
+from durable_agent_host.model.ending import AnswerEndWire, AnswerStatus
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.pending_call import PendingCallWire, PendingKind, PrincipalWire
 from durable_agent_host.model.turn import TurnRequest, TurnStatus
@@ -125,7 +126,7 @@ class TurnIdentityWire(TypedDict):
     correlation_id: str
 
 
-class RunAnswerWire(TurnIdentityWire):
+class RunAnswerWire(TurnIdentityWire, AnswerEndWire):
     """The JSON answer of ``run``, and the data of a turn's last event.
 
     `value` repeats a structured answer; `redacted` says that something of the turn was redacted.
@@ -133,7 +134,7 @@ class RunAnswerWire(TurnIdentityWire):
 
     response: str
     message: str
-    status: Literal["success", "cancelled"]
+    status: AnswerStatus | Literal["cancelled"]
     message_count: int | None
     usage: UsageWire | None
     value: NotRequired[Any]
@@ -141,7 +142,7 @@ class RunAnswerWire(TurnIdentityWire):
 
 
 class ProblemTurnWire(TypedDict, total=False):
-    """What a problem of a turn says of the turn."""
+    """What a problem of a turn says of the turn; a request that the service's policy blocks has a category."""
 
     session_id: str
     thread_id: str
@@ -152,6 +153,7 @@ class ProblemTurnWire(TypedDict, total=False):
     turn_url: str
     events_url: str
     response: str
+    category: str
 
 
 class ProblemWire(ProblemTurnWire):

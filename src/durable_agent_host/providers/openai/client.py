@@ -22,9 +22,17 @@ from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.journal_entry import replayed_updates
 from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, run_in_thread_if_many
+from durable_agent_host.model.ending import LENGTH
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
+from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import with_contents
+from durable_agent_host.providers.neutral_contents import (
+    WEB_SEARCHES,
+    add_counts,
+    filtered_categories,
+    refusal_properties,
+)
 from durable_agent_host.providers.openai.client_calls import prepare_output
 from durable_agent_host.providers.openai.content_completion import complete_patch
 from durable_agent_host.providers.openai.errors import parse_failure
@@ -43,6 +51,7 @@ from durable_agent_host.providers.openai.request_items import (
     with_valid_names,
 )
 from durable_agent_host.providers.openai.stream_events import plain_item
+from durable_agent_host.providers.openai.stream_normalization import ResponseEventNormalizer, normalize_response
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
@@ -145,6 +154,18 @@ async def stream_or_retrieve(
     yield last
 
 
+class NormalizedResponsesMixin(NormalizedEventsMixin):
+    """The override of the SDK's client."""
+
+    create_normalizer = ResponseEventNormalizer
+
+    def _process_response_data(self, *, data: Any, cast_to: Any, **arguments: Any) -> Any:
+        client: Any = super()
+        if getattr(cast_to, "__name__", "") == "Response":
+            data = normalize_response(data)
+        return client._process_response_data(data=data, cast_to=cast_to, **arguments)
+
+
 _ENCRYPTED = "reasoning.encrypted_content"
 
 
@@ -184,7 +205,7 @@ class ItemPreservingMixin(FoldedStreamMixin):
         client: Any = super()
         update = client._parse_chunk_from_openai(event, *args, **kwargs)
         if event.type in _LAST_EVENTS:  # the first events repeat the request
-            _add_service_tier(update, event.response)
+            _add_properties(update, event.response)
         elif event.type == "response.output_item.done" and event.item.type == "apply_patch_call":
             update.contents = complete_patch(plain_item(event.item), update.contents)
         return update
@@ -197,7 +218,7 @@ class ItemPreservingMixin(FoldedStreamMixin):
         chat_response.messages = complete_messages(
             chat_response.messages, [plain_item(item) for item in response.output]
         )
-        _add_service_tier(chat_response, response)
+        _add_properties(chat_response, response)
         return chat_response
 
     async def _prepare_request(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
@@ -273,9 +294,24 @@ def _bypass_input_transform(request_options: Mapping[str, Any]) -> dict[str, Any
 _LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
 
 
-def _add_service_tier(target: Any, response: Any) -> None:
+def _add_properties(target: Any, response: Any) -> None:
+    """Add the service tier, how an incomplete response ended, and the searches."""
+    properties: dict[str, Any] = {}
     if tier := getattr(response, "service_tier", None):
-        target.additional_properties = {**(target.additional_properties or {}), SERVICE_TIER: tier}
+        properties[SERVICE_TIER] = tier
+    if getattr(response, "status", None) == "incomplete":
+        target.finish_reason = target.finish_reason or LENGTH
+        properties |= refusal_properties(category=filtered_categories(getattr(response, "content_filters", None)))
+    if properties:
+        target.additional_properties = {**(target.additional_properties or {}), **properties}
+    items: Iterable[Any] = getattr(response, "output", None) or ()
+    searches = [item for item in items if getattr(item, "type", None) == "web_search_call"]
+    add_counts(target, {WEB_SEARCHES: sum(_is_search(item) for item in searches)})
+
+
+def _is_search(item: Any) -> bool:
+    """Return whether a call of the search tool has searched: it also opens pages."""
+    return getattr(getattr(item, "action", None), "type", "search") == "search"
 
 
 def _accepts_encrypted_reasoning(client: object) -> bool:
