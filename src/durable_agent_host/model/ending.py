@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NotRequired, TypedDict, cast
 
 from agent_framework import AgentResponse, ChatResponse, Content, Message
+
+from durable_agent_host.model.turn import EndStatus, TurnStatus
 
 REFUSAL: Final = "durable_agent_host.refusal"
 """Key in a response's ``additional_properties``: what the service says of a refusal or filter, beside the answer:
@@ -30,6 +32,24 @@ _REFUSALS: Final[Mapping[str, str]] = {
     REFUSED: "the model has refused to answer",
 }
 """Finish reasons of refused answers → the message where the service gives none."""
+
+AnswerStatus = Literal["success", "incomplete", "refused"]
+VisibleStatus = Literal[EndStatus, "incomplete", "refused"]
+
+
+class RefusalWire(TypedDict):
+    """The words and the category that a service gives for a refused answer."""
+
+    message: str
+    category: NotRequired[str]
+
+
+class AnswerEndWire(TypedDict):
+    """How an answer ended: a neutral reason, or else the service's own word; None when it is unknown."""
+
+    finish_reason: str | None
+    refusal: NotRequired[RefusalWire]
+
 
 _MAX_CHARACTERS: Final = 2_000
 """Of the message of a refusal."""
@@ -65,22 +85,22 @@ class AnswerEnd:
     refusal: Mapping[str, str] | None = None
 
     @property
-    def status(self) -> Literal["success", "incomplete", "refused"]:
+    def status(self) -> AnswerStatus:
         """The status for callers."""
         return status_of_end(self.finish_reason)
 
 
-def status_of_end(finish_reason: str | None) -> Literal["success", "incomplete", "refused"]:
+def status_of_end(finish_reason: str | None) -> AnswerStatus:
     """Return the status for callers of an answer with a neutral finish reason."""
     if finish_reason in _REFUSALS:
         return "refused"
     return "incomplete" if finish_reason in _INCOMPLETE else "success"
 
 
-def visible_turn_status(status: str, finish_reason: str | None) -> str:
+def visible_turn_status(status: TurnStatus, finish_reason: str | None) -> VisibleStatus:
     """Return the status of a turn for callers: ``completed`` only when its answer is complete."""
     end_status = status_of_end(finish_reason)
-    return end_status if status == "completed" and end_status != "success" else status
+    return end_status if status == "completed" and end_status != "success" else cast("EndStatus", status)
 
 
 def end_of_answer(response: AgentResponse[Any] | ChatResponse[Any]) -> AnswerEnd:

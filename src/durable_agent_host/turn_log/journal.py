@@ -40,9 +40,11 @@ from durable_agent_host.model.journal_entry import (
     ReservationReleasedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
+    ToolOutcome,
     WorkflowWaitingEntry,
 )
 from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
+from durable_agent_host.model.pending_call import PendingCallWire
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import TurnLog, check_order, missing_entries
@@ -112,7 +114,7 @@ class JournalState:
     tools: dict[CallPath, RecordedTool] = field(default_factory=dict[CallPath, RecordedTool])
     outcome: Mapping[str, Any] | None = None
     discard_from: int | None = None
-    pending_calls: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    pending_calls: dict[str, PendingCallWire] = field(default_factory=dict[str, PendingCallWire])
     replied_call_ids: set[str] = field(default_factory=set[str])
     waiting_call_ids: tuple[str, ...] = ()
     has_started: bool = False
@@ -458,7 +460,7 @@ class Journal:
         await self._writer.commit(*intents)
 
     async def tool_finished(
-        self, path: CallPath, outcome: str, result: Mapping[str, Any], state: Mapping[str, Any] | None = None
+        self, path: CallPath, outcome: ToolOutcome, result: Mapping[str, Any], state: Mapping[str, Any] | None = None
     ) -> None:
         """Append a result and changes of the session's state; durable when this returns."""
         step = ToolCallCompletedEntry(path, outcome, result, state)
