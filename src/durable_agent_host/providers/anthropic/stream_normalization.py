@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from durable_agent_host.providers.event_normalization import Json, joined_text, json_text, listed_objects
+from durable_agent_host.providers.event_normalization import Json, joined_text, json_text, to_object_list
 from durable_agent_host.providers.neutral_contents import as_object
 
 _CALL: Final = "tool_use"
@@ -33,7 +33,7 @@ class MessageEventNormalizer:
         match event_type:
             case "message_start":
                 message = as_object(event.get("message"))
-                content = [_normalize_texts(block) for block in listed_objects(message.get("content"))]
+                content = [_normalize_texts(block) for block in to_object_list(message.get("content"))]
                 event = {**event, "message": {**message, "content": content, "usage": _usage(message)}}
                 self._has_call = any(block.get("type") == _CALL for block in content)
                 self._is_ended = message.get("stop_reason") is not None
