@@ -21,9 +21,9 @@ class MessageEventNormalizer:
     """
 
     def __init__(self) -> None:
-        self._last_index: Any = None
+        self._last_index = 0
         self._block_count = 0
-        self._open_indexes = set[Any]()
+        self._open_indexes = set[int]()
         self._has_call = self._is_ended = self._is_stopped = False
 
     def read(self, name: str | None, data: Any, /) -> Iterator[Json]:
@@ -40,7 +40,7 @@ class MessageEventNormalizer:
             case "content_block_start":
                 if not (block := as_object(event.get("content_block"))):
                     return
-                self._last_index = self._block_count if (index := event.get("index")) is None else index
+                self._last_index = index if isinstance(index := event.get("index"), int) else self._block_count
                 self._block_count += 1
                 self._open_indexes.add(self._last_index)
                 self._has_call = self._has_call or block.get("type") == _CALL
@@ -77,8 +77,8 @@ class MessageEventNormalizer:
             delta = {**delta, "stop_reason": _CALL}
         return {**event, "delta": delta, "usage": _usage(event)}
 
-    def _index(self, event: Json) -> Any:
-        return self._last_index if event.get("index") is None else event["index"]
+    def _index(self, event: Json) -> int:
+        return index if isinstance(index := event.get("index"), int) else self._last_index
 
 
 def _usage(holder: Json) -> Json | None:
