@@ -23,7 +23,7 @@ from durable_agent_host.providers.chat_completions.request_messages import (
 )
 from durable_agent_host.providers.chat_completions.stream_normalization import ChunkNormalizer, normalize_completion
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
-from durable_agent_host.providers.neutral_contents import sdk_json, within
+from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, sdk_json, within
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
@@ -83,6 +83,16 @@ class MessagePreservingMixin(FoldedStreamMixin):
         client: Any = super()
         return client._build_response_stream(self._reader(_AUDIO_FORMAT.get()).read(stream), **kwargs)
 
+    def _parse_usage_from_openai(self, usage: Any) -> Any:
+        client: Any = super()
+        details: dict[str, Any] = client._parse_usage_from_openai(usage)
+        fields: dict[str, Any] = usage.model_extra or {}
+        further_counts = {
+            "cache_read_input_token_count": fields.get("prompt_cache_hit_tokens"),  # of DeepSeek
+            WEB_SEARCHES: fields.get("num_search_queries") or within(fields, "server_tool_use", "web_search_requests"),
+        }
+        return {name: count for name, count in further_counts.items() if isinstance(count, int)} | details
+
     def _parse_response_from_openai(self, response: Any, options: Mapping[str, Any]) -> Any:
         client: Any = super()
         chat_response = client._parse_response_from_openai(response, options)
@@ -93,6 +103,7 @@ class MessagePreservingMixin(FoldedStreamMixin):
             messages[choice.index] = complete_message(sdk_json(choice.message), f"{response.id}:{choice.index}")
         contents = complete_item(chat_response.messages[0].contents, reader.item(messages)) if messages else []
         chat_response.messages = [Message("assistant", contents)] if contents else []
+        chat_response.additional_properties = {**(chat_response.additional_properties or {}), **reader.properties}
         return chat_response
 
     def _prepare_messages_for_openai(self, chat_messages: Sequence[Message], *args: Any, **kwargs: Any) -> Any:

@@ -9,6 +9,7 @@ from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.ending import CONTENT_FILTER, is_refusal
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.adapted_client import ItemUpdate
 from durable_agent_host.providers.chat_completions.content_mapping import reasoning_text, spoken_text
@@ -16,7 +17,7 @@ from durable_agent_host.providers.chat_completions.message_accumulator import Me
 from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
 from durable_agent_host.providers.chat_completions.stream_normalization import STREAM_END
 from durable_agent_host.providers.client_errors import response_failure
-from durable_agent_host.providers.neutral_contents import is_refusal, sdk_json, within
+from durable_agent_host.providers.neutral_contents import filtered_categories, refusal_properties, sdk_json, within
 from durable_agent_host.providers.stream_completion import READ_TO_END
 
 _IGNORED_FIELDS: Final = frozenset(
@@ -38,6 +39,9 @@ class CompletionReader:
         service: host of the service.
         audio_format: requested format.
         has_parser: whether the app has its own message parser.
+
+    Attributes:
+        properties: of the response: what the service says of a filtered answer.
     """
 
     def __init__(self, service: str, audio_format: str, *, has_parser: bool) -> None:
@@ -48,6 +52,7 @@ class CompletionReader:
         self._extra_fields: dict[int, dict[str, Any]] = {}
         self._finish_reasons: dict[int, str] = {}
         self._has_end_mark = False
+        self.properties: dict[str, Any] = {}
 
     async def read(self, updates: AsyncIterable[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
         """Split the updates of a stream by the parts of the message, and end with the item.
@@ -106,6 +111,8 @@ class CompletionReader:
             self._finish_reasons[choice.index] = choice.finish_reason
             if choice.finish_reason == "error":
                 raise response_failure(within(fields, "error", "code"), within(fields, "error", "message"))
+            if choice.finish_reason == CONTENT_FILTER:
+                self.properties = refusal_properties(category=filtered_categories(fields))
         extra_fields = {
             name: value for name, value in fields.items() if value is not None and name not in _IGNORED_FIELDS
         }
@@ -138,6 +145,8 @@ class CompletionReader:
             groups.append((ItemPart(0, ""), usage))
         part_updates = [self._copy_update(update, contents, part) for part, contents in groups]
         part_updates[-1].finish_reason = next((choice.finish_reason for choice in choices if not choice.index), None)
+        if self.properties:
+            part_updates[-1].additional_properties = {**(update.additional_properties or {}), **self.properties}
         yield from part_updates
 
     def _groups(self, choice: Any, contents: Iterable[Content]) -> list[tuple[ItemPart, list[Content]]]:

@@ -100,22 +100,24 @@ class ResponseEventNormalizer:
         progress = self._find(event, item["type"], _ids(item), is_start=not is_done)
         if progress is None:
             progress = self._add(event.get("output_index"), item)
-            if is_done:
+            if is_done and self._has_all_events:
                 yield _item_event("added", progress, _open(item))
         progress.ids |= _ids(item)
         if is_done:
-            yield from _missing_deltas(progress, item)
+            yield from _missing_deltas(progress, item) if self._has_all_events else ()
             progress.is_done = True
         yield {**event, "output_index": progress.position, "item": item}
 
     def _read_part(self, event: Json, item_type: str) -> Iterator[Json]:
-        progress = self._find(event, item_type, {event.get("item_id")} - {None, ""})
+        progress = self._find(event, item_type, _ids({"id": event.get("item_id")}))
         if progress is None:
             item = {"type": item_type, "id": event.get("item_id") or ""}
             progress = self._add(event.get("output_index"), item)
-            if item_type == "message":
+            if item_type == "message" and self._has_all_events:
                 yield _item_event("added", progress, item | {"role": "assistant", "content": []})
         part_index = event.get("summary_index", event.get("content_index"))
+        if not isinstance(part_index, int):
+            part_index = 0 if item_type == "message" else None
         is_delta = event["type"].endswith(".delta")
         name = next((name for name in ("delta", "text", "refusal", "arguments") if name in event), None)
         if name is not None and not isinstance(event[name], str):
@@ -126,8 +128,8 @@ class ResponseEventNormalizer:
             progress.fragments[part_index] = [event[name]]
         if "part" in event:
             event = {**event, "part": _normalize_part(event["part"])}
-        if item_type == "message" and not isinstance(part_index, int):
-            event = {**event, "content_index": 0}
+        if item_type == "message" and event.get("content_index") != part_index:
+            event = {**event, "content_index": part_index}
         yield event if event.get("output_index") == progress.position else {**event, "output_index": progress.position}
 
     def _find(self, event: Json, item_type: str, ids: set[Any], *, is_start: bool = False) -> _ItemProgress | None:
@@ -221,7 +223,10 @@ def _missing_deltas(progress: _ItemProgress, item: Json) -> Iterator[Json]:
     location = {"output_index": progress.position, "item_id": item.get("id") or ""}
     if progress.type == "function_call" and (remaining_text := _remaining_text(item["arguments"], progress.text(None))):
         yield {"type": "response.function_call_arguments.delta", **location, "delta": remaining_text}
-    for index, part in enumerate(item["content"] if progress.type == "message" else ()):
+    parts: list[Json] = item["content"] if progress.type == "message" else []
+    if "".join(map(progress.text, progress.fragments)) == "".join(map(joined_text, parts)):
+        return  # some services give all parts one number
+    for index, part in enumerate(parts):
         kind = part.get("type")
         text = joined_text(part) if kind in {"output_text", "refusal"} else ""
         if not (remaining_text := _remaining_text(text, progress.text(index))):
