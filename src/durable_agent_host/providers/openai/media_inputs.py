@@ -87,9 +87,20 @@ def as_input_file(content: Content) -> Content:
     """
     if content.type not in {"data", "uri"} or (content.media_type or "").startswith("image/"):
         return content
-    properties = content.additional_properties
+    file = copy.copy(with_file_name(content))
+    file.additional_properties = {_KIND: "input_file", **content.additional_properties}
+    return file
+
+
+def with_file_name(content: Content) -> Content:
+    """Give the bytes of a file a name, which the APIs require.
+
+    Returns:
+        A copy, or the same content when it has a name or is none.
+    """
+    is_file = content.type == "data" and not (content.media_type or "").startswith(("image/", "audio/"))
+    if not is_file or content.name or content.additional_properties.get("filename"):
+        return content
     file = copy.copy(content)
-    file.additional_properties = {_KIND: "input_file", **properties}
-    if content.type == "data" and not (content.name or properties.get("filename")):
-        file.name = "file." + (content.media_type or "").rpartition("/")[2].partition("+")[0].rpartition(".")[2]
+    file.name = "file." + (content.media_type or "").rpartition("/")[2].partition("+")[0].rpartition(".")[2]
     return file
