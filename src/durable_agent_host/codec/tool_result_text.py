@@ -36,12 +36,12 @@ def file_text(content: Content) -> str:
     """Return the type, the name and the size of a file, or the place where it is."""
     uri = content.uri or ""
     name = content.name or content.additional_properties.get("filename")
-    place = uri if content.type == "uri" else content.file_id
+    location = uri if content.type == "uri" else content.file_id
     if content.type == "data":
         data = uri.partition(",")[2]
         size = len(data) * 3 // 4 - data[-2:].count("=") if ";base64," in uri[:200] else len(data)
-        place = f"{size:,} bytes"
-    return ", ".join(str(part) for part in (content.media_type or "unknown type", name, place) if part)
+        location = f"{size:,} bytes"
+    return ", ".join(str(part) for part in (content.media_type or "unknown type", name, location) if part)
 
 
 def value_text(value: Any) -> str:

@@ -98,7 +98,7 @@ def object_arguments(arguments: Any) -> Any:
     if not isinstance(arguments, str):
         return arguments
     try:
-        value: Any = json.loads(arguments, parse_constant=_refuse_constant) if arguments.strip() else {}
+        value: Any = json.loads(arguments, parse_constant=_reject_constant) if arguments.strip() else {}
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
@@ -106,5 +106,5 @@ def object_arguments(arguments: Any) -> Any:
     return json.dumps({"raw": arguments})
 
 
-def _refuse_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(name)

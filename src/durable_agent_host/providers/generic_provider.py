@@ -18,6 +18,7 @@ from durable_agent_host.providers.client_errors import Hints, explain_client_err
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.item_metadata import ItemMetadata
 from durable_agent_host.providers.lost_state import LossRules, apply_losses, mark_refusals
+from durable_agent_host.providers.services import find_service
 
 _UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
 """Statuses of files that have expired, or that the service does not release."""
@@ -48,6 +49,7 @@ class GenericProvider:
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client with the provider's overrides, so that it keeps the service's own data."""
+        find_service(client)  # a service that the app names must exist
         return client if self.overrides is None else create_adapter(client, self.overrides, self)
 
     async def warm_up(self) -> None:

@@ -10,6 +10,7 @@ import copy
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -22,8 +23,8 @@ from durable_agent_host.providers.services import Service, tighten
 
 _EXPIRED: Final = "expired_containers"
 _UNREADABLE: Final = "unreadable_until"
-_REFUSED_FIELDS: Final = "refused_fields"
-_REFUSED_FORM: Final = "refused_form"
+_REJECTED_FIELDS: Final = "refused_fields"
+_REJECTED_FORM: Final = "refused_form"
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _fingerprint(payload: str) -> str:
     return hashlib.sha256(payload.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-REFUSED: Final = "durable_agent_host.refused"
+REJECTED: Final = "durable_agent_host.refused"
 """Key in a message's ``additional_properties``: what its service refuses. Only on copies for one request."""
 
 _FIELD_WORDINGS: Final = tuple(
@@ -159,23 +160,46 @@ def mark_refusals(
 ) -> tuple[list[Message], dict[str, Any]]:
     """Mark messages with what the service refuses, and return what to store of it with the session."""
     losses = list(new_losses)
-    fields = [*stored_losses.get(_REFUSED_FIELDS, ()), *(loss.name for loss in losses if loss.kind == "field")]
-    is_form_refused = bool(stored_losses.get(_REFUSED_FORM)) or any(loss.kind == "form" for loss in losses)
-    if not fields and not is_form_refused:
+    fields = [*stored_losses.get(_REJECTED_FIELDS, ()), *(loss.name for loss in losses if loss.kind == "field")]
+    is_form_rejected = bool(stored_losses.get(_REJECTED_FORM)) or any(loss.kind == "form" for loss in losses)
+    if not fields and not is_form_rejected:
         return list(messages), dict(stored_losses)
-    refusals: dict[str, Any] = {_REFUSED_FIELDS: list(dict.fromkeys(fields))} if fields else {}
-    refusals |= {_REFUSED_FORM: True} if is_form_refused else {}
+    refusals: dict[str, Any] = {_REJECTED_FIELDS: list(dict.fromkeys(fields))} if fields else {}
+    refusals |= {_REJECTED_FORM: True} if is_form_rejected else {}
     marked_messages: list[Message] = []
     for message in messages:
         clone = copy.copy(message)
-        clone.additional_properties = {**message.additional_properties, REFUSED: refusals}
+        clone.additional_properties = {**message.additional_properties, REJECTED: refusals}
         marked_messages.append(clone)
     return marked_messages, {**stored_losses, **refusals}
 
 
 def rules_for(messages: Sequence[Message], service: Service) -> Service:
     """Return the row of a service with what it has refused in this session."""
-    marks = (message.additional_properties.get(REFUSED) for message in messages)
+    marks = (message.additional_properties.get(REJECTED) for message in messages)
     if (refusals := cast("dict[str, Any] | None", next(filter(None, marks), None))) is None:
         return service
-    return tighten(service, refusals.get(_REFUSED_FIELDS, ()), is_strictest=bool(refusals.get(_REFUSED_FORM)))
+    return tighten(service, refusals.get(_REJECTED_FIELDS, ()), is_strictest=bool(refusals.get(_REJECTED_FORM)))
+
+
+_MAX_TOKENS: Final = "max_completion_tokens"
+
+
+def accepted_request_options(request_options: Mapping[str, Any], service: Service) -> dict[str, Any]:
+    """Remove the fields that a service refuses from the options of a request and from its tools."""
+    rejected_fields = service.rejected_fields
+    accepted_options = {name: value for name, value in request_options.items() if name not in rejected_fields}
+    if _MAX_TOKENS in request_options and _MAX_TOKENS in rejected_fields:
+        accepted_options["max_tokens"] = request_options[_MAX_TOKENS]
+    if rejected_fields and (tools := cast("list[Any]", accepted_options.get("tools"))):
+        accepted_options["tools"] = [_without_fields(tool, rejected_fields - {"name"}) for tool in tools]
+    return accepted_options
+
+
+def _without_fields(tool: Any, rejected_fields: AbstractSet[str]) -> Any:
+    if not isinstance(tool, Mapping):
+        return tool
+    fields = {name: value for name, value in cast("Mapping[str, Any]", tool).items() if name not in rejected_fields}
+    if "function" in fields:
+        fields["function"] = _without_fields(fields["function"], rejected_fields)
+    return fields

@@ -14,7 +14,7 @@ _FILES: Final = frozenset({"data", "uri", "hosted_file"})
 TakesFile = Callable[[Content], bool]
 
 
-def place_result_files(
+def move_result_files(
     messages: Iterable[Message], takes_in_result: TakesFile, takes_in_message: TakesFile, *, role: str = "user"
 ) -> list[Message]:
     """Move the files of results to where the service takes them.
@@ -28,10 +28,10 @@ def place_result_files(
     Returns:
         The messages, copies where a file is not in its result any more: a text in the result names it.
     """
-    placed_messages: list[Message] = []
+    moved_messages: list[Message] = []
     files: list[Content] = []
 
-    def place(result: Content) -> Content:
+    def replace_files(result: Content) -> Content:
         if result.type != "function_result" or all(
             item.type not in _FILES or takes_in_result(item) for item in result.items or ()
         ):
@@ -52,13 +52,13 @@ def place_result_files(
 
     for message in messages:
         if message.role != "tool" and files:
-            placed_messages.append(_message_of(files, role))
+            moved_messages.append(_build_message(files, role))
             files = []
-        contents = [place(content) for content in message.contents]
-        placed_messages.append(message if contents == list(message.contents) else with_contents(message, contents))
-    return [*placed_messages, _message_of(files, role)] if files else placed_messages
+        contents = [replace_files(content) for content in message.contents]
+        moved_messages.append(message if contents == list(message.contents) else with_contents(message, contents))
+    return [*moved_messages, _build_message(files, role)] if files else moved_messages
 
 
-def _message_of(files: Sequence[Content], role: str) -> Message:
+def _build_message(files: Sequence[Content], role: str) -> Message:
     names = "; ".join(map(file_text, files))
     return Message(role, [Content.from_text(f"[files that the tools returned: {names}]"), *files])

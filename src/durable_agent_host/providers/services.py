@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
+from durable_agent_host.errors import RegistrationError
+
 _ANY: Final = re.compile(r".+", re.DOTALL)
 _NONE: Final = re.compile(r"(?!)")
 _IMAGES: Final = r"image/.*"
@@ -28,6 +30,7 @@ class Service:
     Attributes:
         name: of the service; an app writes it, in any case.
         address: pattern of its host and port.
+        client_class: a class of the framework's or the SDK's client that is only for this service.
         call_ids: the ids of calls that it accepts; others are replaced, and their results follow.
         max_id_characters: of the ids of calls and items in the Responses API.
         takes_any_arguments: whether the arguments of an earlier call may be no JSON object.
@@ -40,13 +43,14 @@ class Service:
         needs_message_ids: whether an assistant's message in the Responses API needs ``id`` and ``status``.
         files: types of the files that a user's message may have.
         takes_files_in_results: whether the Responses API takes lists with images and files as the output of a call.
-        refused_fields: fields of a request, a tool or a message that it refuses.
+        rejected_fields: fields of a request, a tool or a message that it refuses.
         required_fields: fields of its messages that it requires back.
         takes_other_fields: whether it takes fields of messages that OpenAI does not document.
     """
 
     name: str
     address: str = ""
+    client_class: str = ""
     call_ids: re.Pattern[str] = _ANY
     max_id_characters: int = 64
     takes_any_arguments: bool = False
@@ -59,7 +63,7 @@ class Service:
     needs_message_ids: bool = False
     files: re.Pattern[str] = re.compile(rf"{_IMAGES}|audio/(wav|x-wav|wave|vnd\.wave|mp3|mpeg)|application/pdf")
     takes_files_in_results: bool = True
-    refused_fields: frozenset[str] = frozenset()
+    rejected_fields: frozenset[str] = frozenset()
     required_fields: frozenset[str] = frozenset()
     takes_other_fields: bool = True
 
@@ -83,7 +87,7 @@ _STRICTEST: Final = Service(
     needs_message_ids=True,
     files=_NONE,
     takes_files_in_results=False,
-    refused_fields=frozenset({"annotations", "name", "parallel_tool_calls", "refusal", "store", "strict"}),
+    rejected_fields=frozenset({"annotations", "name", "parallel_tool_calls", "refusal", "store", "strict"}),
     takes_other_fields=False,
 )
 """All requirements of all rows; after it, there is nothing left to repair."""
@@ -93,11 +97,13 @@ SERVICES: Final = (
     replace(
         _OPENAI,
         name="Azure OpenAI",  # as OpenAI; what a model refuses depends on the model (openai/openai-python#1492)
+        client_class="AsyncAzureOpenAI",
         address=r".*\.(openai\.azure\.(com|us|cn)|cognitiveservices\.azure\.com)(:.*)?",
     ),
     replace(
         _OPENAI,
         name="Foundry",
+        client_class="RawFoundryChatClient",
         address=r".*\.services\.ai\.azure\.com(:.*)?",
         takes_files_in_results=False,  # agent-framework-foundry 1.15, SUPPORTS_RICH_FUNCTION_OUTPUT
     ),
@@ -113,13 +119,13 @@ SERVICES: Final = (
         takes_user_after_tool=False,  # mistralai/mistral-common#169
         # Gage-Technologies/mistral-go#2 (name), BerriAI/litellm#30835 (reasoning_content),
         # editor-code-assistant/eca#231 (max_completion_tokens)
-        refused_fields=frozenset({"max_completion_tokens", "name", "reasoning_content"}),
+        rejected_fields=frozenset({"max_completion_tokens", "name", "reasoning_content"}),
     ),
     Service(
         name="Groq",
         address=r"(.*\.)?api\.groq\.com(:.*)?",
         # janhq/jan#8136 (reasoning_content), karthink/gptel#774 (reasoning), fanenr/chatbot#21 (store)
-        refused_fields=frozenset({"reasoning", "reasoning_content", "store"}),
+        rejected_fields=frozenset({"reasoning", "reasoning_content", "store"}),
     ),
     Service(
         name="DeepSeek",
@@ -158,6 +164,7 @@ SERVICES: Final = (
     ),
     Service(
         name="Anthropic",
+        client_class="RawAnthropicClient",
         address=r"api\.anthropic\.com(:.*)?",
         call_ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),  # recorded errors
         takes_empty_content=False,  # AnswerDotAI/claudette#59
@@ -165,6 +172,7 @@ SERVICES: Final = (
     ),
     Service(
         name="Gemini",
+        client_class="RawGeminiChatClient",
         address=r".*generativelanguage\.googleapis\.com(:.*)?",
         files=re.compile(rf"{_IMAGES}|audio/.*|video/.*|application/pdf|text/.*"),  # reference of generateContent
     ),
@@ -185,17 +193,21 @@ def find_service(client: Any) -> Service:
         client: of the framework, with an SDK's client in it.
 
     Raises:
-        ValueError: the app has named a service without a row.
+        RegistrationError: the app has named a service without a row.
     """
     properties = cast("dict[str, Any]", getattr(client, "additional_properties", None) or {})
     if (name := properties.get(NAMED_BY)) is not None:
         row = next((row for row in SERVICES if row.name.casefold() == str(name).casefold()), None)
         if row is None:
             names = ", ".join(row.name for row in SERVICES)
-            raise ValueError(f"a chat client names the service {name!r}, which has no row: use one of {names}")
+            raise RegistrationError(f"a chat client names the service {name!r}, which has no row: use one of {names}")
         return row
-    address = _address(getattr(client, "client", None))
-    return next((row for row in SERVICES if row.address and re.fullmatch(row.address, address)), UNKNOWN)
+    sdk = getattr(client, "client", None)
+    address = _address(sdk)
+    classes = {kind.__name__ for value in (client, sdk) for kind in type(value).__mro__}
+    by_address = (row for row in SERVICES if row.address and re.fullmatch(row.address, address))
+    by_class = (row for row in SERVICES if row.client_class in classes)
+    return next(iter((*by_address, *by_class, UNKNOWN)))
 
 
 def _address(sdk: Any) -> str:
@@ -205,10 +217,10 @@ def _address(sdk: Any) -> str:
     return f"{host}:{port}" if port else host
 
 
-def tighten(service: Service, refused_fields: Iterable[str], *, is_strictest: bool) -> Service:
+def tighten(service: Service, rejected_fields: Iterable[str], *, is_strictest: bool) -> Service:
     """Return a row with what the service has refused: fields, and the form of a request as its row has it."""
     row = service
     if is_strictest:
         row = replace(_STRICTEST, name=service.name, required_fields=service.required_fields)
-        refused_fields = (*refused_fields, *service.refused_fields, *_STRICTEST.refused_fields)
-    return replace(row, refused_fields=(row.refused_fields | set(refused_fields)) - row.required_fields)
+        rejected_fields = (*rejected_fields, *service.rejected_fields, *_STRICTEST.rejected_fields)
+    return replace(row, rejected_fields=(row.rejected_fields | set(rejected_fields)) - row.required_fields)

@@ -6,11 +6,9 @@ The app's client is not changed: the class of the adapter adds a few overrides t
 
 import time
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import openai
 from agent_framework import Content, Message
 
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, start_in_thread
@@ -25,13 +23,15 @@ from durable_agent_host.providers.chat_completions.request_messages import (
     pair_messages,
     with_valid_names,
 )
-from durable_agent_host.providers.lost_state import rules_for
+from durable_agent_host.providers.lost_state import accepted_request_options, rules_for
 from durable_agent_host.providers.neutral_contents import sdk_json, within
-from durable_agent_host.providers.openai.media_inputs import with_file_name
-from durable_agent_host.providers.result_files import place_result_files
-from durable_agent_host.providers.services import Service, find_service
+from durable_agent_host.providers.openai.client import omitted_value
+from durable_agent_host.providers.openai.media_inputs import takes_file, with_file_name
+from durable_agent_host.providers.result_files import move_result_files
+from durable_agent_host.providers.services import find_service
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
+_STREAM_OPTIONS: Final = "stream_options"
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
 
 
@@ -78,7 +78,13 @@ class MessagePreservingMixin(FoldedStreamMixin):
         messages_to_send = with_valid_names(
             request_options["messages"], declared_tool_names(request_options.get("tools"))
         )
-        accepted_options = options_for(request_options, rules_for(messages, find_service(self)))
+        service = rules_for(messages, find_service(self))
+        accepted_options = accepted_request_options(request_options, service)
+        if _STREAM_OPTIONS in service.rejected_fields:  # the framework's client adds them later
+            accepted_options["extra_body"] = {
+                **(accepted_options.get("extra_body") or {}),
+                _STREAM_OPTIONS: omitted_value(),
+            }
         return _bypass_message_transform({**accepted_options, "messages": messages_to_send})
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
@@ -105,15 +111,9 @@ class MessagePreservingMixin(FoldedStreamMixin):
     def _prepare_messages_for_openai(self, chat_messages: Sequence[Message], *args: Any, **kwargs: Any) -> Any:
         client: Any = super()
         service = rules_for(chat_messages, find_service(self))
-        messages = place_result_files(chat_messages, lambda _file: False, lambda file: self._takes_file(file, service))
+        messages = move_result_files(chat_messages, lambda _file: False, lambda file: takes_file(file, service))
         request_messages = client._prepare_messages_for_openai(messages, *args, **kwargs)
         return messages_for(pair_messages(request_messages, service), service)
-
-    def _takes_file(self, file: Content, service: Service) -> bool:
-        client: Any = super()
-        is_readable = file.type == "data" or (file.type == "uri" and (file.media_type or "").startswith("image/"))
-        is_accepted = is_readable and service.files.fullmatch((file.media_type or "").partition(";")[0]) is not None
-        return is_accepted and bool(client._prepare_content_for_openai(file))
 
     def _build_openai_messages(self, message: Message) -> list[dict[str, Any]]:
         client: Any = super()
@@ -144,37 +144,6 @@ class MessagePreservingMixin(FoldedStreamMixin):
     def _prepare_content_for_openai(self, content: Content) -> dict[str, Any]:
         client: Any = super()
         return client._prepare_content_for_openai(with_file_name(content))
-
-
-def options_for(request_options: Mapping[str, Any], service: Service) -> dict[str, Any]:
-    """Remove the fields that a service refuses from the options of a request and from its tools."""
-    refused_fields = service.refused_fields
-    accepted_options = {name: value for name, value in request_options.items() if name not in refused_fields}
-    if not refused_fields:
-        return accepted_options
-    if _MAX_TOKENS in request_options and _MAX_TOKENS in refused_fields:
-        accepted_options["max_tokens"] = request_options[_MAX_TOKENS]
-    if _STREAM_OPTIONS in refused_fields:  # the framework's client adds them later
-        body = cast("dict[str, Any]", accepted_options.get("extra_body") or {})
-        accepted_options["extra_body"] = {**body, _STREAM_OPTIONS: openai.omit}
-    if tools := cast("list[Any]", accepted_options.get("tools")):
-        accepted_options["tools"] = [_without_fields(tool, refused_fields) for tool in tools]
-    return accepted_options
-
-
-_MAX_TOKENS: Final = "max_completion_tokens"
-_STREAM_OPTIONS: Final = "stream_options"
-
-
-def _without_fields(tool: Any, refused_fields: AbstractSet[str]) -> Any:
-    if not isinstance(tool, Mapping):
-        return tool
-    names = refused_fields - {"name"}
-    fields = {name: value for name, value in cast("Mapping[str, Any]", tool).items() if name not in names}
-    if isinstance(function := fields.get("function"), Mapping):
-        function_fields = cast("Mapping[str, Any]", function)
-        fields["function"] = {name: value for name, value in function_fields.items() if name not in names}
-    return fields
 
 
 def _bypass_message_transform(request_options: Mapping[str, Any]) -> dict[str, Any]:

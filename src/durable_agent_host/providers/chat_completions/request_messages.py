@@ -147,16 +147,16 @@ def _accepted_message(message: Wire, service: Service) -> Wire:
 
 def without_fields(message: Wire, service: Service) -> Wire:
     """Return a message without the fields that the service refuses."""
-    if service.takes_other_fields and not service.refused_fields:
+    if service.takes_other_fields and not service.rejected_fields:
         return message
-    names = message.keys() - service.refused_fields
+    names = message.keys() - service.rejected_fields
     if not service.takes_other_fields:
         names &= _FIELDS | service.required_fields
     accepted_message = {name: value for name, value in message.items() if name in names}
     if calls := _calls(accepted_message):
         sent_calls = calls if service.takes_other_fields else [standard_call(call) for call in calls]
         accepted_message["tool_calls"] = [
-            {name: value for name, value in call.items() if name not in service.refused_fields} for call in sent_calls
+            {name: value for name, value in call.items() if name not in service.rejected_fields} for call in sent_calls
         ]
     return accepted_message
 

@@ -15,6 +15,7 @@ from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.generic_provider import GenericProvider, remove_carriers
+from durable_agent_host.providers.lost_state import find_refusal
 from durable_agent_host.providers.neutral_contents import as_object, within
 from durable_agent_host.providers.openai.approval_items import as_history
 from durable_agent_host.providers.openai.client import ItemPreservingMixin, build_event_parsers, with_fast_event_parsing
@@ -124,6 +125,10 @@ class ResponsesProvider(OpenAIProvider):
             }
             adapter.__dict__.update(fast_clients)
         return adapter
+
+    def lost_state(self, error: BaseException, /) -> LostState | None:
+        """Return what the service has lost, or refuses of the request."""
+        return super().lost_state(error) or find_refusal(error)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List hosted files, and the files of containers that a text cites."""
