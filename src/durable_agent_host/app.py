@@ -133,6 +133,7 @@ class DurableAgentApp(AgentFunctionApp):
         enable_inspector: whether to serve the page ``GET /inspector``, where agents are reachable by HTTP.
         redact: returns a content without what must not be kept or shown; for agents without a function of their own.
         notify: is called with a `Notification` when a turn waits or has ended; or a URL, which gets it signed.
+        response_retries: how often a model is asked again for an answer that does not fit ``response_format``.
 
     Raises:
         RegistrationError: an agent's name is missing, unusable or taken, or a time to live is invalid.
@@ -165,6 +166,7 @@ class DurableAgentApp(AgentFunctionApp):
         enable_inspector: bool = True,
         redact: Redact | None = None,
         notify: Notify | str | None = None,
+        response_retries: int = 1,
     ) -> None:
         _prepare_process()
         self.settings = valid_settings = settings or Settings.from_environment()
@@ -182,6 +184,8 @@ class DurableAgentApp(AgentFunctionApp):
         self._allows_client_tools = allow_client_tools
         self._compactions = Compactions(compaction)
         self._budgets = AgentBudgets(budgets)
+        self._default_response_retries = response_retries
+        self._response_retries: dict[str, int] = {}
         self._runners: dict[str, AgentRunner] = {}
         self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
@@ -246,6 +250,7 @@ class DurableAgentApp(AgentFunctionApp):
         session_ttl: timedelta | float | None = None,
         budgets: Budgets | None = None,
         redact: Redact | None = None,
+        response_retries: int | None = None,
     ) -> None:
         """Host one more agent.
 
@@ -260,6 +265,8 @@ class DurableAgentApp(AgentFunctionApp):
             session_ttl: how long sessions are kept after their last use; by default the app's setting.
             budgets: what the agent may spend; by default the app's.
             redact: removes from its turns what must not be kept or shown; by default the app's.
+            response_retries: how often its model is asked again for an answer that does not fit ``response_format``;
+                by default the app's.
 
         Raises:
             RegistrationError: the name is taken or unusable, or the agent cannot be hosted with these arguments.
@@ -279,6 +286,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._ttls.register(name, session_ttl)
         self._sources[name] = source
         self._compactions.add(name, compaction, why_no_journal(agent))
+        self._response_retries[name] = self._default_response_retries if response_retries is None else response_retries
         self._budgets.add(name, budgets, "" if isinstance(agent, WorkflowAgent) else why_no_journal(agent))
         self._redactors.add(name, redact, redaction_unsupported_reason(agent))
         reject_lost_declarations(f"agent {name!r}", agent, why_no_journal(agent), [*list_journaled_agents(agent)])
@@ -449,6 +457,7 @@ class DurableAgentApp(AgentFunctionApp):
             history=history,
             compaction=self._compactions.of_agent(agent_name),
             budgets=self._budgets.of_agent(agent_name),
+            response_retries=self._response_retries[agent_name],
             notify_end=report_end,
             redactor=self._redactors.get(agent_name),
             new_token=partial(make_token, self._services.hub.secret),

@@ -34,6 +34,7 @@
             ├── BudgetExceededError        the next call would cross a budget; it was not made
             ├── RedactionError             the app's function that redacts contents failed
             └── ProviderError              the model service failed; says whether a retry can help
+                └── RequestBlockedError    a policy of the service blocks the request
 """
 
 import traceback
@@ -252,6 +253,23 @@ class ProviderError(TurnError):
         super().__init__(message)
         self.retryable = retryable
         self.retry_after_seconds = retry_after_seconds
+
+
+class RequestBlockedError(ProviderError):
+    """A policy of the model's service blocks the request; the same request is blocked again.
+
+    Attributes:
+        category: of the policy, in the service's words; empty when it names none.
+    """
+
+    def __init__(self, reason: str, category: str = "") -> None:
+        policy = f"its content policy ({category})" if category else "its content policy"
+        super().__init__(
+            f"the model's service has blocked the request by {policy}: {reason.rstrip('. ')} - say it in another way, "
+            "or change the filter of the service",
+            retryable=False,
+        )
+        self.category = category
 
 
 def log_reason(error: BaseException) -> str:

@@ -183,6 +183,7 @@ class AgentRunner:
         notify_end: notified of turns that end without an orchestration.
         redactor: for stored and shown data; None for no redaction.
         new_token: makes the tokens of deferred calls: of the turn's request, the pending call's id and its expiry.
+        response_retries: how often the model is asked again for an answer that does not fit ``response_format``.
 
     Attributes:
         tracks_budget: whether the usage of the agent's turns is counted.
@@ -205,7 +206,9 @@ class AgentRunner:
         notify_end: ReportEnd = lambda _: None,
         redactor: Redactor | None = None,
         new_token: Callable[[TurnRequest, str, datetime], str] | None = None,
+        response_retries: int = 1,
     ) -> None:
+        self._response_retries = response_retries
         self.notify_end = notify_end
         self.name = name
         self.agent = agent
@@ -307,6 +310,7 @@ class AgentRunner:
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
             budgets=self._budgets,
             redactor=self._redactor,
+            response_retries=self._response_retries,
             exchange_recorder=attempt.new_exchange_recorder(self._limits.recording_bounds),
         )
         ending = await self._run_to_end(runs)

@@ -34,6 +34,7 @@ from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls
+from durable_agent_host.agent.layers.response_format import messages_after_rejection
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_runs import NestedRun
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
@@ -60,6 +61,7 @@ from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
 from durable_agent_host.agent.workflow_questions import WorkflowQuestions, part_path
 from durable_agent_host.codec.content import decode_content, encode_content
+from durable_agent_host.codec.journal_entry import rejection_of
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.cooperative_yield import TaskSlice
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
@@ -214,6 +216,8 @@ class AgentRuns:
         redactor: for stored and shown data, or None.
         elapsed_before: seconds of earlier attempts.
         started_at: by `time.perf_counter`.
+        response_retries: how often the model is asked again for an answer that does not fit the requested format.
+        has_rejected_answer: whether it was asked again.
     """
 
     host: Callable[[], HostedAgent]
@@ -244,6 +248,8 @@ class AgentRuns:
     redactor: Redactor | None = None
     elapsed_before: float = 0.0
     started_at: float = field(default_factory=time.perf_counter)
+    response_retries: int = 1
+    has_rejected_answer: bool = False
     _calls: RunCalls = field(init=False)
     _breaks: dict[CallPath, int] = field(default_factory=dict[CallPath, int])
     _sent: tuple[Any, ...] = ()
@@ -364,6 +370,7 @@ class AgentRuns:
             exchange_recorder=self.exchange_recorder if self.exchange_recorder.is_enabled else None,
             bounds=self.bounds,
             drop_continuations=bool(self.losses),
+            response_retries=self.response_retries,
             includes_error_texts=self.hosted_agent.includes_error_texts,
             wait_rules=self.wait_rules,
             new_scope=lambda path: CallScope(journal, path, partial(NestedRun, run, self.attempt.observers)),
@@ -405,7 +412,7 @@ class AgentRuns:
             RunStoppedError: the run is no longer wanted.
         """
         run.gate.raise_if_waiting()
-        path, recorded_response = run.journal.next_model_call()
+        path, recorded_response = await self._next_model_call(run, layers, context)
         is_finished = recorded_response is not None
         received_bytes().started_calls.add(path)
         run.progress.record_available_tools(context.options)
@@ -423,6 +430,19 @@ class AgentRuns:
             await run.budget_account.admit_model_call(path, messages, options)
             run.gate.raise_if_waiting()
         return chain_model_call(layers, ModelCall(path, context.client, self.provider, messages, options, send))
+
+    async def _next_model_call(
+        self, run: CurrentRun, layers: ModelLayers, context: ChatContext
+    ) -> tuple[CallPath, Mapping[str, Any] | None]:
+        """Begin a model call; the one after an answer that was rejected asks again."""
+        path, recorded_response = run.journal.next_model_call()
+        while recorded_response is not None and (reason := rejection_of(recorded_response)) is not None:
+            received_bytes().started_calls.add(path)
+            await layers.journal.pass_over(path, recorded_response)
+            context.messages = [*context.messages, *messages_after_rejection(recorded_response, reason)]
+            self.has_rejected_answer = True
+            path, recorded_response = run.journal.next_model_call()
+        return path, recorded_response
 
     async def _choose_messages(self, context: ChatContext, path: CallPath, *, is_replayed: bool) -> Sequence[Message]:
         if self.context is None:
@@ -602,8 +622,12 @@ class AgentRuns:
             build_messages = partial(replay_messages, entries.values())
         else:
             build_messages = partial(context_messages, entries, context.before, count=head.message_count)
+        omits_refused_turns = self.provider.repair_rules.omits_refused_turns
         return await run_in_thread_if_many(
-            len(entries), lambda: self._rehydrate(build_messages(imported_count=head.imported))
+            len(entries),
+            lambda: self._rehydrate(
+                build_messages(imported_count=head.imported, omits_refused_turns=omits_refused_turns)
+            ),
         )
 
     def _rehydrate(self, messages: Sequence[Message]) -> list[Message]:

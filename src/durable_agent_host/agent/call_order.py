@@ -22,6 +22,7 @@ from durable_agent_host.agent.layers.journal import JournalCompactionCalls, Jour
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.layers.response import ReadResponse, read_unmetered
+from durable_agent_host.agent.layers.response_format import CheckResponseFormat
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.layers.running_call import EnterToolCall
@@ -37,6 +38,7 @@ from durable_agent_host.agent.running_tool import RunningTool, WaitRules
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer
+from durable_agent_host.codec.journal_entry import rejection_of
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.turn import ResponseLimits, TurnRequest
 from durable_agent_host.turn_log.journal import Journal
@@ -47,6 +49,7 @@ class ModelLayers:
     """The layers of the model calls of one run; a feature that the run does not use is None."""
 
     journal: JournalModelCalls
+    response_format: CheckResponseFormat | None
     retry: RetryModelCalls
     background: FetchBackgroundAnswers
     budget: BudgetAccount | None
@@ -93,6 +96,7 @@ class CurrentRun:
         exchange_recorder: records the HTTP exchanges of model calls; None when nobody wants them.
         bounds: limits on what the model's service and the tools may send.
         drop_continuations: whether replayed responses omit their conversation ids, which the service has lost.
+        response_retries: how often the model is asked again for an answer that does not fit the requested format.
         includes_error_texts: whether the model receives the texts of tools' exceptions.
         wait_rules: for results that come later.
         new_scope: makes the scope of agents within a call.
@@ -114,6 +118,7 @@ class CurrentRun:
     exchange_recorder: ExchangeRecorder | None
     bounds: ResponseLimits
     drop_continuations: bool
+    response_retries: int
     includes_error_texts: bool
     wait_rules: WaitRules
     new_scope: Callable[[CallPath], CallScope]
@@ -131,6 +136,7 @@ class CurrentRun:
                 bounds=self.bounds,
                 drop_continuations=self.drop_continuations,
             ),
+            response_format=self._response_format_layer(),
             retry=RetryModelCalls(
                 self.retry_policy,
                 self.breaks,
@@ -145,6 +151,12 @@ class CurrentRun:
             response=ReadResponse(self.output),
             nested=self.nested,
         )
+
+    def _response_format_layer(self) -> CheckResponseFormat | None:
+        if self.nested is not None or self.request.response_format is None:
+            return None
+        rejected_count = sum(1 for response in self.journal.recorded.responses.values() if rejection_of(response))
+        return CheckResponseFormat(self.request.response_format) if rejected_count < self.response_retries else None
 
     def tool_layers(self) -> ToolLayers:
         """Return the layers of its tool calls."""
@@ -190,7 +202,10 @@ class CurrentRun:
 def chain_model_call(of_run: ModelLayers, call: ModelCall) -> ModelStream:
     """Make a model call of a run's agent through its layers."""
     layers: list[ModelLayer] = [] if of_run.nested is None else [of_run.nested]
-    layers += [of_run.journal, of_run.retry]
+    layers.append(of_run.journal)
+    if of_run.response_format is not None:
+        layers.append(of_run.response_format)
+    layers.append(of_run.retry)
     if call.options.get("background"):
         layers.append(of_run.background)
     if of_run.budget is not None:

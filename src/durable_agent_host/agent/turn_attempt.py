@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any, Final, Self
 
 from agent_framework import UsageDetails, add_usage_details
@@ -57,12 +58,9 @@ class AttemptMetrics:
         attempt: its number, from 1.
         clean: redacts a text, for the names of models; without it, they are kept as they are.
 
-    Attributes:
-        nested_usage: tokens of the model calls of agents within the turn's agent; None without one.
     """
 
     def __init__(self, attempt: int, clean: Callable[[str], str] = str) -> None:
-        self.nested_usage: UsageDetails | None = None
         self._attempt = attempt
         self._clean = clean
         self._started_at = datetime.now(UTC).isoformat()
@@ -78,13 +76,11 @@ class AttemptMetrics:
             case RunStarted():
                 self._models = {}
                 self._calls = {}
-                self.nested_usage = None
             case ModelCallCompleted(model=model, usage=usage, replayed=replayed):
                 self._call("model_calls", replayed=replayed)
                 self._add(model, usage, replayed=replayed)
             case NestedMoment(moment=ModelCallCompleted(model=model, usage=usage, replayed=replayed)):
                 self._add(model, usage, replayed=replayed)
-                self.nested_usage = add_usage_details(self.nested_usage, _as_usage(usage))
             case ToolCallCompleted(outcome=outcome, replayed=replayed):
                 self._call("tool_calls", replayed=replayed)
                 if outcome == "unknown" and not replayed:
@@ -93,6 +89,11 @@ class AttemptMetrics:
                 self._count("in_doubt")
             case _:
                 pass
+
+    @property
+    def usage(self) -> UsageDetails | None:
+        """The tokens of all model calls of the turn, except those of compaction strategies; None without one."""
+        return reduce(add_usage_details, self._models.values(), None)
 
     def done(self) -> dict[str, Any]:
         """Return the figures as JSON, see `TurnOutcome`; the attempt ends now."""

@@ -171,6 +171,16 @@ def _too_deep() -> ProviderError:
     )
 
 
+REJECTED: Final = "durable_agent_host.rejected"
+"""Key in the ``additional_properties`` of a recorded response: why it is not part of the conversation."""
+
+
+def rejection_of(recorded_response: Mapping[str, Any]) -> str | None:
+    """Return why a recorded response was rejected; None for other responses."""
+    properties: Mapping[str, Any] = recorded_response.get("additionalProperties") or {}
+    return properties.get(REJECTED)
+
+
 def encode_model_response(response: ChatResponse[Any]) -> dict[str, Any]:
     """Encode the response of one model call.
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agent_framework.exceptions import ChatClientException, ResponseInvalidatedException
 
@@ -13,7 +13,8 @@ from durable_agent_host.agent.retry_classification import (
     causes_of,
     classify_error,
 )
-from durable_agent_host.errors import ProviderError
+from durable_agent_host.errors import ProviderError, RequestBlockedError
+from durable_agent_host.providers.neutral_contents import filtered_categories, within
 
 Hints = Sequence[tuple[int, str, str]]
 """Status, a pattern of the service's code and message, and what to do; the first row that matches is used.
@@ -58,6 +59,8 @@ def explain_client_error(error: BaseException, hints: Hints = ()) -> ProviderErr
         return ProviderError("the model's service sent an event that is not JSON; try again", retryable=True)
     if any(type(cause).__name__ == "TooManyRedirects" for cause in causes):
         return ProviderError("the model's endpoint redirects in a circle: check its address", retryable=False)
+    if (blocked := _find_block(client_error)) is not None:
+        return blocked
     if (decision := classify_error(client_error)) is not None:
         return _explain_decision(decision, client_error, (*hints, *_COMMON_HINTS))
     if isinstance(client_error, ResponseInvalidatedException):
@@ -68,8 +71,37 @@ def explain_client_error(error: BaseException, hints: Hints = ()) -> ProviderErr
     return None
 
 
+_BLOCKING_STATUSES: Final = frozenset({None, 400, 403, 422})
+_BLOCKED: Final = re.compile(
+    r"^content_filter\b|^content_policy_violation\b|content management policy|blocked by content filtering policy"
+    r"|violat\w+ (?:our )?usage (?:policy|guidelines)|your input was flagged",
+    re.IGNORECASE,
+)
+"""Code and message of a blocked request: of Azure, OpenAI's images, Azure, Anthropic, OpenAI and xAI, OpenRouter."""
+
+
+def _find_block(error: BaseException) -> RequestBlockedError | None:
+    """Return that a policy of the service blocks the request, with the categories in the service's answer."""
+    for cause in causes_of(error):
+        body: Any = getattr(cause, "body", None)
+        if body is None or getattr(cause, "status_code", None) not in _BLOCKING_STATUSES:
+            continue
+        message = str(within(body, "message") or within(body, "error", "message") or cause)
+        if _BLOCKED.search(f"{getattr(cause, 'code', None) or ''} {message}".strip()):
+            return RequestBlockedError(message, filtered_categories(body) or _list_reasons(body))
+    return None
+
+
+def _list_reasons(body: Any) -> str:
+    """Return OpenRouter's reasons for a block."""
+    reasons: Any = within(body, "metadata", "reasons") or within(body, "error", "metadata", "reasons")
+    return ", ".join(map(str, cast("list[Any]", reasons))) if isinstance(reasons, list) else ""
+
+
 def response_failure(code: Any, message: Any) -> ProviderError:
     """Explain a failure that the service reports within its response."""
+    if _BLOCKED.search(f"{code or ''} {message or ''}".strip()):
+        return RequestBlockedError(str(message or code))
     reason = ": ".join(str(part) for part in (code, message) if part) or "no reason was given"
     is_transient = (code or "") in _TRANSIENT_CODES or _is_transient_status(code)
     hint = "try again" if is_transient else "check the request"

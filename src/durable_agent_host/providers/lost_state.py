@@ -17,8 +17,9 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.agent.retry_classification import causes_of
+from durable_agent_host.errors import RequestBlockedError
 from durable_agent_host.model.provider_item import LostState
-from durable_agent_host.providers.client_errors import rejection_text
+from durable_agent_host.providers.client_errors import explain_client_error, rejection_text
 from durable_agent_host.providers.services import Service, tighten
 
 _EXPIRED: Final = "expired_containers"
@@ -141,7 +142,7 @@ def find_refusal(error: BaseException) -> LostState | None:
         ``field`` with its name; ``form`` when the reason can be the form of the messages; None when the request was
         rejected for another reason: the key, the model, a filter, its length, an option of the app.
     """
-    if not rejection_text(error, {400, 422}):
+    if not rejection_text(error, {400, 422}) or isinstance(explain_client_error(error), RequestBlockedError):
         return None
     text = " ".join(str(cause) for cause in causes_of(error))  # some services say it beside their message
     names = ((match["name"] if "name" in match.groupdict() else match[1]) for match in _search_fields(text))

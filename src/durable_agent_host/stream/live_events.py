@@ -9,7 +9,7 @@ breaks these rules, `LiveEvents.finish` compares the two and emits the correctio
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, cast
 
-from agent_framework import AgentResponse, AgentResponseUpdate, Content
+from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
 
 from durable_agent_host.codec.tool_result_text import result_text
 from durable_agent_host.model.provider_item import STAMP
@@ -48,9 +48,14 @@ def response_text(response: AgentResponse[Any]) -> str:
     Returns:
         `AgentResponse.text` without the spaces around contents that have no text and only carry a provider's item.
     """
+    return text_of_messages(response.messages)
+
+
+def text_of_messages(messages: Iterable[Message]) -> str:
+    """Return the text of a response's messages."""
     return "".join(
         " ".join(content.text for content in message.contents if content.type == "text" and content.text)
-        for message in response.messages
+        for message in messages
         if message.role != "user"  # answers in the middle of the turn
     )
 

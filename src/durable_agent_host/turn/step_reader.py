@@ -13,10 +13,16 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponse
 
 from durable_agent_host.codec.entity_state import encode_budget_usage
-from durable_agent_host.codec.journal_entry import decode_journal_entry, decode_model_response, tool_result_text
+from durable_agent_host.codec.journal_entry import (
+    decode_journal_entry,
+    decode_model_response,
+    rejection_of,
+    tool_result_text,
+)
 from durable_agent_host.codec.log_entry import format_entry_time
 from durable_agent_host.model.budget import Price, is_measured
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.ending import end_of_answer, visible_turn_status
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
     CompactionCallCompletedEntry,
@@ -39,7 +45,7 @@ from durable_agent_host.model.log_entry import (
     SUSPENDED,
     LogRecord,
 )
-from durable_agent_host.model.turn import Turn
+from durable_agent_host.model.turn import Turn, TurnOutcome
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.budget_checks import usage_of_response
 from durable_agent_host.turn.timeline import bounded_name
@@ -117,7 +123,7 @@ class StepReader:
         if outcome is not None:
             self._interrupt()
             self._steps.append(
-                {"kind": "end", "status": outcome.status, "error": outcome.error, "at": outcome.ended_at or None}
+                {"kind": "end", "status": _status_of(outcome), "error": outcome.error, "at": outcome.ended_at or None}
             )
         elif self._attempt is not None and self._attempt["ended"] is None:
             self._attempt["ended"] = "running"
@@ -261,6 +267,7 @@ class StepReader:
         call |= {
             "position": step.path.position,
             "outcome": "completed",
+            **({"rejected": reason} if (reason := rejection_of(step.response)) else {}),
             "ended_at": at,
             **self._describe_response(response),
         }
@@ -367,10 +374,12 @@ class StepReader:
     def _describe_response(self, model_response: ChatResponse[Any]) -> dict[str, Any]:
         """Return the model that served a call, and its usage."""
         usage = cast("Mapping[str, Any] | None", model_response.usage_details)
+        end = end_of_answer(model_response)
         return {
             "model": _bounded_or_none(model_response.model),
             "usage": dict(usage) if usage else None,
-            "finish_reason": model_response.finish_reason,
+            "finish_reason": end.finish_reason,
+            **({"refusal": dict(end.refusal)} if end.refusal else {}),
             **self._cost(usage, model_response.model),
         }
 
@@ -391,7 +400,7 @@ def _bounded_or_none(model: str | None) -> str | None:
 def turn_summary(turn: Turn) -> dict[str, Any]:
     """Return a short summary of the steps' turn."""
     outcome = turn.outcome
-    status = outcome.status if outcome else "waiting" if turn.pending else "running"
+    status = _status_of(outcome) if outcome else "waiting" if turn.pending else "running"
     return {
         "agent": turn.request.agent,
         "session_id": turn.request.session_id,
@@ -402,6 +411,10 @@ def turn_summary(turn: Turn) -> dict[str, Any]:
         "usage": outcome.usage if outcome else None,
         **({"spent": encode_budget_usage(outcome.budget_usage)} if outcome and outcome.budget_usage else {}),
     }
+
+
+def _status_of(outcome: TurnOutcome) -> str:
+    return visible_turn_status(outcome.status, outcome.finish_reason)
 
 
 def _shown_answer(answer: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from durable_agent_host.codec.content import decode_usage
-from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
+from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry, rejection_of
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.budget import Reservation, is_measured
 from durable_agent_host.model.call_path import TURN_AGENT, CallPath
@@ -145,6 +145,7 @@ class JournalState:
                 self.responses[step.path] = step.response
                 self._release_reservation(step.path, is_measured=_has_usage(step.response))
                 self._add_completion(step.path, step.state, record.offset)
+                return rejection_of(step.response) is None
             case ToolCallStartedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).starts += 1
             case ToolCallCompletedEntry():

@@ -8,6 +8,7 @@ from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import LostState
+from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.anthropic.block_mapping import complete_item
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, is_hosted_result
 from durable_agent_host.providers.anthropic.client import PAUSE, BlockPreservingMixin
@@ -48,6 +49,11 @@ class AnthropicProvider(GenericProvider):
     overrides = BlockPreservingMixin
     compaction_type = "compaction"
     loss_rules = LOSS_RULES
+
+    @property
+    def repair_rules(self) -> RepairRules:
+        """The requirements of every service; "Reset context after refusal" of the API's documentation."""
+        return RepairRules(omits_refused_turns=True)
 
     async def download_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download it with its name and type, which no block has; a caller's upload is not released."""

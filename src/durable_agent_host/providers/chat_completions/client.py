@@ -24,7 +24,7 @@ from durable_agent_host.providers.chat_completions.request_messages import (
     with_valid_names,
 )
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for
-from durable_agent_host.providers.neutral_contents import sdk_json, within
+from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, sdk_json, within
 from durable_agent_host.providers.openai.client import omitted_value
 from durable_agent_host.providers.openai.media_inputs import takes_file, with_file_name
 from durable_agent_host.providers.result_files import move_result_files
@@ -91,6 +91,16 @@ class MessagePreservingMixin(FoldedStreamMixin):
         client: Any = super()
         return client._build_response_stream(self._reader(_AUDIO_FORMAT.get()).read(stream), **kwargs)
 
+    def _parse_usage_from_openai(self, usage: Any) -> Any:
+        client: Any = super()
+        details: dict[str, Any] = client._parse_usage_from_openai(usage)
+        fields: dict[str, Any] = usage.model_extra or {}
+        further_counts = {
+            "cache_read_input_token_count": fields.get("prompt_cache_hit_tokens"),  # of DeepSeek
+            WEB_SEARCHES: fields.get("num_search_queries") or within(fields, "server_tool_use", "web_search_requests"),
+        }
+        return {name: count for name, count in further_counts.items() if isinstance(count, int)} | details
+
     def _parse_response_update_from_openai(self, chunk: Any) -> Any:
         client: Any = super()
         return client._parse_response_update_from_openai(_with_time(chunk))
@@ -106,6 +116,7 @@ class MessagePreservingMixin(FoldedStreamMixin):
             full_message = complete_message(sdk_json(choice.message), f"{response.id}:{choice.index or 0}")
             contents += complete_item(message.contents, reader.item(choice.index or 0, full_message))
         chat_response.messages = [Message("assistant", contents)] if contents else []
+        chat_response.additional_properties = {**(chat_response.additional_properties or {}), **reader.properties}
         return chat_response
 
     def _prepare_messages_for_openai(self, chat_messages: Sequence[Message], *args: Any, **kwargs: Any) -> Any:

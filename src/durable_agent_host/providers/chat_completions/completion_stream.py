@@ -9,13 +9,14 @@ from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.ending import CONTENT_FILTER, is_refusal
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.adapted_client import ItemUpdate
 from durable_agent_host.providers.chat_completions.content_mapping import reasoning_text, spoken_text
 from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
 from durable_agent_host.providers.client_errors import response_failure
-from durable_agent_host.providers.neutral_contents import is_refusal, sdk_json, within
+from durable_agent_host.providers.neutral_contents import filtered_categories, refusal_properties, sdk_json, within
 from durable_agent_host.providers.stream_completion import is_truncated
 
 _IGNORED_FIELDS: Final = frozenset(
@@ -36,6 +37,9 @@ class CompletionReader:
         service: host of the service.
         audio_format: requested format.
         has_parser: whether the app has its own message parser.
+
+    Attributes:
+        properties: of the response: what the service says of a filtered answer.
     """
 
     def __init__(self, service: str, audio_format: str, *, has_parser: bool) -> None:
@@ -45,6 +49,7 @@ class CompletionReader:
         self._accumulators: dict[int, MessageAccumulator] = {}
         self._extra_fields: dict[int, dict[str, Any]] = {}
         self._finish_reasons: dict[int, str] = {}
+        self.properties: dict[str, Any] = {}
 
     async def read(self, updates: AsyncIterable[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
         """Split the updates of a stream by the parts of the message, and end with the items.
@@ -87,6 +92,8 @@ class CompletionReader:
             self._finish_reasons[choice.index or 0] = choice.finish_reason
             if choice.finish_reason == "error":
                 raise response_failure(within(fields, "error", "code"), within(fields, "error", "message"))
+            if choice.finish_reason == CONTENT_FILTER:
+                self.properties = refusal_properties(category=filtered_categories(fields))
         extra_fields = {
             name: value for name, value in fields.items() if value is not None and name not in _IGNORED_FIELDS
         }
@@ -106,6 +113,8 @@ class CompletionReader:
         part_update.message_id = part_update.response_id = self._completion_id or update.response_id
         if not is_last:
             part_update.finish_reason = None
+        elif self.properties:
+            part_update.additional_properties = {**(update.additional_properties or {}), **self.properties}
         return part_update
 
     def _split_update(self, update: ChatResponseUpdate) -> Iterator[ChatResponseUpdate]:

@@ -22,9 +22,16 @@ from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.journal_entry import replayed_updates
 from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, run_in_thread_if_many
+from durable_agent_host.model.ending import LENGTH
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for, with_contents
+from durable_agent_host.providers.neutral_contents import (
+    WEB_SEARCHES,
+    add_counts,
+    filtered_categories,
+    refusal_properties,
+)
 from durable_agent_host.providers.openai.client_calls import prepare_output
 from durable_agent_host.providers.openai.content_completion import complete_patch
 from durable_agent_host.providers.openai.errors import parse_failure
@@ -194,7 +201,7 @@ class ItemPreservingMixin(FoldedStreamMixin):
         client: Any = super()
         update = client._parse_chunk_from_openai(event, *args, **kwargs)
         if event.type in _LAST_EVENTS:  # the first events repeat the request
-            _add_service_tier(update, event.response)
+            _add_properties(update, event.response)
         elif event.type == "response.output_item.done" and event.item.type == "apply_patch_call":
             update.contents = complete_patch(plain_item(event.item), update.contents)
         return update
@@ -207,7 +214,7 @@ class ItemPreservingMixin(FoldedStreamMixin):
         chat_response.messages = complete_messages(
             chat_response.messages, [plain_item(item) for item in response.output]
         )
-        _add_service_tier(chat_response, response)
+        _add_properties(chat_response, response)
         return chat_response
 
     async def _prepare_request(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
@@ -291,9 +298,24 @@ def _bypass_input_transform(request_options: Mapping[str, Any]) -> dict[str, Any
 _LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
 
 
-def _add_service_tier(target: Any, response: Any) -> None:
+def _add_properties(target: Any, response: Any) -> None:
+    """Add the service tier, how an incomplete response ended, and the searches."""
+    properties: dict[str, Any] = {}
     if tier := getattr(response, "service_tier", None):
-        target.additional_properties = {**(target.additional_properties or {}), SERVICE_TIER: tier}
+        properties[SERVICE_TIER] = tier
+    if getattr(response, "status", None) == "incomplete":
+        target.finish_reason = target.finish_reason or LENGTH
+        properties |= refusal_properties(category=filtered_categories(getattr(response, "content_filters", None)))
+    if properties:
+        target.additional_properties = {**(target.additional_properties or {}), **properties}
+    items: Iterable[Any] = getattr(response, "output", None) or ()
+    searches = [item for item in items if getattr(item, "type", None) == "web_search_call"]
+    add_counts(target, {WEB_SEARCHES: sum(_is_search(item) for item in searches)})
+
+
+def _is_search(item: Any) -> bool:
+    """Return whether a call of the search tool has searched: it also opens pages."""
+    return getattr(getattr(item, "action", None), "type", "search") == "search"
 
 
 def _accepts_encrypted_reasoning(client: object) -> bool:
