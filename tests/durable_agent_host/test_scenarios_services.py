@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_framework import Agent
+from agent_framework_openai import OpenAIChatCompletionClient
 
+from durable_agent_host import DurableAgentApp
+from durable_agent_host.errors import RegistrationError
 from tests.durable_agent_host.scripted_service import (
     ScriptedService,
     anthropic_call,
@@ -96,6 +100,14 @@ def test_an_unknown_service_refuses_once_what_it_does_not_take(host: AgentHost, 
     assert '{\\"what\\": \\"a' in stored
 
 
+def test_a_service_without_a_row_is_an_error_at_start():
+    """The message lists the rows."""
+    client = OpenAIChatCompletionClient(model="m", api_key="k")
+    client.additional_properties["service"] = "Mistal"
+    with pytest.raises(RegistrationError, match=r"'Mistal'.*Mistral"):
+        DurableAgentApp(agents=[Agent(client, "Help.", name="Helper")])
+
+
 def test_openai_gets_the_conversation_as_it_was(host: AgentHost, service: ScriptedService):
     """Arguments that no program can read go back to the letter, and only repeated ids are replaced."""
     hold_conversation(host, service, "ChatOpenAI", "openai")
@@ -142,6 +154,29 @@ def test_an_option_that_a_service_refuses_is_left_out(host: AgentHost, service: 
     session = f"{kind}-{field}"
     assert run(host, f"{kind}unknown", session) == run(host, f"{kind}unknown", session) == "Yes."
     assert len(service.refusals) <= 1
+
+
+def test_a_field_that_claudes_service_refuses_is_left_out(host: AgentHost, service: ScriptedService):
+    """Services of the Messages API refuse fields, too: of a block, or of a tool."""
+
+    def find_field(body: dict[str, Any]) -> Any:
+        blocks = [block for message in body["messages"] for block in message["content"]]
+        index = next((index for index, block in enumerate(blocks) if "citations" in block), None)
+        if index is None:
+            return None
+        message = f"messages.1.content.{index}.text.citations: Extra inputs are not permitted"
+        return 400, {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+
+    service.find_violation = find_field
+    citation = {"type": "char_location", "cited_text": "Said", "document_index": 0, "document_title": "A"}
+    citation |= {"start_char_index": 0, "end_char_index": 4}
+    delta = {"type": "citations_delta", "citation": citation}
+    block, texts = anthropic_text("Said.")
+    bye = anthropic_response(anthropic_text("Bye."))
+    service.play(anthropic_response((block, [delta, *texts])), bye, bye)
+    for expected_text in ("Said.", "Bye.", "Bye."):
+        assert run(host, "Claude", "claude-field") == expected_text
+    assert len(service.refusals) == 1
 
 
 def responses_events(*items: dict[str, Any]) -> list[Any]:

@@ -33,7 +33,7 @@ from durable_agent_host.providers.anthropic.stream_events import (
     is_truncated,
     plain_block,
 )
-from durable_agent_host.providers.lost_state import with_contents
+from durable_agent_host.providers.lost_state import accepted_request_options, rules_for, with_contents
 from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, as_objects, refusal_properties, within
 from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import ANTHROPIC
@@ -232,7 +232,18 @@ class BlockPreservingMixin(FoldedStreamMixin):
             request_options["container"] = container["container_id"]
         if _lacks_thoughts(messages):
             request_options["thinking"] = {"type": "disabled"}
-        return request_options
+        service = rules_for(messages, ANTHROPIC)
+        if names := service.rejected_fields - _BLOCK_FIELDS:
+            request_options["messages"] = [
+                {
+                    **message,
+                    "content": [
+                        {name: v for name, v in block.items() if name not in names} for block in message["content"]
+                    ],
+                }
+                for message in request_options["messages"]
+            ]
+        return accepted_request_options(request_options, service)
 
     def _prepare_messages_for_anthropic(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         client: Any = super()
@@ -248,6 +259,9 @@ class BlockPreservingMixin(FoldedStreamMixin):
             message, lambda plain: plain_messages(plain, client._prepare_message_groups_for_anthropic)
         )
 
+
+_BLOCK_FIELDS: Final = frozenset({"data", "input", "name", "signature", "source", "thinking", "tool_use_id"})
+"""Fields without which a block means nothing."""
 
 _CONTINUE: Final = {"role": "user", "content": "Continue"}
 """Appended by the framework where an assistant's message comes last."""
