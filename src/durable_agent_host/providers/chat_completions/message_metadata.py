@@ -91,7 +91,9 @@ def rebuild_message(group: Sequence[Content], service: str) -> dict[str, Any]:
     stored_fields = cast("dict[str, Any]", metadata.get("message") or {})
     is_same_service = metadata.get("service") == service
     rebuilt_message = standard_fields | {
-        name: value for name, value in stored_fields.items() if is_same_service or name in _STANDARD
+        name: value
+        for name, value in stored_fields.items()
+        if is_same_service or (name in _STANDARD and not (name == "content" and isinstance(value, list)))
     }
     try:
         rebuilt_message = cast("dict[str, Any]", decode_references(rebuilt_message, group))

@@ -10,7 +10,7 @@ from agent_framework import Content
 
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.call_pairing import object_arguments, unique_id
-from durable_agent_host.providers.chat_completions.content_mapping import transcripts
+from durable_agent_host.providers.chat_completions.content_mapping import spoken_text, transcripts
 from durable_agent_host.providers.chat_completions.message_metadata import (
     MAX_CALL_ID_CHARACTERS,
     METADATA,
@@ -140,6 +140,8 @@ def _accepted_message(message: Wire, service: Service) -> Wire:
         accepted_message = accepted_message | {"role": "system"}
     if message.get("refusal") and "refusal" not in accepted_message and not message.get("content"):
         accepted_message = accepted_message | {"content": message["refusal"]}
+    if not service.takes_other_fields and message["role"] != "user" and isinstance(message.get("content"), list):
+        accepted_message = accepted_message | {"content": spoken_text(message)}
     if (calls := _calls(accepted_message)) and not service.takes_any_arguments:
         accepted_message = accepted_message | {"tool_calls": [_with_object_arguments(call) for call in calls]}
     return accepted_message
