@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.agent.retry_classification import causes_of
-from durable_agent_host.errors import RequestBlockedError
+from durable_agent_host.errors import ContextOverflowError, RequestBlockedError
 from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.client_errors import explain_client_error, rejection_text
 from durable_agent_host.providers.services import Service, tighten
@@ -127,8 +127,7 @@ _NEEDED: Final = frozenset(
     | {"model", "messages", "input", "tools", "tool_choice", "stream", "response_format", "text", "image_url"}
 )
 _NOT_THE_FORM: Final = re.compile(
-    r"api.?key|auth|permission|quota|billing|credit|balance|context.?(length|window|size)|\btokens\b|too long for"
-    r"|content.?(filter|policy|management)|filtered|moderation|safety|blocked|polic(y|ies)"
+    r"api.?key|\bauth|permission|quota|billing|credit|balance|\btokens\b|filtered|moderation|safety|blocked|polic(y|ies)"
     r"|model.?not.?found|(model|deployment).*(not exist|not found|not supported)"
     r"|temperature|top_p|top_k|penalty|max_\w*tokens|decimal|reasoning.?effort",
     re.IGNORECASE,
@@ -142,7 +141,8 @@ def find_refusal(error: BaseException) -> LostState | None:
         ``field`` with its name; ``form`` when the reason can be the form of the messages; None when the request was
         rejected for another reason: the key, the model, a filter, its length, an option of the app.
     """
-    if not rejection_text(error, {400, 422}) or isinstance(explain_client_error(error), RequestBlockedError):
+    is_explained = isinstance(explain_client_error(error), ContextOverflowError | RequestBlockedError)
+    if is_explained or not rejection_text(error, {400, 422}):
         return None
     text = " ".join(str(cause) for cause in causes_of(error))  # some services say it beside their message
     names = ((match["name"] if "name" in match.groupdict() else match[1]) for match in _search_fields(text))

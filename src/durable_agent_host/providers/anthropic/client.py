@@ -33,6 +33,8 @@ from durable_agent_host.providers.anthropic.stream_events import (
     is_truncated,
     plain_block,
 )
+from durable_agent_host.providers.anthropic.stream_normalization import MessageEventNormalizer
+from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for, with_contents
 from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, as_objects, refusal_properties, within
 from durable_agent_host.providers.result_files import move_result_files
@@ -142,6 +144,12 @@ PAUSE: Final = "pause_turn"
 """The stop reason, and the finish reason of such a response, which the framework calls ``stop``."""
 
 _READER: Final = "_durable_reader"
+
+
+class NormalizedMessagesMixin(NormalizedEventsMixin):
+    """The override of the SDK's client."""
+
+    create_normalizer = MessageEventNormalizer
 
 
 class BlockPreservingMixin(FoldedStreamMixin):

@@ -26,7 +26,7 @@ from durable_agent_host.providers.openai.item_mapping import find_item_metadata,
 from durable_agent_host.providers.openai.item_rebuild import Item
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, item_type
 from durable_agent_host.providers.openai.lost_state import LOST
-from durable_agent_host.providers.services import Service
+from durable_agent_host.providers.services import UNKNOWN, Service
 from durable_agent_host.providers.tool_call_names import accepted_name
 
 # Closes open calls in a transcript that is sent in full: the API rejects a call without its result.
@@ -114,6 +114,7 @@ def _mark_lost(content: Content) -> Content:
 _NO_ID: Final = re.compile(r"(?!)")
 _VALID_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_CALL_ID: Final = re.compile(rf".{{1,{UNKNOWN.max_id_characters}}}", re.DOTALL)
 
 _KIND_PROPERTIES: Final = frozenset({"openai", "openai_content_type"})
 """Keys of ``additional_properties`` by which the client recognizes the kind of a link."""
@@ -310,31 +311,29 @@ def accepted_item(item: Item) -> Item:
 def with_valid_ids(items: Iterable[Mapping[str, Any]], service: Service) -> list[Item]:
     """Give every item ids that the service accepts.
 
-    Call ids over 64 characters come from other providers, call ids that repeat from services whose ids are unique only
-    within an answer, repeated or malformed item ids from histories that lost their own. The new ids derive from the old
-    ones, so they are the same on every turn. A repeated item of another kind is the same item, and is omitted.
+    Call ids over 64 characters come from other providers, repeated ones from services whose ids are unique only within
+    a response, repeated or malformed item ids from histories that lost their own. The new ids derive from the old ones,
+    so they are the same on every turn. A repeated item of another kind is the same item, and is omitted.
 
     Returns:
         New items where something changed.
     """
     valid_items: list[Item] = []
     occurrence_counts: dict[str, int] = {}
-    call_counts: Counter[str] = Counter()
+    call_counts = Counter[str]()
     open_call_ids: dict[str, list[str]] = {}
     for item in items:
         valid_item = dict(item)
         call_id = valid_item.get("call_id")
         item_id = valid_item.get("id")
         kind = valid_item.get("type")
-        is_too_long = isinstance(call_id, str) and len(call_id) > service.max_id_characters
-        if kind == "function_call" and call_id:
-            valid_ids = _NO_ID if is_too_long else service.call_ids
+        if isinstance(call_id, str) and str(kind).endswith("_output"):
+            sent_ids = open_call_ids.get(call_id) or [unique_id(call_id, Counter(), _CALL_ID, "call_")]
+            valid_item["call_id"] = sent_ids.pop(0)
+        elif isinstance(call_id, str) and call_id:
+            valid_ids = service.call_ids if len(call_id) <= service.max_id_characters else _NO_ID
             valid_item["call_id"] = unique_id(call_id, call_counts, valid_ids, "call_")
-            open_call_ids.setdefault(str(call_id), []).append(valid_item["call_id"])
-        elif kind == "function_call_output" and open_call_ids.get(str(call_id)):
-            valid_item["call_id"] = open_call_ids[str(call_id)].pop(0)
-        elif is_too_long:
-            valid_item["call_id"] = "call_" + derived_id(str(call_id))
+            open_call_ids.setdefault(call_id, []).append(valid_item["call_id"])
         if item_id is not None and kind != "item_reference":
             previous_count = occurrence_counts.get(str(item_id), 0)
             occurrence_counts[str(item_id)] = previous_count + 1
