@@ -110,11 +110,7 @@ class LostProviderState:
         has_continuation = bool(session.service_session_id or WORKFLOW_STATE in session.state)
         if loss in self._lost or (loss.kind == "continuation" and not (has_continuation or loss.name)):
             return False
-        _LOGGER.warning(
-            "turn %s: the model's service can no longer use the %s; resuming from the stored transcript",
-            self._turn_id,
-            loss.kind,
-        )
+        _LOGGER.warning("turn %s: %s; resuming from the stored transcript", self._turn_id, loss.reason)
         self._lost.append(loss)
         return True
 
@@ -627,7 +623,7 @@ class AgentRuns:
         if (self.output.updates_streamed and self.hosted_agent.is_opaque) or run.journal.recorded.workflow_parts:
             return None
         is_new = self.losses.add(loss, self.agent_session)
-        return RunRestarted(f"the model's service can no longer use the {loss.kind}", 0.0) if is_new else None
+        return RunRestarted(loss.reason, 0.0) if is_new else None
 
     @property
     def _has_middleware(self) -> bool:
@@ -700,8 +696,8 @@ class AgentRuns:
         )
 
     def _without_losses(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Mark what the service can no longer use, also in the turn's own output."""
-        if not (self.losses or self.agent_session.lost_state) or self.agent_session.service_session_id:
+        """Mark what the service can no longer use or refuses, also in the turn's own output."""
+        if not (self.losses or self.agent_session.lost_state):
             return messages
         return self.losses.mark(messages, self.agent_session, self.provider, is_request=True)
 
