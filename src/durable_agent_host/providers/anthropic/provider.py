@@ -53,7 +53,7 @@ class AnthropicProvider(GenericProvider):
     @property
     def repair_rules(self) -> RepairRules:
         """The requirements of every service; "Reset context after refusal" of the API's documentation."""
-        return RepairRules(omits_refused_turns=True)
+        return RepairRules(omits_refusals=True)
 
     async def download_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download it with its name and type, which no block has; a caller's upload is not released."""
