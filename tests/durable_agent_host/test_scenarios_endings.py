@@ -69,8 +69,7 @@ def responses(*parts: dict[str, Any], **fields: Any) -> bytes:
         {"type": "response.output_item.done", "output_index": 0, "item": item},
     ]
     last = completed | {"response": completed["response"] | {"output": [item] if parts else []} | fields}
-    if fields.get("status") == "incomplete":
-        last["type"] = "response.incomplete"
+    last["type"] = f"response.{fields.get('status', 'completed')}"
     body = [created, *(events_of_item if parts else []), last]
     return stream(events(*(event | {"sequence_number": n} for n, event in enumerate(body))))
 
@@ -90,6 +89,19 @@ def claude(stop: str, text: str = "", details: dict[str, Any] | None = None) -> 
     start, *blocks, last, stop_event = messages_events(text)
     delta = {"stop_reason": stop, "stop_sequence": None, "stop_details": details}
     return stream(events(start, *(blocks if text else []), last | {"delta": delta}, stop_event))
+
+
+def cut_call(stop: str) -> bytes:
+    """Write a message of Anthropic's that ends within a tool call, after a text and a complete call."""
+    start, *blocks, last, stop_event = messages_events("Well")
+    call = {"type": "tool_use", "name": "say", "input": {}}
+    arguments = [{"type": "input_json_delta", "partial_json": piece} for piece in ('{"words": 1}', '{"wor')]
+    for index, delta in enumerate(arguments, 1):
+        block = call | {"id": f"toolu_{index}"}
+        blocks.append({"type": "content_block_start", "index": index, "content_block": block})
+        blocks.append({"type": "content_block_delta", "index": index, "delta": delta})
+    blocks.insert(-2, {"type": "content_block_stop", "index": 1})
+    return stream(events(start, *blocks, last | {"delta": {"stop_reason": stop}}, stop_event))
 
 
 def gemini(finish: str, *parts: dict[str, Any], **fields: Any) -> bytes:
@@ -142,6 +154,8 @@ ENDINGS: dict[str, tuple[str, bytes, str, str, Any]] = {
     "claude": ("Claude", claude("refusal", "Well", CYBER), "Well", "refusal", ("This was blocked.", "cyber")),
     "claude without details": ("Claude", claude("refusal"), "", "refusal", ("refused", None)),
     "claude length": ("Claude", claude("max_tokens", "Well"), "Well", "length", None),
+    "claude within a call": ("Claude", cut_call("max_tokens"), "Well", "length", None),
+    "claude refusal within a call": ("Claude", cut_call("refusal"), "Well", "refusal", ("refused", None)),
     "claude window": ("Claude", claude("model_context_window_exceeded", "Well"), "Well", "length", None),
     "gemini": (
         "Gemini",
@@ -215,7 +229,9 @@ def test_how_an_answer_ended_is_the_same_everywhere(host: AgentHost, model: Host
     assert host.get(f"{session_path}/verify").json()["problems"] == []
 
 
+FAILED = {"status": "failed", "error": {"code": "content_filter", "message": "The prompt was filtered."}}
 BLOCKS: dict[str, tuple[str, bytes, str]] = {
+    "azure within a stream": ("Responses", responses(**FAILED), ""),
     "azure": ("Responses", http_response(json.dumps({"error": AZURE_BLOCK}).encode(), status=400), "hate"),
     "azure chat": ("Completions", http_response(json.dumps({"error": AZURE_BLOCK}).encode(), status=400), "hate"),
     "azure responses": (

@@ -146,6 +146,7 @@ class BlockPreservingMixin(FoldedStreamMixin):
             case "message_start" | "message_delta":
                 return self._message_event(reader, event, emitted_usage, request_state)
             case "message_stop":
+                reader.finish()
                 return ChatResponseUpdate(raw_representation=ItemUpdate(None, event))
             case _:
                 client: Any = super()
