@@ -33,6 +33,8 @@ from durable_agent_host.providers.anthropic.stream_events import (
     is_truncated,
     plain_block,
 )
+from durable_agent_host.providers.anthropic.stream_normalization import MessageEventNormalizer
+from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, as_objects, refusal_properties, within
 from durable_agent_host.providers.tool_call_names import declared_tool_names
@@ -125,6 +127,12 @@ PAUSE: Final = "pause_turn"
 """The stop reason, and the finish reason of such a response, which the framework calls ``stop``."""
 
 _READER: Final = "_durable_reader"
+
+
+class NormalizedMessagesMixin(NormalizedEventsMixin):
+    """The override of the SDK's client."""
+
+    create_normalizer = MessageEventNormalizer
 
 
 class BlockPreservingMixin(FoldedStreamMixin):

@@ -25,6 +25,7 @@ from durable_agent_host.concurrency.thread_offload import await_in_thread_if_man
 from durable_agent_host.model.ending import LENGTH
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
+from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.neutral_contents import (
     WEB_SEARCHES,
@@ -50,6 +51,7 @@ from durable_agent_host.providers.openai.request_items import (
     with_valid_names,
 )
 from durable_agent_host.providers.openai.stream_events import plain_item
+from durable_agent_host.providers.openai.stream_normalization import ResponseEventNormalizer, normalize_response
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
@@ -150,6 +152,18 @@ async def stream_or_retrieve(
         yield update
     last.raw_representation = response.raw_representation
     yield last
+
+
+class NormalizedResponsesMixin(NormalizedEventsMixin):
+    """The override of the SDK's client."""
+
+    create_normalizer = ResponseEventNormalizer
+
+    def _process_response_data(self, *, data: Any, cast_to: Any, **arguments: Any) -> Any:
+        client: Any = super()
+        if getattr(cast_to, "__name__", "") == "Response":
+            data = normalize_response(data)
+        return client._process_response_data(data=data, cast_to=cast_to, **arguments)
 
 
 _ENCRYPTED = "reasoning.encrypted_content"
