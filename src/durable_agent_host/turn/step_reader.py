@@ -25,6 +25,7 @@ from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ending import end_of_answer, visible_turn_status
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
+    ClientSwitchedEntry,
     CompactionCallCompletedEntry,
     JournalStep,
     MessageReceivedEntry,
@@ -83,6 +84,7 @@ class StepReader:
         self._last_at: str | None = None
         self._sent_at: str | None = None
         self._side_sent_at: str | None = None
+        self._client: str | None = None
         self._started_at: str | None = None
         self._add("wait", reason="queue", began_at=turn.request.created_at or None, ended_at=None)
 
@@ -254,6 +256,16 @@ class StepReader:
                 )
             case ModelCallStartedEntry() if not step.path.is_nested:
                 self._open_model_call()["background"] = step.continuation is not None
+            case ClientSwitchedEntry():
+                self._client = step.name if step.client else None
+                self._add(
+                    "fallback",
+                    position=step.path.position,
+                    attempt=self._number,
+                    client=step.name,
+                    reason=step.reason or None,
+                    at=at,
+                )
             case MessageReceivedEntry():
                 sent = {name: step.request[name] for name in ("turn_id", "message", "created_at")}
                 self._add("message", position=step.path.position, attempt=self._number, at=at, **sent)
@@ -270,6 +282,7 @@ class StepReader:
             **({"rejected": reason} if (reason := rejection_of(step.response)) else {}),
             "ended_at": at,
             **self._describe_response(response),
+            **({"client": self._client} if self._client else {}),
         }
         self._calls_by_id |= {
             content.call_id: (content.name or "", content.arguments)
