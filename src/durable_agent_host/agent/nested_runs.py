@@ -18,7 +18,7 @@ from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.observer import NestedRunObservers, ObserverGroup
 from durable_agent_host.agent.response_limits import check_model_call, received_bytes
-from durable_agent_host.agent.run_output import EVERY, RunOutput, coalesce_updates, finish_items
+from durable_agent_host.agent.run_output import EVERY, RunOutput, coalesce_updates
 from durable_agent_host.agent.run_result import AwaitingReplies, Failed, RunStoppedError
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
@@ -155,8 +155,3 @@ class NestedOutput(RunOutput):
             updates = client_updates[self._joined_count :]
             coalesce_updates(updates, updates, self._item_reader)
             self._joined_count = len(client_updates)
-
-    def finish_call(self, position: int) -> None:
-        """Put the finished items of the call into its updates, from which the agent keeps its own history."""
-        finish_items(self._call, self._item_reader)
-        super().finish_call(position)

@@ -95,33 +95,6 @@ def coalesce_updates(
     _close(text_run)
 
 
-def finish_items(updates: Sequence[ChatResponseUpdate], items: ItemReader) -> None:
-    """Give the first piece of each item what a recorded response has in place of all, and leave the others empty.
-
-    Whoever has passed the updates on shares their contents, and reads them again. An item with several contents stays
-    as it was streamed.
-    """
-    updates_by_item: dict[Any, list[ChatResponseUpdate]] = {}
-    names: dict[Any, Any] = {}
-    for update in updates:
-        part = None if update.raw_representation is None else items.read_item(update)
-        if part is None or part.position is None:
-            continue
-        if part.first_item_id is not None:
-            names[part.position] = names[part.first_item_id] = (part.position, part.first_item_id)
-        updates_by_item.setdefault(names.get(part.position, part.position), []).append(update)
-    for item_updates in updates_by_item.values():
-        pieces = [content for update in item_updates for content in update.contents if content.type != "usage"]
-        finished = [content for message in fold_updates(item_updates, items).messages for content in message.contents]
-        if len(finished) != 1 or finished[0].type not in _TEXT_OF or {c.type for c in pieces} != {finished[0].type}:
-            continue
-        for piece in pieces[1:]:
-            setattr(piece, _TEXT_OF[piece.type], "")
-            piece.additional_properties = {}
-            piece.annotations = piece.protected_data = piece.merge_mode = piece.raw_representation = None
-        vars(pieces[0]).update(vars(finished[0]))
-
-
 def _close(text_run: _TextRun | None) -> None:
     if text_run is not None:
         text_run.close()
