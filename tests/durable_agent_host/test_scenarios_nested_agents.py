@@ -87,7 +87,7 @@ DEEP_POINTS = [
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("point", chooser("nested").sample(DEEP_POINTS, count("KILLS", short=3, long=23)))
+@pytest.mark.parametrize("point", chooser("nested").sample(DEEP_POINTS, count("KILLS", short=1, long=23)))
 def test_a_kill_anywhere_repeats_no_finished_call(crashing_host: CrashingHost, model: PracticeModel, point: str):
     """Each tool two levels deep has one key, and each model is asked once, but for the call that was cut off."""
     plan_deep_turn(model)

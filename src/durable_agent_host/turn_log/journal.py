@@ -97,6 +97,8 @@ class JournalState:
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
         finished_at: offsets of finished model calls and tool calls.
         messages: that were sent to the running turn and that a model call got, by the ids of their own turns.
+        announced_calls: tool calls of agents within, by the path of their run and their id, of which clients know that
+            they start, and the journal does not.
     """
 
     responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
@@ -121,6 +123,7 @@ class JournalState:
     active_seconds: float = 0.0
     workflow_parts: list[WorkflowWaitingEntry] = field(default_factory=list[WorkflowWaitingEntry])
     messages: dict[str, MessageReceivedEntry] = field(default_factory=dict[str, MessageReceivedEntry])
+    announced_calls: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     _last_offset: int = -1
 
     def add(self, record: LogRecord) -> None:
@@ -147,6 +150,7 @@ class JournalState:
                 self._add_completion(step.path, step.state, record.offset)
             case ToolCallStartedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).starts += 1
+                self.announced_calls.discard((str(step.path.run), step.path.call_id))
             case ToolCallCompletedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).add_end(step)
                 self._add_completion(step.path, step.state, record.offset)
@@ -222,6 +226,8 @@ class JournalState:
             self.waiting_call_ids = tuple(call["call_id"] for call in data["data"]["pending_calls"])
         elif event == turn_events.TURN_STARTED:
             self.has_started = True
+        elif event == turn_events.NESTED and data["data"]["event"] == turn_events.TOOL_STARTED:
+            self.announced_calls.add((data["data"]["path"], data["data"]["data"]["call_id"]))
         elif event == turn_events.TURN_RESTARTED:
             self.discard_from = self.first_output = None
         elif turn_events.rule_of_stored(event).is_discardable:

@@ -217,7 +217,8 @@ def read_result(case: Case) -> CaseResult:
     order = [request.turn_id for request in case.requests]
     transcript = [{"turn": order.index(message["turn_id"])} | message for message in body["messages"]]
     bare = [{name: value for name, value in message.items() if name not in _LEFT_OUT} for message in transcript]
-    messages = _without_ids(bare if case.scenario.is_ordered else sorted(bare, key=_author_of), case)
+    ordered = bare if case.scenario.is_ordered else sorted(bare, key=_author_of)
+    messages = _without_ids(ordered if case.scenario.turns[0] else _without_live_fields(ordered), case)
     responses = [
         (request.status, _read_status(request.answer), request.answer.get("response") or "")
         for request in case.requests
@@ -233,7 +234,7 @@ def _author_of(message: dict[str, Any]) -> tuple[int, str]:
 
 
 _LIVE_FIELDS = frozenset({"id", "status", "logprobs", "annotations", "extensionData"})
-"""What the framework keeps of the live answer of a workflow's agent differs from that of a recorded one."""
+"""The live answer of a workflow's agent has other fields in the session than a recorded one."""
 
 
 def _without_live_fields(value: Any) -> Any:
@@ -245,7 +246,6 @@ def _without_live_fields(value: Any) -> Any:
 
 
 def _without_ids(value: Any, case: Case) -> Any:
-    value = value if case.scenario.turns[0] else _without_live_fields(value)
     ids: dict[str, str] = {}
 
     def number(found: re.Match[str]) -> str:
