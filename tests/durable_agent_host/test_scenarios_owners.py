@@ -129,6 +129,8 @@ def test_the_owner_gets_a_response_on_every_route(site: Site):
             response = send(site.host, route, names, OWNER)
             if "{call}" in route.template:  # the agent calls no model, and the owner is told so
                 assert "has no model call" in response.json()["detail"], (route.name, response.text)
+            elif route.name == "http-answers":
+                assert "the turn is completed" in response.json()["detail"], response.text
             else:
                 assert response.status_code not in {403, 404}, (route.name, response.text)
 
@@ -455,7 +457,22 @@ def test_runs_of_workflows_have_owners(site: Site):
     assert site.ask("GET", f"{url}/status/{run}", "sue:support").ok
     run_calls = [json.loads(line) for line in site.ledger.read_text().splitlines() if run in line]
     assert run_calls[-1] == ["sue@", "workflow.read", "shouting", run, None]  # as the guide says: no owner
-    assert site.ask("POST", f"{url}/respond/one/{question['requestId']}", "ada", json="there").ok
+    answer = {"call_id": question["requestId"], "result": "there"}
+    for caller, sees_run, sees_text in (
+        ("bob", False, False),
+        ("ada", True, True),
+        ("sue:only-workflow.respond", True, False),
+        ("sue:support", False, False),
+    ):
+        listed = site.ask("GET", "/pending", caller).json()["pending_calls"]
+        questions = [call for call in listed if call.get("run_id") == run]
+        assert bool(questions) == sees_run
+        assert ("'hi'" in str(questions)) == sees_text
+        for name in (run, "one"):
+            status = site.ask("POST", f"{url}/respond/{name}", caller, json={**answer, "call_id": "x"}).status_code
+            assert status == 404
+    assert site.ask("POST", f"{url}/respond/{run}", "bob", json=answer).status_code == 404
+    assert site.ask("POST", f"{url}/respond/one", "ada", json=answer).ok
     output = wait_until(lambda: site.ask("GET", f"{url}/status/one", "ada").json().get("output"))
     assert "HI THERE" in json.dumps(output)
 
@@ -512,7 +529,8 @@ def test_another_principal_must_approve(site: Site, model: PracticeModel):
         return response.status_code
 
     def listed(caller: str) -> list[str]:
-        return [call["name"] for call in site.ask("GET", "/pending", caller).json()["pending_calls"]]
+        calls = site.ask("GET", "/pending", caller).json()["pending_calls"]
+        return [call["name"] for call in calls if "agent" in call]
 
     assert [listed("ada@contoso"), listed("bob")] == [[], []]
     assert [listed("ada@contoso:finance"), listed("sue:support")] == [["lend"], ["pay"]]
@@ -541,6 +559,7 @@ def test_another_principal_must_approve(site: Site, model: PracticeModel):
         pending_calls["lend"]["call_id"]: {"principal": "ada", "tenant": "contoso"},
     }
     assert by == expected_approvers
+    assert [approve(caller, "pay") for caller in ("ada@contoso", "bob", "sue:support")] == [403, 404, 200]
     export = site.ask("GET", f"{url.partition('/turns')[0]}/export", "ada@contoso").json()
     approvals = export["data"]["conversationHistory"][-1]["extensionData"]["durableAgentHost"]["answers"]
     assert {call_id: approval["by"] for call_id, approval in approvals.items()} == expected_approvers
@@ -653,7 +672,7 @@ def test_permission_to_cancel_or_approve_reads_nothing(site: Site, model: Practi
     responses = [site.ask("POST", f"{url}/answers", "sue:only-turn.answer", json=body)]
     wait_until(lambda: site.ask("GET", url, "ada@contoso").json()["status"] == "completed")
     responses.append(site.ask("POST", f"{url}/answers", "sue:only-turn.answer", json=body))
-    assert [response.json()["answers"][call["call_id"]]["approved"] for response in responses] == [True, True]
+    assert [response.json()["answers"][0]["approved"] for response in responses] == [True, True]
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 6}}]}, user_text="pay the Hippopotamus again")
     other = site.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "pay the Hippopotamus again"}).json()
     path = other["turn_url"].partition("/api")[2]

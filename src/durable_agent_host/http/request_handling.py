@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -154,6 +154,7 @@ class HandlerContext:
         allows_client_tools: whether requests may bring tools that the client runs.
         list_hosted_agents: lists all agents with how they are reached, as upstream's health route does.
         metrics: renders this process's metrics in Prometheus text format.
+        workflows: hosted by ``workflows=``, by name.
     """
 
     descriptions: Mapping[str, str | None]
@@ -165,6 +166,7 @@ class HandlerContext:
     allows_client_tools: bool
     list_hosted_agents: Callable[[], list[dict[str, Any]]]
     metrics: Callable[[], str]
+    workflows: Collection[str]
 
     @cached_property
     def readers(self) -> StreamReaders:

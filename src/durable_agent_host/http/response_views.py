@@ -213,7 +213,7 @@ def turn_view(turn: Turn) -> dict[str, Any]:
         view["options"] = dict(turn.request.options)
     if turn.request.principal:
         view["asked_by"] = {"principal": turn.request.principal, "tenant": turn.request.tenant}
-    if replies := [{"call_id": name, **answer_view(answer)} for name, answer in turn.replies.items()]:
+    if replies := [answer_view(call_id, answer) for call_id, answer in turn.replies.items()]:
         view["answers"] = replies
     if turn.outcome is not None:
         view |= {
@@ -236,14 +236,15 @@ def turn_view(turn: Turn) -> dict[str, Any]:
     return view
 
 
-def answer_view(answer: Mapping[str, Any]) -> dict[str, Any]:
+def answer_view(call_id: str, answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to a pending call.
 
     Returns:
-        The answer, ``answered_by`` and ``answered_at`` when that is known; ``truncated: true`` replaces what did not
-        travel because it was too large or is to be redacted.
+        ``call_id``, the answer, ``answered_by`` and ``answered_at`` when that is known; ``truncated: true`` replaces
+        what did not travel because it was too large or is to be redacted.
     """
-    view = {_ANSWER_NAMES.get(name, name): value for name, value in answer.items() if name not in {"stored", "digest"}}
+    view = {"call_id": call_id}
+    view |= {_ANSWER_NAMES.get(name, name): value for name, value in answer.items() if name not in {"stored", "digest"}}
     if "stored" in answer:
         emptied_fields = ("reason", "arguments") if "approved" in answer else ("result",)
         view |= dict.fromkeys(emptied_fields) | {"truncated": True}

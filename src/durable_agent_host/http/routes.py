@@ -68,5 +68,12 @@ ROUTES: Final = (
         is_open=True,
     ),
     Route("http-pending", "GET", "pending", "turn.answer", answer_routes.list_pending),
+    Route(
+        "http-workflow-answers",
+        "POST",
+        "workflow/{workflow}/respond/{run}",
+        "workflow.respond",
+        answer_routes.answer_run,
+    ),
     Route("http-health", "GET", "health", "health.read", app_routes.health, is_health=True),
 )
