@@ -611,6 +611,7 @@ def test_changed_arguments_need_another_approver(site: Site, model: PracticeMode
             else None
         )
 
+    assert approve("sue:support", pay, arguments={"amount": "much"}) == 400
     assert approve("sue:support", pay, arguments={"amount": 1e9}) == 200
     assert approve("fin:finance", lend, arguments={"amount": 8}) == 200
     again = wait_until(lambda: find_new_calls(pay, lend))
@@ -620,6 +621,8 @@ def test_changed_arguments_need_another_approver(site: Site, model: PracticeMode
         "lend": ({"amount": 8}, "role:finance", {"principal": "fin"}),
     }
     pay_again, lend_again = again["pay"]["call_id"], again["lend"]["call_id"]
+    denial = {"call_id": pay, "approved": False}
+    assert f"as {pay_again}" in site.ask("POST", f"{url}/answers", "eve@contoso:support", json=denial).json()["detail"]
     assert approve("sue:support", pay_again) == 403
     assert approve("sue:support", pay_again, arguments={"amount": 2}) == 403
     assert [approve(caller, lend_again) for caller in ("fin:finance", "ada@contoso", "sue:support")] == [403, 403, 403]

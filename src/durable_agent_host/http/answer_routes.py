@@ -24,12 +24,12 @@ from durable_agent_host.http.response_views import (
 )
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
 from durable_agent_host.http.workflow_routes import INSTANCE_ID, can_be_named, find_run
+from durable_agent_host.model.call_path import parse_call_path
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT
 from durable_agent_host.model.pending_call import DECISIONS, is_answer_to
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
 from durable_agent_host.model.turn import Turn
-from durable_agent_host.settings import Settings
 from durable_agent_host.turn.call_results import check_fit
 from durable_agent_host.turn.response_format import STEPS_AT_ONCE
 from durable_agent_host.turn.turn_events import CALL_PENDING, CALL_REPLIED
@@ -74,7 +74,7 @@ async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnC
     if (conflict := _find_conflict(turn, replies)) is not None:
         return turn_conflict(turn, *conflict)
     for call_id in new_ids:
-        _check_form(calls[call_id], replies[call_id], host.settings)
+        _check_form(calls[call_id], replies[call_id], host, turn.request.agent)
     signed_replies = sign_replies(principal, replies)
     await client.check_log()  # without the log the turn could not continue, and its work so far would be lost
     if new_replies := {call_id: answer for call_id, answer in signed_replies.items() if call_id not in turn.replies}:
@@ -104,7 +104,7 @@ async def submit_callback(host: HandlerContext, call: RouteRequest, client: Turn
             if _is_progress_due(pending):
                 await client.show_progress(turn, token.call_id, answer["progress"])
             return json_response(HTTPStatus.ACCEPTED, {"call_id": token.call_id, "status": "waiting"}, {})
-        _check_form(pending, answer, host.settings)
+        _check_form(pending, answer, host)
         await client.check_log()
         replied_at = {"at": datetime.now(UTC).isoformat()}
         reply = {token.call_id: replies[token.call_id] | replied_at}
@@ -172,7 +172,7 @@ async def answer_run(host: HandlerContext, call: RouteRequest, client: TurnClien
     if unknown_ids := sorted(replies.keys() - questions_by_id.keys()):
         raise NotFoundError(f"no run that you may answer waits for an answer to {', '.join(unknown_ids)}")
     for call_id, reply in replies.items():
-        _check_form(questions_by_id[call_id].call, reply, host.settings)
+        _check_form(questions_by_id[call_id].call, reply, host)
         if "error" in reply:
             raise RequestError(f"call {call_id} is a question of a workflow, which takes no 'error': send a 'result'")
     for call_id, reply in replies.items():
@@ -237,15 +237,19 @@ def _may_answer(pending: Mapping[str, Any], turn: Turn, principal: Principal | N
     return True
 
 
-def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], settings: Settings) -> None:
-    """Refuse an answer of another form than the call needs, or a result that it does not accept."""
+def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], host: HandlerContext, agent: str = "") -> None:
+    """Refuse an answer of another form than the call needs, or a result or arguments that it does not accept."""
     kind = str(pending["kind"])
     if not is_answer_to(kind, answer):
         form = "'approved': true or false" if kind in DECISIONS else "a 'result' or an 'error'"
         raise RequestError(f"call {pending['call_id']} is of the kind {kind!r}: its answer has {form}")
+    max_bytes = host.settings.max_tool_result_bytes
     if "result" in answer:
-        max_bytes = settings.max_tool_result_bytes
         check_fit(answer["result"], pending.get("schema"), max_bytes=max_bytes, max_steps=STEPS_AT_ONCE)
+    arguments = answer.get("arguments")
+    if arguments is not None and kind == "approval" and not parse_call_path(pending["path"]).is_nested:
+        parameters = host.agents[agent].find_parameters(pending["name"])
+        check_fit(arguments, parameters, max_bytes=max_bytes, max_steps=STEPS_AT_ONCE, field="arguments")
 
 
 def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> None:
@@ -300,7 +304,9 @@ def _find_conflict(turn: Turn, replies: Mapping[str, Mapping[str, Any]]) -> tupl
             continue
         if earlier.get("expired"):
             return f"call {call_id} has expired: its turn continues without your answer", HTTPStatus.GONE
-        return f"call {call_id} already has a different answer: {_describe(earlier)}", HTTPStatus.CONFLICT
+        changed_id = next((c["call_id"] for c in turn.pending if c["call_id"].startswith(f"{call_id}:")), None)
+        hint = f", and waits with other arguments as {changed_id}" if changed_id else ""
+        return f"call {call_id} already has a different answer: {_describe(earlier)}{hint}", HTTPStatus.CONFLICT
     return None
 
 

@@ -135,6 +135,15 @@ class RoutedAgent(Protocol):
         ...
 
     @property
+    def can_steer(self) -> bool:
+        """Whether its runs take messages that are sent to a running turn."""
+        ...
+
+    def find_parameters(self, tool_name: str) -> Mapping[str, Any] | None:
+        """Return the JSON schema of a tool's arguments; None when it is no function of the agent itself."""
+        ...
+
+    @property
     def may_ask(self) -> bool:
         """Whether it may be a workflow, whose questions a message can answer."""
         ...
