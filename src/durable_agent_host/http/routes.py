@@ -313,6 +313,14 @@ ROUTES: Final = (
         parameters=(_CURSOR,),
     ),
     Route(
+        "http-workflow-answers",
+        "POST",
+        "workflow/{workflow}/respond/{run}",
+        "workflow.respond",
+        answer_routes.answer_run,
+        {_OK: (types.AnsweredRunWire,)},
+    ),
+    Route(
         "http-health",
         "GET",
         "health",
