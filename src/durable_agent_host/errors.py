@@ -34,6 +34,7 @@
             ├── BudgetExceededError        the next call would cross a budget; it was not made
             ├── RedactionError             the app's function that redacts contents failed
             └── ProviderError              the model service failed; says whether a retry can help
+                ├── ContextOverflowError   the request is longer than the model's context window
                 └── RequestBlockedError    a policy of the service blocks the request
 """
 
@@ -253,6 +254,18 @@ class ProviderError(TurnError):
         super().__init__(message)
         self.retryable = retryable
         self.retry_after_seconds = retry_after_seconds
+
+
+class ContextOverflowError(ProviderError):
+    """The request is longer than the model's context window.
+
+    Attributes:
+        share: of the messages' tokens that probably fits, between 0 and 1.
+    """
+
+    def __init__(self, message: str, *, share: float) -> None:
+        super().__init__(message, retryable=False)
+        self.share = share
 
 
 class RequestBlockedError(ProviderError):

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import requests
 
 from durable_agent_host.http.api_document import api_document, summary_of
 from durable_agent_host.http.routes import ROUTES
-from durable_agent_host.turn.turn_events import EVENTS
+from durable_agent_host.turn.turn_events import CALL_PENDING, EVENTS, TURN_WAITING
 from tests.forks import ROOT
 from tests.kit import AgentHost, PracticeModel
 from tests.sweeps import IS_LONG, SEED, count
@@ -116,11 +117,22 @@ def test_the_events_of_the_documents_table_have_the_members_of_their_types():
     }
     assert documented.keys() == EVENTS.keys()
     for name, members in documented.items():
-        assert not members or members == described[name] - OF_ALL_CALLS, name
+        assert not members or members == described[name] - UNTOLD[name], name
 
 
-OF_ALL_CALLS = {"progress", "truncated"}
-"""Members of a pending call that its event never has: they come while it waits, or where it is shortened."""
+UNTOLD = defaultdict(set[str], {CALL_PENDING: {"progress", "truncated"}, TURN_WAITING: {"turn_id", "session_id"}})
+"""Members that the table leaves out: what a pending call gets later, and the names of the turn."""
+
+
+def test_the_steps_of_the_documents_table_are_those_of_the_types():
+    """Each kind of step has a row, and each row a type."""
+    schemas = api_document()["components"]["schemas"]
+    kinds = {schemas[each["$ref"].rpartition("/")[2]]["properties"]["kind"]["const"] for each in _steps(schemas)}
+    assert {name.strip(" `") for name, *_ in _rows("Steps")} == kinds
+
+
+def _steps(schemas: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return schemas["StepPage"]["properties"]["steps"]["items"]["anyOf"]
 
 
 def test_the_answer_of_run_has_the_members_of_the_document():

@@ -12,11 +12,13 @@ from durable_agent_host.agent.budget_accounting import BudgetAccount
 from durable_agent_host.agent.call_scope import CallScope
 from durable_agent_host.agent.declarations import is_agent_tool, is_hand_off, needs_approval, runs_at_client
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
+from durable_agent_host.agent.fallbacks import ActiveClient
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
 from durable_agent_host.agent.layers.callback import AwaitCallback
 from durable_agent_host.agent.layers.client_tool import AskClient
 from durable_agent_host.agent.layers.elicitation import AnswerElicitations
+from durable_agent_host.agent.layers.fallback import FallBack
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
@@ -49,6 +51,7 @@ class ModelLayers:
     """The layers of the model calls of one run; a feature that the run does not use is None."""
 
     journal: JournalModelCalls
+    fallback: FallBack | None
     response_format: CheckResponseFormat | None
     retry: RetryModelCalls
     background: FetchBackgroundAnswers
@@ -100,6 +103,7 @@ class CurrentRun:
         includes_error_texts: whether the model receives the texts of tools' exceptions.
         wait_rules: for results that come later.
         new_scope: makes the scope of agents within a call.
+        active_client: which client answers; None for an agent without fallbacks.
         nested: stops a run of an agent within the turn's agent; None for the turn's agent.
     """
 
@@ -122,6 +126,7 @@ class CurrentRun:
     includes_error_texts: bool
     wait_rules: WaitRules
     new_scope: Callable[[CallPath], CallScope]
+    active_client: ActiveClient | None = None
     nested: StopNestedRun | None = None
 
     def model_layers(self) -> ModelLayers:
@@ -135,6 +140,16 @@ class CurrentRun:
                 self.progress,
                 bounds=self.bounds,
                 drop_continuations=self.drop_continuations,
+            ),
+            fallback=None
+            if self.active_client is None
+            else FallBack(
+                self.active_client,
+                self.journal,
+                self.progress,
+                self.breaks,
+                session_id=f"{self.request.agent}@{self.request.session_id}",
+                label=self.label,
             ),
             response_format=self._response_format_layer(),
             retry=RetryModelCalls(
@@ -205,6 +220,8 @@ def chain_model_call(of_run: ModelLayers, call: ModelCall) -> ModelStream:
     layers.append(of_run.journal)
     if of_run.response_format is not None:
         layers.append(of_run.response_format)
+    if of_run.fallback is not None:
+        layers.append(of_run.fallback)
     layers.append(of_run.retry)
     if call.options.get("background"):
         layers.append(of_run.background)

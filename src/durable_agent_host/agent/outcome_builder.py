@@ -201,6 +201,8 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
         entries = tuple(with_extension(entry, {**extension_of(entry), "redacted": True}) for entry in entries)
     usage = entries[1].get("usage")
     runs.agent_session.set_storing_service(runs.provider)
+    if runs.active_client is not None:
+        runs.active_client.save(runs.agent_session)
     return TurnOutcome(
         turn_id=request.turn_id,
         status=status,

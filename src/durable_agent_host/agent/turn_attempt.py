@@ -257,11 +257,17 @@ class TurnAttempt:
             The run's journal; clients know what to discard.
         """
         discard_from = self.recorded.discard_from if has_journal else self.recorded.first_output
+        continued_from: int | None = None
+        if has_journal and self.recorded.open_events and self.recorded.is_open_at_service:
+            continued_from, discard_from = discard_from, None
+        open_events = self.recorded.open_events
         self.recorded.discard_from = self.recorded.first_output = None
         is_repeated = self.number > 1 or self._runs > 0
         self._runs += 1
         self._events.reader = reader
         await self.observers.notify(RunStarted(not is_opaque, discard_from, replayed=is_repeated))
+        if continued_from is not None:
+            self._events.continue_events(open_events, continued_from)
         self._journal = Journal(self.recorded, self._writer, self.log_id)
         return self._journal
 

@@ -13,7 +13,7 @@ from durable_agent_host.agent.retry_classification import (
     causes_of,
     classify_error,
 )
-from durable_agent_host.errors import ProviderError, RequestBlockedError
+from durable_agent_host.errors import ContextOverflowError, ProviderError, RequestBlockedError
 from durable_agent_host.providers.neutral_contents import filtered_categories, within
 
 Hints = Sequence[tuple[int, str, str]]
@@ -37,6 +37,41 @@ _COMMON_HINTS: Final[Hints] = (
 
 _TRANSIENT_CODES: Final = frozenset({"", "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"})
 """Codes of failures during a response that a retry may avoid; other codes concern the request."""
+
+
+_OVERFLOW: Final = re.compile(
+    r"context_length_exceeded|exceed_context_size|model_context_window_exceeded"
+    r"|prompt (?:is )?too long|input is too long|maximum (?:context|prompt|model) length|context limit:"
+    r"|exceeds?\b.{0,40}\bcontext (?:window|length|size|limit)|context (?:window|length|size) (?:has been )?exceed"
+    r"|greater than the (?:maximum )?context length|longer than the (?:maximum )?model"
+    r"|input token count.{0,80}(?:exceeds|only supports)|exceeded model token limit|prompt token count.{0,40}exceeds"
+    r"|reduce the length of (?:the|your) (?:messages|prompt|input)|too large for model with|too many (?:input )?tokens"
+    r"|Max size: \d+ tokens|must have less than \d+ tokens",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How services say that a request is longer than the context window, as quoted in public projects: OpenAI, Azure,
+Anthropic, Bedrock, Gemini, Mistral, Groq, xAI, OpenRouter, GitHub, Kimi, vLLM, llama.cpp, Ollama, LM Studio, TGI."""
+_OVERFLOW_STATUSES: Final = frozenset({None, 400, 413, 422, 500})
+_COUNT: Final = re.compile(r"(?<![\w.-])\d{3,}(?![\w.-]*\w)")
+_HALF: Final = 0.5
+_MARGIN: Final = 0.8
+"""Of the window, for what the estimate misses: instructions and tools are not messages."""
+_OVERFLOW_HINT: Final = (
+    "the request is longer than the model's context window. Give the agent a compaction strategy (see "
+    "docs/guides/compaction.md), or send less"
+)
+
+
+def explain_overflow(text: str) -> ContextOverflowError | None:
+    """Explain a service's message that a request is longer than the context window; None for another message.
+
+    Most messages begin with two counts: of the request and of the window, in any order.
+    """
+    if _OVERFLOW.search(text) is None:
+        return None
+    counts = [int(match[0]) for match in _COUNT.finditer(text.replace(",", ""))][:2]
+    share = _MARGIN * min(counts) / max(counts) if len(counts) > 1 else _HALF
+    return ContextOverflowError(f"{_OVERFLOW_HINT}: {text.strip('. ')}", share=share)
 
 
 def explain_client_error(error: BaseException, hints: Hints = ()) -> ProviderError | None:
@@ -103,6 +138,8 @@ def response_failure(code: Any, message: Any) -> ProviderError:
     if _BLOCKED.search(f"{code or ''} {message or ''}".strip()):
         return RequestBlockedError(str(message or code))
     reason = ": ".join(str(part) for part in (code, message) if part) or "no reason was given"
+    if (overflow := explain_overflow(reason)) is not None:
+        return overflow
     is_transient = (code or "") in _TRANSIENT_CODES or _is_transient_status(code)
     hint = "try again" if is_transient else "check the request"
     return ProviderError(
@@ -145,9 +182,12 @@ def _explain_decision(decision: RetryDecision, error: BaseException, hints: Hint
             f"the model's endpoint{address} cannot be reached: {_find_hint(hints, 0, '')}; try again", retryable=True
         )
     message = decision.message.rstrip(". ") or "no reason was given"
+    text = f"{_find_code(error)} {message}"
+    if decision.status in _OVERFLOW_STATUSES and (overflow := explain_overflow(text)) is not None:
+        return overflow
     failure = f"rejected the call with {decision.status}" if decision.status else "failed during its response"
     default = "try again" if decision.retryable else "check the request and the model's name"
-    hint = (decision.status and _find_hint(hints, decision.status, f"{_find_code(error)} {message}")) or default
+    hint = (decision.status and _find_hint(hints, decision.status, text)) or default
     return ProviderError(
         f"the model's service {failure}: {message} - {hint}",
         retryable=decision.retryable,

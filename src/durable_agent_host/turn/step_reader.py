@@ -25,6 +25,7 @@ from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ending import RefusalWire, VisibleStatus, end_of_answer, visible_turn_status
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
+    ClientSwitchedEntry,
     CompactionCallCompletedEntry,
     JournalStep,
     MessageReceivedEntry,
@@ -51,6 +52,7 @@ from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.budget_checks import usage_of_response
 from durable_agent_host.turn.step_types import (
     AttemptStepWire,
+    FallbackStepWire,
     InnerCallStepWire,
     MessageStepWire,
     ModelCallStepWire,
@@ -106,6 +108,7 @@ class StepReader:
         self._last_at: str | None = None
         self._sent_at: str | None = None
         self._side_sent_at: str | None = None
+        self._client: str | None = None
         self._started_at: str | None = None
 
     def add(self, record: LogRecord) -> None:
@@ -291,6 +294,17 @@ class StepReader:
                 self._add(strategy_call)
             case ModelCallStartedEntry() if not step.path.is_nested:
                 self._open_model_call()["background"] = step.continuation is not None
+            case ClientSwitchedEntry():
+                self._client = step.name if step.client else None
+                fallback: FallbackStepWire = {
+                    "kind": "fallback",
+                    "position": step.path.position,
+                    "attempt": self._number,
+                    "client": step.name,
+                    "reason": step.reason or None,
+                    "at": at,
+                }
+                self._add(fallback)
             case MessageReceivedEntry():
                 message: MessageStepWire = {
                     "kind": "message",
@@ -314,6 +328,8 @@ class StepReader:
         call["ended_at"] = at
         if reason := rejection_of(step.response):
             call["rejected"] = reason
+        if self._client:
+            call["client"] = self._client
         call |= cast("ModelCallStepWire", self._describe_response(response))
         self._calls_by_id |= {
             content.call_id: (content.name or "", content.arguments)

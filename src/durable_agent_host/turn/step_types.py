@@ -63,6 +63,7 @@ class ModelCallStepWire(ModelResponseWire):
     background: NotRequired[bool]
     reason: NotRequired[str]
     rejected: NotRequired[str]
+    client: NotRequired[str]
     began_at: str | None
     ended_at: str | None
 
@@ -151,6 +152,17 @@ class RetryStepWire(TypedDict):
     at: str | None
 
 
+class FallbackStepWire(TypedDict):
+    """Another client answers from here on: its class, and why."""
+
+    kind: Literal["fallback"]
+    position: int
+    attempt: int
+    client: str
+    reason: str | None
+    at: str | None
+
+
 class RestartStepWire(TypedDict):
     """Clients were told to discard text from an event on."""
 
@@ -178,6 +190,7 @@ StepWire = (
     | MessageStepWire
     | InnerCallStepWire
     | RetryStepWire
+    | FallbackStepWire
     | RestartStepWire
     | EndStepWire
 )

@@ -113,7 +113,10 @@ class JournalModelCalls:
                 await self.observers.notify(ModelCallResponded(position, replayed=False))
                 response, messages = await self._append(call.path, item)
                 self.progress.has_client_calls = bool(call.provider.client_calls(messages))
-                self.output.finish_call(position)
+                if item.is_folded:
+                    self.output.replace_call(position, item.updates, item.response)
+                else:
+                    self.output.finish_call(position)
                 self.progress.finish_call(position, item.response)
                 await self.observers.notify(_build_completed(item.response, position, replayed=False))
                 if (reason := rejection_of(response)) is not None:
@@ -124,7 +127,7 @@ class JournalModelCalls:
     async def _append(self, path: CallPath, completed: CompletedResponse) -> tuple[dict[str, Any], list[Message]]:
         """Make a response durable, and return it as recorded, and its messages; its tool calls run after that."""
         folded_response = copy.copy(completed.response)
-        if completed.updates:  # the messages that the turn will store
+        if completed.updates and not completed.is_folded:  # the messages that the turn will store
             folded_response.messages = self.output.fold_call(completed.updates).response().messages
         check_calls((content for message in folded_response.messages for content in message.contents), self.bounds)
         response = encode_answer(folded_response)

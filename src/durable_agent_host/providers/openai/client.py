@@ -23,8 +23,9 @@ from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.journal_entry import replayed_updates
 from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, run_in_thread_if_many
 from durable_agent_host.model.ending import LENGTH
+from durable_agent_host.model.log_entry import CURSOR
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
-from durable_agent_host.providers.adapted_client import FoldedStreamMixin
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, unwrap_update
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.neutral_contents import (
@@ -130,12 +131,27 @@ _MAX_WAIT_SECONDS: Final = 5.0
 
 
 async def stream_or_retrieve(
-    stream: ResponseStream[ChatResponseUpdate, ChatResponse[Any]], retrieve: Callable[[], Awaitable[ChatResponse[Any]]]
+    stream: ResponseStream[ChatResponseUpdate, ChatResponse[Any]],
+    retrieve: Callable[[], Awaitable[ChatResponse[Any]]],
+    token: Mapping[str, Any],
 ) -> AsyncGenerator[ChatResponseUpdate]:
-    """Yield a response as it streams, or in full when the service no longer streams it."""
+    """Yield a response as it streams, or in full when the service no longer streams it.
+
+    Args:
+        stream: of the response; of the events after the cursor, if the token has one.
+        retrieve: returns the full response.
+        token: of the response, with the texts up to the cursor, if it has one.
+    """
+    cursor = token.get(CURSOR)
     try:
         async with stream:
+            has_started = cursor is None
             async for update in stream:
+                if cursor is not None and getattr(unwrap_update(update), "sequence_number", cursor + 1) <= cursor:
+                    continue
+                if not has_started:
+                    has_started = True
+                    yield ChatResponseUpdate(role="assistant", contents=token["contents"])
                 yield update
     except Exception as error:
         if (retry_decision := classify_error(error)) is None or _TOO_OLD.search(retry_decision.message) is None:
@@ -184,20 +200,32 @@ class ItemPreservingMixin(FoldedStreamMixin):
         self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **kwargs: Any
     ) -> Any:
         client: Any = super()
+        token: Mapping[str, Any] = options.get("continuation_token") or {}
+        if stream and CURSOR in token:
+            client = super(ItemPreservingMixin, self._starting_after(token[CURSOR]))
         result = client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
         if not stream:
             return result
         result._stream_source = until_its_end(result._stream_source, is_truncated)
-        if not options.get("continuation_token"):
+        if not token:
             return result
 
         def retrieve() -> Any:
             return client._inner_get_response(messages=messages, options=options, stream=False, **kwargs)
 
         def finalize(updates: Sequence[Any]) -> Any:
+            final_event: Any = unwrap_update(updates[-1]) if updates else None
+            if CURSOR in token and getattr(final_event, "type", None) in _LAST_EVENTS:
+                return self._parse_response_from_openai(final_event.response, options=options)
             return self._finalize_response_updates(updates, response_format=options.get("response_format"))
 
-        return ResponseStream(stream_or_retrieve(result, retrieve), finalizer=finalize)
+        return ResponseStream(stream_or_retrieve(result, retrieve, token), finalizer=finalize)
+
+    def _starting_after(self, cursor: int) -> Any:
+        """Copy the client so that it retrieves the events of a response after a number."""
+        clone: Any = copy.copy(self)
+        clone.client = clone.client.with_options(default_query={"starting_after": str(cursor)})
+        return clone
 
     def _parse_chunk_from_openai(self, event: Any, *args: Any, **kwargs: Any) -> Any:
         if (error := parse_failure(event)) is not None:
