@@ -19,6 +19,7 @@ from durable_agent_host.turn.turn_events import EVENTS
 OPEN = {"ConversationMessage", "Usage"}
 """What may have further members: what is stored by whatever version, and what a model's service counts."""
 
+CONTENT = ("properties", "data", "contentSchema")
 ORIGINS: set[str] = set()
 """Where the hosts of agents are that tests have started."""
 
@@ -41,7 +42,7 @@ def _components() -> Any:
 
 
 @cache
-def _validator(pointer: tuple[str, ...]) -> Any:
+def _validator(pointer: tuple[str | int, ...]) -> Any:
     """Compile the schema at a path of the document."""
     schema: Any = api_document()
     for key in pointer:
@@ -60,7 +61,7 @@ def _operations() -> list[tuple[re.Pattern[str], dict[str, Any], str]]:
 def check_event(name: str, data: Any) -> None:
     """Check an event of a stream; one of another version is passed on as it is."""
     if name in EVENTS:
-        _check(("components", "schemas", "Event"), {"id": 0, "event": name, "data": data}, f"event {name}")
+        _check(("components", "schemas", "Event", "oneOf", [*EVENTS].index(name), *CONTENT), data, f"event {name}")
 
 
 def check_response(response: requests.Response) -> None:
@@ -97,7 +98,7 @@ def _is_of_the_host(response: requests.Response) -> bool:
     return response.status_code >= HTTPStatus.BAD_REQUEST and not (is_json and "type" in response.json())
 
 
-def _check(pointer: tuple[str, ...], value: Any, where: str) -> None:
+def _check(pointer: tuple[str | int, ...], value: Any, where: str) -> None:
     error = next(_validator(pointer).iter_errors(value), None)
     assert error is None, f"{where} is not as the API's document says: {error}"
 

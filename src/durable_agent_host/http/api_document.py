@@ -1,7 +1,7 @@
 """The API as an OpenAPI document, made of the table of routes and of the types of answers and events.
 
-OpenAPI describes the body of a stream as one string. So an answer of type ``text/event-stream`` is a string, whose
-``contentSchema`` is the schema of each of its events: ``components/schemas/Event``.
+The schema of a body of type ``text/event-stream`` is that of each of its events, ``components/schemas/Event``: OpenAPI
+3.1 says nothing of streams, and so do tools and OpenAPI 3.2 describe them. The JSON of an event is its field ``data``.
 """
 
 import inspect
@@ -23,6 +23,7 @@ from durable_agent_host.http.sse import CONTENT_TYPE as EVENTS
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.turn_events import ProblemWire
 
+_JSON: Final = "application/json"
 _PROBLEMS: Final = (400, 403, 404, 413, 429, 500, 503, 507)
 """Statuses of problems that every route may answer with; routes of a session also with 409."""
 
@@ -74,7 +75,7 @@ def api_document() -> Mapping[str, Any]:
     for route in ROUTES:
         paths.setdefault(f"/{route.template}", {})[route.method.lower()] = builder.build(route)
     event = {
-        "description": "An event of a stream: its fields `id` and `event`, and the JSON of its `data`.",
+        "description": "An event of a stream. `id` is its offset in the turn's log.",
         "oneOf": [builder.event(name, rule.data) for name, rule in turn_events.EVENTS.items()],
     }
     document = {
@@ -91,7 +92,7 @@ def api_document() -> Mapping[str, Any]:
 
 
 def _list_types() -> Sequence[Any]:
-    kinds: list[Any] = [ProblemWire, int, str, *(rule.data for rule in turn_events.EVENTS.values())]
+    kinds: list[Any] = [ProblemWire, str, *(rule.data for rule in turn_events.EVENTS.values())]
     for route in ROUTES:
         kinds += [parameter.type for parameter in route.parameters]
         bodies = (route.bodies, *route.replies.values())
@@ -130,12 +131,13 @@ class _OperationBuilder:
             "security": [{}, *([] if is_public else [{"key": []}]), *([{"token": []}] if route.accepts_token else [])],
         }
         if route.bodies:
-            operation["requestBody"] = {"content": self._content(route.bodies, "application/json")}
+            operation["requestBody"] = {"content": self._content(route.bodies, _JSON)}
         return operation
 
     def event(self, name: str, data: Any) -> Mapping[str, Any]:
         """Describe an event."""
-        members = {"id": self._schema(int), "event": {"const": name}, "data": self._schema(data)}
+        json_text = {"type": "string", "contentMediaType": _JSON, "contentSchema": self._schema(data)}
+        members = {"id": {"type": "string", "pattern": "^[0-9]+$"}, "event": {"const": name}, "data": json_text}
         return {"title": name, "type": "object", "properties": members, "required": [*members]}
 
     def _schema(self, kind: Any) -> Mapping[str, Any]:
@@ -151,7 +153,7 @@ class _OperationBuilder:
         if headers := self._headers(route, status):
             response["headers"] = headers
         if body and route.method != "HEAD":
-            response["content"] = self._content(body, PROBLEM if is_problem else "application/json")
+            response["content"] = self._content(body, PROBLEM if is_problem else _JSON)
         return response
 
     def _headers(self, route: Route, status: int) -> Mapping[str, Any]:
@@ -166,8 +168,7 @@ class _OperationBuilder:
         kinds = [self._schema(kind) for kind in body if not isinstance(kind, str)]
         content: dict[str, Any] = {kind: {"schema": {}} for kind in body if isinstance(kind, str)}
         if EVENTS in content:
-            event = {"$ref": "#/components/schemas/Event"}
-            content[EVENTS] = {"schema": {"type": "string", "contentMediaType": EVENTS, "contentSchema": event}}
+            content[EVENTS] = {"schema": {"$ref": "#/components/schemas/Event"}}
         if kinds:
             content[json_type] = {"schema": kinds[0] if len(kinds) == 1 else {"anyOf": kinds}}
         return content
