@@ -144,7 +144,11 @@ class StepReader:
         return self._attempt["number"] if self._attempt is not None else 0
 
     def _begin_attempt(self, number: int) -> None:
+        model_call = self._model
         self._interrupt()
+        if model_call is not None and model_call.get("background"):  # its service continues it
+            model_call["outcome"] = None
+            self._model = model_call
         counts_at_start = {f"found_{name}": count for name, count in self._completed_counts.items()}
         self._attempt = self._add("attempt", number=number, began_at=None, ended_at=None, ended=None, **counts_at_start)
 
