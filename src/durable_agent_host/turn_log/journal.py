@@ -224,6 +224,8 @@ class JournalState:
         open_calls = self.reserved.setdefault(step.path, [])
         match step:
             case BudgetReservedEntry():
+                if self.continuations.get(step.path) is not None:  # the service continues the call
+                    open_calls.clear()
                 open_calls.append(step.reservation)
                 self.active_seconds = max(self.active_seconds, step.seconds)
             case ReservationRaisedEntry():

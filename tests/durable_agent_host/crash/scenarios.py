@@ -284,6 +284,7 @@ SCENARIOS = {
     "threads": Scenario(
         (_SEQUENCE, (call("note", "again"), say(ANSWER))), _retried_twice, agent="Threads", is_posted_once=True
     ),
+    "background": Scenario(((*_SEQUENCE[:3], say(LONG_ANSWER)),), _stream, agent="Background"),
     "claude": Scenario((_SEQUENCE, (call("note", "again", "note"), say(ANSWER))), _retried_twice, agent="Claude"),
 }
 

@@ -280,6 +280,7 @@ app = DurableAgentApp(
     agents=[
         Agent(client, "Work with the tools.", name="Worker", tools=TOOLS, default_options={"store": False}),
         Agent(client, "Work with the tools; the service keeps the conversation.", name="Kept", tools=TOOLS),
+        Agent(client, "Work with the tools.", name="Background", tools=TOOLS, default_options={"background": True}),
         Agent(gemini, "Work with the tools.", name="Gemini", tools=TOOLS),
         Agent(chat, "Work with the tools.", name="Chatter", tools=TOOLS),
         Agent(threads, "Work with the tools.", name="Threads", tools=TOOLS),
