@@ -127,17 +127,6 @@ class MessageStepWire(TypedDict):
     created_at: str
 
 
-class FallbackStepWire(TypedDict):
-    """The model calls from `position` on go to another client."""
-
-    kind: Literal["fallback"]
-    position: int
-    attempt: int
-    client: str
-    reason: str | None
-    at: str | None
-
-
 class InnerCallStepWire(ModelResponseWire):
     """A model call of an agent within the agent; `reason` says why it failed."""
 
@@ -202,7 +191,6 @@ StepWire = (
     | FallbackStepWire
     | InnerCallStepWire
     | RetryStepWire
-    | FallbackStepWire
     | RestartStepWire
     | EndStepWire
 )
