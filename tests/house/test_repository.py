@@ -109,7 +109,7 @@ def test_routes_are_documented():
 
     http = (ROOT / "docs/reference/http.md").read_text()
     documented_routes = set(re.findall(r"`(GET|HEAD|POST|PUT|DELETE|PATCH) (/api/[^`]*)`", http))
-    pages = {("GET", "/api/inspector")}
+    pages = {("GET", "/api/inspector"), ("GET", "/api/openapi.json")}
     assert documented_routes == {(route.method, f"/api/{route.template}") for route in ROUTES} | pages
 
 

@@ -285,8 +285,7 @@ class AgentRunner:
 
         Returns:
             A completed outcome with the entries to append, a failed one with the reason, a cancelled one with both, or
-            a suspended one with the calls that wait for a person. Failures of the agent, the model or a tool do not
-            raise.
+            a suspended one with the calls that wait for a person. Failures of agent, model and tools do not raise.
 
         Raises:
             FencedError: another process runs the turn, and has not ended it in time.

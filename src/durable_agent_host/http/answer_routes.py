@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from azurefunctions.extensions.http.fastapi import Response
 
@@ -15,6 +15,17 @@ from durable_agent_host.http.parse import parse_callback, parse_replies
 from durable_agent_host.http.problem_details import problem
 from durable_agent_host.http.question_messages import RECEIPT_WAIT_SECONDS, sign_replies
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, read_log
+from durable_agent_host.http.response_types import (
+    AnsweredRunWire,
+    AnsweredTurnWire,
+    CallbackWire,
+    CallReplyWire,
+    PendingPageWire,
+    PendingRunCallWire,
+    PendingTurnCallWire,
+    ShownCallWire,
+    TurnStateWire,
+)
 from durable_agent_host.http.response_views import (
     answer_view,
     json_response,
@@ -103,7 +114,7 @@ async def submit_callback(host: HandlerContext, call: RouteRequest, client: Turn
         if "progress" in answer:
             if _is_progress_due(pending):
                 await client.show_progress(turn, token.call_id, answer["progress"])
-            return json_response(HTTPStatus.ACCEPTED, {"call_id": token.call_id, "status": "waiting"}, {})
+            return json_response(HTTPStatus.ACCEPTED, CallbackWire(call_id=token.call_id, status="waiting"), {})
         _check_form(pending, answer, host)
         await client.check_log()
         replied_at = {"at": datetime.now(UTC).isoformat()}
@@ -112,8 +123,8 @@ async def submit_callback(host: HandlerContext, call: RouteRequest, client: Turn
     if (conflict := _find_conflict(turn, replies)) is not None:
         return problem(conflict[1], conflict[0])
     is_received = token.call_id in turn.replies
-    status = HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED
-    return json_response(status, {"call_id": token.call_id, "status": "answered" if is_received else "accepted"}, {})
+    view = CallbackWire(call_id=token.call_id, status="answered" if is_received else "accepted")
+    return json_response(HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED, view, {})
 
 
 async def _find_calls(
@@ -177,30 +188,33 @@ async def answer_run(host: HandlerContext, call: RouteRequest, client: TurnClien
             raise RequestError(f"call {call_id} is a question of a workflow, which takes no 'error': send a 'result'")
     for call_id, reply in replies.items():
         await client.workflow_runs.answer(questions_by_id[call_id], reply["result"])
-    reply_views = [{"call_id": call_id, **reply} for call_id, reply in replies.items()]
-    return json_response(HTTPStatus.OK, {"workflow": workflow, "run_id": run_id, "answers": reply_views}, {})
+    reply_views = [cast("CallReplyWire", {"call_id": call_id, **reply}) for call_id, reply in replies.items()]
+    return json_response(HTTPStatus.OK, AnsweredRunWire(workflow=str(workflow), run_id=run_id, answers=reply_views), {})
 
 
 async def _questions_of_run(
     call: RouteRequest, client: TurnClient, workflow: str, run_id: str
-) -> list[Mapping[str, Any]]:
+) -> list[PendingRunCallWire]:
     """List the questions of a workflow's run if the caller may answer them."""
     if await find_run(client, workflow, run_id, "workflow.respond") != run_id:
         return []
     may_read = await find_run(client, workflow, run_id, "workflow.read") == run_id
-    run = {
-        "workflow": workflow,
-        "run_id": run_id,
-        "answer_url": f"{call.base_url}/workflow/{workflow}/respond/{run_id}",
-    }
-    questions = await client.workflow_runs.list_questions(workflow, run_id)
-    return [{**run, **_shown_fields(question.call, may_read=may_read)} for question in questions]
+    answer_url = f"{call.base_url}/workflow/{workflow}/respond/{run_id}"
+    return [
+        {
+            "workflow": workflow,
+            "run_id": run_id,
+            "answer_url": answer_url,
+            **_shown_fields(question.call, may_read=may_read),
+        }
+        for question in await client.workflow_runs.list_questions(workflow, run_id)
+    ]
 
 
 async def list_pending(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /pending``: the pending calls that the caller may answer, over all agents, sessions and workflows."""
     turns, runs, following = await client.list_waiting(call.query.get("cursor", ""), host.workflows)
-    pending_calls: list[Mapping[str, Any]] = [
+    pending_calls: list[PendingTurnCallWire | PendingRunCallWire] = [
         {
             "agent": turn.request.agent,
             **turn_identity(turn.request),
@@ -218,15 +232,16 @@ async def list_pending(host: HandlerContext, call: RouteRequest, client: TurnCli
     for workflow, run_id in runs:
         pending_calls += await _questions_of_run(call, client, workflow, run_id)
     pending_calls.sort(key=itemgetter("created_at"))
-    return json_response(HTTPStatus.OK, {"pending_calls": pending_calls, "cursor": following or None}, {})
+    view = PendingPageWire(pending_calls=pending_calls, cursor=following or None)
+    return json_response(HTTPStatus.OK, view, {})
 
 
 _SHOWN_FIELDS: Final = ("call_id", "kind", "created_at", "expires_at")
 """What of a pending call is shown to a caller who may answer it and may not read its turn."""
 
 
-def _shown_fields(pending: Mapping[str, Any], *, may_read: bool) -> Mapping[str, Any]:
-    return pending if may_read else {name: pending[name] for name in _SHOWN_FIELDS}
+def _shown_fields(pending: Mapping[str, Any], *, may_read: bool) -> ShownCallWire:
+    return cast("ShownCallWire", pending if may_read else {name: pending[name] for name in _SHOWN_FIELDS})
 
 
 def _may_answer(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> bool:
@@ -279,7 +294,7 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
 
 
 def _replies_response(
-    call: RouteRequest, turn: Turn, replies: Mapping[str, Mapping[str, Any]], view: Mapping[str, Any]
+    call: RouteRequest, turn: Turn, replies: Mapping[str, Mapping[str, Any]], view: TurnStateWire
 ) -> Response:
     """Report which answers the turn has received; 202 while one is on its way."""
     is_received = replies.keys() <= turn.replies.keys()
@@ -287,9 +302,8 @@ def _replies_response(
         return turn_conflict(turn, f"the turn is {turn.outcome.status}: the answer came too late")
     reply_views = [answer_view(name, turn.replies[name]) for name in replies if name in turn.replies]
     status = HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED
-    return json_response(
-        status, {**view, "answers": reply_views} | turn_urls(call.base_url, turn.request), turn_headers(turn.request)
-    )
+    body: AnsweredTurnWire = {**view, "answers": reply_views, **turn_urls(call.base_url, turn.request)}
+    return json_response(status, body, turn_headers(turn.request))
 
 
 def _are_calls_known(turn: Turn, replies: Mapping[str, Any]) -> bool:
