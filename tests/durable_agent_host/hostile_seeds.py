@@ -163,6 +163,7 @@ def seeds(agent: str) -> list[RawRequest]:
         _agent("POST", f"{turns}/cancel"),
         _agent("GET", "pending"),
         _agent("POST", "callbacks/TOKEN", {"result": {"text": "done"}}),
+        _agent("POST", "workflow/W/respond/RUN", {"call_id": "c", "result": {"text": "done"}}),
         _agent("POST", f"{turns}/answers", [{"call_id": "c", "result": [PARTS[0]]}, {"call_id": "d", "error": "e"}]),
         _agent("POST", f"{turns}/answers", {"call_id": "c", "approved": True, "reason": "r", "arguments": {}}),
     ]

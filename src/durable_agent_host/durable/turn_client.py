@@ -451,14 +451,17 @@ class TurnClient:
         """
         workflow_names = {orchestration_name(workflow): workflow for workflow in workflows}
         names = {TURN_ORCHESTRATION, *workflow_names}
+        invalid_cursor = RequestError(
+            "'cursor' is not what this route has returned: leave it out to get the first page"
+        )
+        if not cursor.isprintable():  # it becomes a header
+            raise invalid_cursor
         try:
             instances, following = await waiting_instances(self._client, names, cursor)
         except ClientResponseError as error:
             if not cursor or error.status != HTTPStatus.BAD_REQUEST:
                 raise
-            raise RequestError(
-                "'cursor' is not what this route has returned: leave it out to get the first page"
-            ) from None
+            raise invalid_cursor from None
         turns: list[Turn] = []
         runs: list[tuple[str, str]] = []
         for name, instance_id in instances:
