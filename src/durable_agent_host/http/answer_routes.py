@@ -19,6 +19,7 @@ from durable_agent_host.http.response_types import (
     AnsweredRunWire,
     AnsweredTurnWire,
     CallbackWire,
+    CallReplyWire,
     PendingPageWire,
     PendingRunCallWire,
     PendingTurnCallWire,
