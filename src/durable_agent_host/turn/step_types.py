@@ -152,17 +152,6 @@ class RetryStepWire(TypedDict):
     at: str | None
 
 
-class FallbackStepWire(TypedDict):
-    """Another client answers from here on: its class, and why."""
-
-    kind: Literal["fallback"]
-    position: int
-    attempt: int
-    client: str
-    reason: str | None
-    at: str | None
-
-
 class RestartStepWire(TypedDict):
     """Clients were told to discard text from an event on."""
 

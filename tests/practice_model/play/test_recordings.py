@@ -120,7 +120,7 @@ def test_a_folder_without_recordings_is_rejected(tmp_path):
 
 
 def test_a_recorded_stream_in_the_background_goes_on_after_an_event(player, recordings_dir):
-    """A response is streamed again from a number on, as recorded; only one in the background is cancelled."""
+    """A response is streamed again from a number on, as recorded; only those in the background are cancelled."""
     folder = "multiturn/background-resume-starting-after"
     player.plan({"recording": f"{folder}/01"}, {"recording": "background-queued"}, {"text": "Hi."})
     first, *_ = parse_events(player.ask("Anything", stream=True, background=True))
