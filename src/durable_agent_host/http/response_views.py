@@ -244,7 +244,8 @@ def turn_view(turn: Turn) -> TurnWire:
     if request.principal:
         view["asked_by"] = {"principal": request.principal, "tenant": request.tenant}
     if turn.replies:
-        view["answers"] = [CallReplyWire(call_id=name, **answer_view(answer)) for name, answer in turn.replies.items()]
+        replies: list[CallReplyWire] = [{"call_id": name, **answer_view(reply)} for name, reply in turn.replies.items()]
+        view["answers"] = replies
     if turn.outcome is not None:
         _add_outcome(view, request, turn.outcome)
     return view

@@ -196,7 +196,7 @@ class ContinuedEvents:
                 self._texts[key] = known_text[len(text) :]
             elif text.startswith(known_text):
                 self._texts[key] = ""
-                new_events.append(LiveEvent(event.event, event.data | {"text": text[len(known_text) :]}))
+                new_events.append(LiveEvent(event.event, {**event.data, "text": text[len(known_text) :]}))
             elif event.event == MESSAGE_DELTA:
                 return self._restart()
             else:
