@@ -60,11 +60,11 @@ from durable_agent_host.durable.task_hub import PlainHub, TaskHub
 from durable_agent_host.durable.turn_client import TurnClient, TurnServices
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.durable.workflow_functions import (
-    open_request,
     register_executor_activity,
     register_workflow_orchestration,
     strip_pickled_reason,
 )
+from durable_agent_host.durable.workflow_runs import open_request
 from durable_agent_host.encryption.data_key_storage import PlaintextGuard
 from durable_agent_host.encryption.store_factory import StoreFactory, stores_of
 from durable_agent_host.http.app_routes import hosted_agents
@@ -411,6 +411,7 @@ class DurableAgentApp(AgentFunctionApp):
             allows_client_tools=self._allows_client_tools,
             list_hosted_agents=partial(hosted_agents, self._agent_metadata),
             metrics=metrics_page,
+            workflows=self.workflows,
         )
 
     def _register_routes(self, *, is_health: bool) -> None:

@@ -365,6 +365,10 @@ async def test_open_calls_get_results_and_pictures_become_the_users():
     sent = client._prepare_messages_for_openai(history)
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool", "user", "user"]
     assert [item["id"] for item in sent[1]["tool_calls"]] == [item["tool_call_id"] for item in sent[2:4]]
-    assert (sent[2]["content"], "not known" in sent[3]["content"]) == ("seen", True)
-    assert sent[5]["content"] == [{"type": "image_url", "image_url": {"url": picture.uri}}]
+    assert sent[2]["content"] == "seen\n[file: image/png, 3 bytes; in the next message]"
+    assert "not known" in sent[3]["content"]
+    assert sent[5]["content"] == [
+        {"type": "text", "text": "[files that the tools returned: image/png, 3 bytes]"},
+        {"type": "image_url", "image_url": {"url": picture.uri}},
+    ]
     assert check_request({"model": "m", "messages": sent}) is None

@@ -202,7 +202,7 @@ async def answer_requests(
     Returns:
         The messages with the answers; none when nothing was asked, or something has no answer yet.
     """
-    requests = [content for message in messages for content in message.contents if _is_provider_request(content)]
+    requests = [content for message in messages for content in message.contents if is_provider_request(content)]
     numbered_requests = [(content, _next_path(journal, cast("str", content.id))) for content in requests]
     responses = [await _answer(pending_calls, content, path) for content, path in numbered_requests]
     results = [
@@ -220,7 +220,8 @@ async def answer_requests(
     return [Message(role, contents) for role, contents in contents_by_role.items() if contents]
 
 
-def _is_provider_request(content: Content) -> bool:
+def is_provider_request(content: Content) -> bool:
+    """Return whether a content asks for the approval of a tool that the model's provider runs."""
     return (
         content.type == "function_approval_request"
         and content.id is not None

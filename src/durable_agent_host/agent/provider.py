@@ -149,7 +149,7 @@ class ModelProvider(ItemReader, Protocol):
     def carry(
         self, messages: Sequence[Message], lost_state: Mapping[str, Any], lost: Iterable[LostState], /
     ) -> tuple[list[Message], dict[str, Any]]:
-        """Mark what the service can no longer use, and return what to remember of that beside the transcript.
+        """Mark what the service cannot use or refuses, and return what to remember of that beside the transcript.
 
         The messages given are not changed.
 
@@ -187,7 +187,7 @@ class ModelProvider(ItemReader, Protocol):
         ...
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
-        """Return what the service has lost, when that is why it refused a request."""
+        """Return what the service has lost or does not take, when that is why it refused a request."""
         ...
 
     def explain(self, error: BaseException, /) -> ProviderError | None:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -136,6 +136,15 @@ class RoutedAgent(Protocol):
         ...
 
     @property
+    def can_steer(self) -> bool:
+        """Whether its runs take messages that are sent to a running turn."""
+        ...
+
+    def find_parameters(self, tool_name: str) -> Mapping[str, Any] | None:
+        """Return the JSON schema of a tool's arguments; None when it is no function of the agent itself."""
+        ...
+
+    @property
     def may_ask(self) -> bool:
         """Whether it may be a workflow, whose questions a message can answer."""
         ...
@@ -155,6 +164,7 @@ class HandlerContext:
         allows_client_tools: whether requests may bring tools that the client runs.
         list_hosted_agents: lists all agents with how they are reached, as upstream's health route does.
         metrics: renders this process's metrics in Prometheus text format.
+        workflows: hosted by ``workflows=``, by name.
     """
 
     descriptions: Mapping[str, str | None]
@@ -166,6 +176,7 @@ class HandlerContext:
     allows_client_tools: bool
     list_hosted_agents: Callable[[], list[HostedAgentWire]]
     metrics: Callable[[], str]
+    workflows: Collection[str]
 
     @cached_property
     def readers(self) -> StreamReaders:

@@ -120,9 +120,17 @@ class CancelledTurnWire(TurnWire, TurnUrlsWire):
 
 
 class AnsweredTurnWire(TurnStateWire, TurnUrlsWire):
-    """A turn that was sent answers: each as the turn has it, or null while it is on its way."""
+    """A turn that was sent answers: those that it has received."""
 
-    answers: Mapping[str, ReplyWire | None]
+    answers: Sequence[CallReplyWire]
+
+
+class AnsweredRunWire(TypedDict):
+    """A workflow's run that was sent answers."""
+
+    workflow: str
+    run_id: str
+    answers: Sequence[CallReplyWire]
 
 
 class CallbackWire(TypedDict):
@@ -132,15 +140,13 @@ class CallbackWire(TypedDict):
     status: Literal["answered", "accepted", "waiting"]
 
 
-class PendingTurnCallWire(TurnIdentityWire):
-    """A pending call and its turn. A caller who may answer it and not read the turn gets neither name nor arguments."""
+class ShownCallWire(TypedDict):
+    """A pending call. A caller who may answer it and not read what it belongs to gets neither name nor arguments."""
 
-    agent: str
-    turn_url: str
     call_id: str
     kind: PendingKind
     created_at: str
-    expires_at: str
+    expires_at: str | None
     name: NotRequired[str]
     arguments: NotRequired[Mapping[str, Any] | None]
     path: NotRequired[str]
@@ -152,10 +158,26 @@ class PendingTurnCallWire(TurnIdentityWire):
     truncated: NotRequired[bool]
 
 
+class PendingTurnCallWire(ShownCallWire, TurnIdentityWire):
+    """A pending call and its turn."""
+
+    agent: str
+    turn_url: str
+    answer_url: str
+
+
+class PendingRunCallWire(ShownCallWire):
+    """A question of a workflow's run."""
+
+    workflow: str
+    run_id: str
+    answer_url: str
+
+
 class PendingPageWire(TypedDict):
     """A page of pending calls; it may be short."""
 
-    pending_calls: Sequence[PendingTurnCallWire]
+    pending_calls: Sequence[PendingTurnCallWire | PendingRunCallWire]
     cursor: str | None
 
 
@@ -253,14 +275,26 @@ class DecisionWire(TypedDict):
 class ResultWire(TypedDict):
     """The result of a pending call."""
 
-    call_id: NotRequired[str]
+    call_id: str
     result: Any
 
 
 class ErrorWire(TypedDict):
     """Why a pending call has no result."""
 
-    call_id: NotRequired[str]
+    call_id: str
+    error: str
+
+
+class CallbackResultWire(TypedDict):
+    """The result of a deferred call, whose token names it."""
+
+    result: Any
+
+
+class CallbackErrorWire(TypedDict):
+    """Why a deferred call has no result."""
+
     error: str
 
 

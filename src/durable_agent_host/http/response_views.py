@@ -26,7 +26,6 @@ from durable_agent_host.http.response_types import (
     EndedTurnWire,
     FailureWire,
     RepairChangeWire,
-    ReplyWire,
     SessionIdentityWire,
     TurnEndWire,
     TurnUrlsWire,
@@ -244,8 +243,7 @@ def turn_view(turn: Turn) -> TurnWire:
     if request.principal:
         view["asked_by"] = {"principal": request.principal, "tenant": request.tenant}
     if turn.replies:
-        replies: list[CallReplyWire] = [{"call_id": name, **answer_view(reply)} for name, reply in turn.replies.items()]
-        view["answers"] = replies
+        view["answers"] = [answer_view(call_id, answer) for call_id, answer in turn.replies.items()]
     if turn.outcome is not None:
         _add_outcome(view, request, turn.outcome)
     return view
@@ -270,13 +268,14 @@ def _add_outcome(view: TurnWire, request: TurnRequest, outcome: TurnOutcome) -> 
     _add_value(view, request, outcome)
 
 
-def answer_view(answer: Mapping[str, Any]) -> ReplyWire:
+def answer_view(call_id: str, answer: Mapping[str, Any]) -> CallReplyWire:
     """Return the answer to a pending call."""
-    view = {_ANSWER_NAMES.get(name, name): value for name, value in answer.items() if name not in {"stored", "digest"}}
+    view: dict[str, Any] = {"call_id": call_id}
+    view |= {_ANSWER_NAMES.get(name, name): value for name, value in answer.items() if name not in {"stored", "digest"}}
     if "stored" in answer:
         emptied_fields = ("reason", "arguments") if "approved" in answer else ("result",)
         view |= dict.fromkeys(emptied_fields) | {"truncated": True}
-    return cast("ReplyWire", view)
+    return cast("CallReplyWire", view)
 
 
 _ANSWER_NAMES: Final = {"by": "answered_by", "at": "answered_at"}

@@ -88,7 +88,7 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     redacted_request = await client.storage.redact_request(request)
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
     own_turn_id = request.turn_id
-    if parameters.policy == "steer":
+    if parameters.policy == "steer" and host.agents[agent].can_steer:
         turn_id = await _steered_turn_id(host, client, request, completed_turn)
         redacted_request = replace(redacted_request, turn_id=turn_id)
     return await _respond(host, call, client, redacted_request, own_turn_id=own_turn_id, turn=completed_turn)

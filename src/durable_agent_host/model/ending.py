@@ -8,13 +8,13 @@ from agent_framework import AgentResponse, ChatResponse, Content, Message
 
 from durable_agent_host.model.turn import EndStatus, TurnStatus
 
-REFUSAL: Final = "durable_agent_host.refusal"
+REFUSAL_DETAILS: Final = "durable_agent_host.refusal"
 """Key in a response's ``additional_properties``: what the service says of a refusal or filter, beside the answer:
 ``message`` and ``category``, as far as it does."""
 
 LENGTH: Final = "length"
 CONTENT_FILTER: Final = "content_filter"
-REFUSED: Final = "refusal"
+REFUSAL: Final = "refusal"
 
 _NEUTRAL: Final[Mapping[str, str]] = {
     **dict.fromkeys(("end_turn", "stop_sequence", "STOP", "COMPLETE"), "stop"),
@@ -29,7 +29,7 @@ _NEUTRAL: Final[Mapping[str, str]] = {
 _INCOMPLETE: Final = frozenset({LENGTH, "insufficient_system_resource"})
 _REFUSALS: Final[Mapping[str, str]] = {
     CONTENT_FILTER: "the content filter of the model's service has stopped the answer",
-    REFUSED: "the model has refused to answer",
+    REFUSAL: "the model has refused to answer",
 }
 """Finish reasons of refused answers → the message where the service gives none."""
 
@@ -108,10 +108,10 @@ def end_of_answer(response: AgentResponse[Any] | ChatResponse[Any]) -> AnswerEnd
     reason = _NEUTRAL.get(response.finish_reason or "", response.finish_reason)
     refusal_text = "".join(content.text or "" for content in _last_contents(response.messages) if is_refusal(content))
     if refusal_text and reason in {None, "stop"}:
-        reason = REFUSED
+        reason = REFUSAL
     if reason not in _REFUSALS:
         return AnswerEnd(reason)
-    details: Any = (response.additional_properties or {}).get(REFUSAL)
+    details: Any = (response.additional_properties or {}).get(REFUSAL_DETAILS)
     fields = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
     message = str(refusal_text or fields.get("message") or _REFUSALS[reason])
     category = fields.get("category")

@@ -64,7 +64,7 @@ class PendingCall:
         approved_by: who must approve, or None for everyone whom the app lets in.
         changed_by: who has changed the arguments, or None.
         created_at: when it was asked, UTC, ISO-8601.
-        expires_at: from when on no answer is accepted, UTC, ISO-8601.
+        expires_at: from when on no answer is accepted, UTC, ISO-8601; empty for a question of a workflow's run.
     """
 
     call_id: str

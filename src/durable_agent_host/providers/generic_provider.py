@@ -17,7 +17,8 @@ from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemU
 from durable_agent_host.providers.client_errors import Hints, explain_client_error
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.item_metadata import ItemMetadata
-from durable_agent_host.providers.lost_state import LossRules, apply_losses
+from durable_agent_host.providers.lost_state import LossRules, apply_losses, mark_refusals
+from durable_agent_host.providers.services import find_service
 
 _UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
 """Statuses of files that have expired, or that the service does not release."""
@@ -50,6 +51,7 @@ class GenericProvider:
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client with the provider's overrides, so that it keeps the service's own data."""
+        find_service(client)  # a service that the app names must exist
         return client if self.overrides is None else create_adapter(client, self.overrides, self)
 
     async def warm_up(self) -> None:
@@ -126,8 +128,10 @@ class GenericProvider:
     def carry(
         self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
     ) -> tuple[list[Message], dict[str, Any]]:
-        """Change the contents that the service has lost or cannot read."""
-        return apply_losses(messages, stored_losses, new_losses, self.loss_rules)
+        """Change the contents that the service has lost or cannot read, and mark what it refuses."""
+        losses = list(new_losses)
+        usable_messages, known_losses = apply_losses(messages, stored_losses, losses, self.loss_rules)
+        return mark_refusals(usable_messages, known_losses, losses)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List hosted files, alone or in the outputs of a hosted tool."""

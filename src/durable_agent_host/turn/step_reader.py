@@ -165,7 +165,11 @@ class StepReader:
         return self._attempt["number"] if self._attempt is not None else 0
 
     def _begin_attempt(self, number: int) -> None:
+        model_call = self._model
         self._interrupt()
+        if model_call is not None and model_call.get("background"):  # its service continues it
+            model_call["outcome"] = None
+            self._model = model_call
         attempt: AttemptStepWire = {
             "kind": "attempt",
             "number": number,

@@ -127,6 +127,17 @@ class MessageStepWire(TypedDict):
     created_at: str
 
 
+class FallbackStepWire(TypedDict):
+    """The model calls from `position` on go to another client."""
+
+    kind: Literal["fallback"]
+    position: int
+    attempt: int
+    client: str
+    reason: str | None
+    at: str | None
+
+
 class InnerCallStepWire(ModelResponseWire):
     """A model call of an agent within the agent; `reason` says why it failed."""
 
@@ -149,17 +160,6 @@ class RetryStepWire(TypedDict):
     repeats_run: bool
     began_at: str | None
     ended_at: str | None
-    at: str | None
-
-
-class FallbackStepWire(TypedDict):
-    """Another client answers from here on: its class, and why."""
-
-    kind: Literal["fallback"]
-    position: int
-    attempt: int
-    client: str
-    reason: str | None
     at: str | None
 
 

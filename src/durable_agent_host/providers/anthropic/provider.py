@@ -19,6 +19,7 @@ from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider
+from durable_agent_host.providers.lost_state import find_refusal
 
 _CONTAINER_EXPIRED: Final = re.compile(
     r"container\b.*?(?:not found|expired|does not exist|no longer|invalid|unknown)"
@@ -54,7 +55,7 @@ class AnthropicProvider(GenericProvider):
     @property
     def repair_rules(self) -> RepairRules:
         """The requirements of every service; "Reset context after refusal" of the API's documentation."""
-        return RepairRules(omits_refused_turns=True)
+        return RepairRules(omits_refusals=True)
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that it keeps the provider's blocks, and reads what compatible services send otherwise."""
@@ -68,14 +69,15 @@ class AnthropicProvider(GenericProvider):
         return ServedFile(bytes(await response.read()), metadata.filename, metadata.mime_type)
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
-        """Return the container that no longer exists, or ``reasoning`` for a rejected signature."""
+        """Return the container that no longer exists, ``reasoning`` for a rejected signature, or a refused field."""
         text = rejection_text(error, {400, 404, 410})
         if _SIGNATURE_REJECTED.search(text):
             return LostState("reasoning")
         if _CONTAINER_EXPIRED.search(text):
             match = _CONTAINER_ID.search(text)
             return LostState("container", match[0] if match else "")
-        return None
+        refusal = find_refusal(error)
+        return refusal if refusal is not None and refusal.kind == "field" else None
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Make the contents of finished blocks."""

@@ -12,20 +12,28 @@ from typing import Any, Final
 from agent_framework import Content, Message
 
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, start_in_thread
-from durable_agent_host.providers.chat_completions.chunk_normalization import ChunkNormalizer, normalize_completion
 from durable_agent_host.providers.chat_completions.completion_stream import CompletionReader
 from durable_agent_host.providers.chat_completions.message_accumulator import complete_message
 from durable_agent_host.providers.chat_completions.message_metadata import complete_item
 from durable_agent_host.providers.chat_completions.request_messages import (
     assistant_messages,
     extract_media,
+    join_parts,
+    messages_for,
     pair_messages,
     with_valid_names,
 )
+from durable_agent_host.providers.chat_completions.stream_normalization import ChunkNormalizer, normalize_completion
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
+from durable_agent_host.providers.lost_state import accepted_request_options, rules_for
 from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, sdk_json, within
+from durable_agent_host.providers.openai.client import omitted_value
+from durable_agent_host.providers.openai.media_inputs import takes_file, with_file_name
+from durable_agent_host.providers.result_files import move_result_files
+from durable_agent_host.providers.services import find_service
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
+_STREAM_OPTIONS: Final = "stream_options"
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
 
 
@@ -77,7 +85,14 @@ class MessagePreservingMixin(FoldedStreamMixin):
         messages_to_send = with_valid_names(
             request_options["messages"], declared_tool_names(request_options.get("tools"))
         )
-        return _bypass_message_transform({**request_options, "messages": messages_to_send})
+        service = rules_for(messages, find_service(self))
+        accepted_options = accepted_request_options(request_options, service)
+        if _STREAM_OPTIONS in service.rejected_fields:  # the framework's client adds them later
+            accepted_options["extra_body"] = {
+                **(accepted_options.get("extra_body") or {}),
+                _STREAM_OPTIONS: omitted_value(),
+            }
+        return _bypass_message_transform({**accepted_options, "messages": messages_to_send})
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
@@ -108,12 +123,15 @@ class MessagePreservingMixin(FoldedStreamMixin):
 
     def _prepare_messages_for_openai(self, chat_messages: Sequence[Message], *args: Any, **kwargs: Any) -> Any:
         client: Any = super()
-        return pair_messages(client._prepare_messages_for_openai(chat_messages, *args, **kwargs))
+        service = rules_for(chat_messages, find_service(self))
+        messages = move_result_files(chat_messages, lambda _file: False, lambda file: takes_file(file, service))
+        request_messages = client._prepare_messages_for_openai(messages, *args, **kwargs)
+        return messages_for(pair_messages(request_messages, service), service)
 
     def _build_openai_messages(self, message: Message) -> list[dict[str, Any]]:
         client: Any = super()
         if message.role == "user" or message.role in {"system", "developer"}:
-            return client._build_openai_messages(message)
+            return join_parts(client._build_openai_messages(message))
         if message.role == "assistant":
             name = self._author_name(message)
             request_messages = [
@@ -135,6 +153,10 @@ class MessagePreservingMixin(FoldedStreamMixin):
         client: Any = super()
         parts = [part for content in media if (part := client._prepare_content_for_openai(content))]
         return [{"role": "user", "content": parts}] if parts else []
+
+    def _prepare_content_for_openai(self, content: Content) -> dict[str, Any]:
+        client: Any = super()
+        return client._prepare_content_for_openai(with_file_name(content))
 
 
 def _bypass_message_transform(request_options: Mapping[str, Any]) -> dict[str, Any]:

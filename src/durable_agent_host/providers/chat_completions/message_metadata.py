@@ -88,7 +88,9 @@ def rebuild_message(group: Sequence[Content], service: str) -> dict[str, Any]:
     stored_fields = cast("dict[str, Any]", metadata.get("message") or {})
     is_same_service = metadata.get("service") == service
     rebuilt_message = standard_fields | {
-        name: value for name, value in stored_fields.items() if is_same_service or name in _STANDARD
+        name: value
+        for name, value in stored_fields.items()
+        if is_same_service or (name in _STANDARD and not (name == "content" and isinstance(value, list)))
     }
     try:
         rebuilt_message = cast("dict[str, Any]", decode_references(rebuilt_message, group))
@@ -98,8 +100,8 @@ def rebuild_message(group: Sequence[Content], service: str) -> dict[str, Any]:
         rebuilt_message = {name: value for name, value in rebuilt_message.items() if name != "tool_calls"}
         rebuilt_message |= {"tool_calls": standard_fields["tool_calls"]} if "tool_calls" in standard_fields else {}
     if not is_same_service:
-        rebuilt_message["tool_calls"] = [_standard_call(call) for call in rebuilt_message.get("tool_calls") or ()]
-    omitted_names = [*metadata.get("without", ()), *metadata.get("refused", ())]
+        rebuilt_message["tool_calls"] = [standard_call(call) for call in rebuilt_message.get("tool_calls") or ()]
+    omitted_names = metadata.get("without", ())
     return {
         name: value
         for name, value in rebuilt_message.items()
@@ -121,7 +123,8 @@ def _has_same_calls(standard_fields: Mapping[str, Any], message: Mapping[str, An
     return ids[0] == ids[1]
 
 
-def _standard_call(call: Mapping[str, Any]) -> dict[str, Any]:
+def standard_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call with the fields that every service accepts."""
     return {name: value for name, value in call.items() if name in {"id", "type", "function", "custom"}}
 
 

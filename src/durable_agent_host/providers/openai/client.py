@@ -27,7 +27,7 @@ from durable_agent_host.model.log_entry import CURSOR
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, unwrap_update
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
-from durable_agent_host.providers.lost_state import with_contents
+from durable_agent_host.providers.lost_state import accepted_request_options, rules_for, with_contents
 from durable_agent_host.providers.neutral_contents import (
     WEB_SEARCHES,
     add_counts,
@@ -43,9 +43,10 @@ from durable_agent_host.providers.openai.item_mapping import (
     rebuild_item,
     split_by_item,
 )
-from durable_agent_host.providers.openai.media_inputs import as_input_file, audio_part
+from durable_agent_host.providers.openai.media_inputs import as_input_file, audio_part, is_audio, takes_file
 from durable_agent_host.providers.openai.request_items import (
     accepted_item,
+    items_for,
     replayable_messages,
     with_closed_calls,
     with_valid_ids,
@@ -53,6 +54,8 @@ from durable_agent_host.providers.openai.request_items import (
 )
 from durable_agent_host.providers.openai.stream_events import plain_item
 from durable_agent_host.providers.openai.stream_normalization import ResponseEventNormalizer, normalize_response
+from durable_agent_host.providers.result_files import move_result_files
+from durable_agent_host.providers.services import find_service
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
@@ -75,6 +78,13 @@ def with_fast_event_parsing(client: Any) -> Any:
     if not isinstance(client, AsyncOpenAI) or isinstance(client, _FastEventParsingMixin):
         return client
     return copy_with_mixin(client.with_options(), _FastEventParsingMixin)
+
+
+def omitted_value() -> Any:
+    """Return the value of a field of ``extra_body`` with which the SDK sends no such field."""
+    from openai import omit  # noqa: PLC0415 - one SDK per file, loaded when used
+
+    return omit
 
 
 class _FastEventParsingMixin:
@@ -147,7 +157,8 @@ async def stream_or_retrieve(
         async with stream:
             has_started = cursor is None
             async for update in stream:
-                if cursor is not None and getattr(unwrap_update(update), "sequence_number", cursor + 1) <= cursor:
+                number: Any = getattr(unwrap_update(update), "sequence_number", None)
+                if cursor is not None and isinstance(number, int) and number <= cursor:
                     continue
                 if not has_started:
                     has_started = True
@@ -258,11 +269,19 @@ class ItemPreservingMixin(FoldedStreamMixin):
         client: Any = super()
         uses_service_storage = options.get("store") is not False
         is_continuation = any(options.get(name) for name in ("conversation_id", "previous_response_id", "conversation"))
+        service = rules_for(messages, find_service(self))
 
         def prepare_history() -> list[Message]:
             history = messages if is_continuation else with_closed_calls(messages)
-            return replayable_messages(
+            sendable_messages = replayable_messages(
                 history, uses_service_storage=uses_service_storage, can_send_reasoning=self._can_send_reasoning
+            )
+            return move_result_files(
+                sendable_messages,
+                lambda file: (
+                    client.SUPPORTS_RICH_FUNCTION_OUTPUT and service.takes_files_in_results and not is_audio(file)
+                ),
+                lambda file: takes_file(file, service),
             )
 
         sent_messages = await run_in_thread_if_many(len(messages), prepare_history)
@@ -272,14 +291,14 @@ class ItemPreservingMixin(FoldedStreamMixin):
         items = request_options["input"]
         tool_names = declared_tool_names(request_options.get("tools"))
         request_options["input"] = await run_in_thread_if_many(
-            len(items), lambda: with_valid_names(with_valid_ids(items), tool_names)
+            len(items), lambda: items_for(with_valid_names(with_valid_ids(items, service), tool_names), service)
         )
         if _accepts_encrypted_reasoning(self) and _ENCRYPTED not in (
             include := list(request_options.get("include") or [])
         ):
             # The client requests it only on the first turn; it is needed when the service loses a continuation.
             request_options["include"] = [*include, _ENCRYPTED]
-        return request_options
+        return accepted_request_options(request_options, service)
 
     def _can_send_reasoning(self, content: Content) -> bool:
         client: Any = super()

@@ -17,6 +17,7 @@ from durable_agent_host.providers.adapted_client import unwrap_update
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider, remove_carriers
+from durable_agent_host.providers.lost_state import find_refusal
 from durable_agent_host.providers.neutral_contents import as_object, within
 from durable_agent_host.providers.openai.approval_items import as_history
 from durable_agent_host.providers.openai.client import (
@@ -140,6 +141,10 @@ class ResponsesProvider(OpenAIProvider):
     async def cancel(self, client: Any, continuation: Mapping[str, Any], /) -> None:
         """Cancel the response that is generated in the background."""
         await client.client.responses.cancel(str(continuation["response_id"]))
+
+    def lost_state(self, error: BaseException, /) -> LostState | None:
+        """Return what the service has lost, or refuses of the request."""
+        return super().lost_state(error) or find_refusal(error)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List hosted files, and the files of containers that a text cites."""
