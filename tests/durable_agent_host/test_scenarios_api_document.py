@@ -128,7 +128,7 @@ def test_the_steps_of_the_documents_table_are_those_of_the_types():
     """Each kind of step has a row, and each row a type."""
     schemas = api_document()["components"]["schemas"]
     kinds = {schemas[each["$ref"].rpartition("/")[2]]["properties"]["kind"]["const"] for each in _steps(schemas)}
-    assert {name.strip(" `") for name, *_ in _rows("Steps")} == kinds
+    assert {name.strip(" `") for name, *_ in _rows("Steps")[1:]} == kinds
 
 
 def _steps(schemas: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -35,6 +35,8 @@ _PATH_PARAMETERS: Final[Mapping[str, str]] = {
     "call": "The name of a request to the model's service.",
     "body": "`request` or `answer`.",
     "token": "The token of a deferred call.",
+    "workflow": "The workflow's name.",
+    "run": "The id of a run of the workflow.",
 }
 
 _SECURITY_SCHEMES: Final[Mapping[str, Any]] = {

@@ -83,7 +83,8 @@ async def health(host: HandlerContext, call: RouteRequest, client: TurnClient) -
     view: HealthChecksWire = {"agents": agents, "agent_count": len(agents), "checks": checks}
     wrong = [f"the {name.replace('_', ' ')} cannot be written ({name_of(e)})" for name, e in found.items() if e]
     if not wrong:
-        return json_response(HTTPStatus.OK, HealthWire(status="healthy", **view), {})
+        healthy_view: HealthWire = {"status": "healthy", **view}
+        return json_response(HTTPStatus.OK, healthy_view, {})
     detail = f"{', and '.join(wrong)}: {FREE_SPACE_HINT if 'disk' in found else "the host's log says more"}"
     body: HealthProblemWire = {
         **problem_body({"type": "LogError", "message": detail}),

@@ -275,14 +275,26 @@ class DecisionWire(TypedDict):
 class ResultWire(TypedDict):
     """The result of a pending call."""
 
-    call_id: NotRequired[str]
+    call_id: str
     result: Any
 
 
 class ErrorWire(TypedDict):
     """Why a pending call has no result."""
 
-    call_id: NotRequired[str]
+    call_id: str
+    error: str
+
+
+class CallbackResultWire(TypedDict):
+    """The result of a deferred call, whose token names it."""
+
+    result: Any
+
+
+class CallbackErrorWire(TypedDict):
+    """Why a deferred call has no result."""
+
     error: str
 
 

@@ -24,7 +24,7 @@ from durable_agent_host.http.request_handling import Parameter, Route
 from durable_agent_host.http.sse import CONTENT_TYPE as EVENTS
 from durable_agent_host.turn.model_call_reader import ModelCallPageWire, ModelCallWire
 from durable_agent_host.turn.step_types import StepPageWire
-from durable_agent_host.turn.turn_events import RunAnswerWire
+from durable_agent_host.turn.turn_events import NESTED, RunAnswerWire
 
 _SESSION: Final = "agents/{agent}/sessions/{session}"
 _FILE: Final = _SESSION + "/files/{file}"
@@ -39,7 +39,7 @@ _CREATED: Final = HTTPStatus.CREATED
 _LIMIT: Final = Parameter("limit", Annotated[int, Field(ge=1, le=MAX_LIMIT)], "How many the page has at most.")
 _CURSOR: Final = Parameter("cursor", str, "Where the page before ended.")
 _POSITION: Final = Parameter("cursor", Annotated[int, Field(ge=0)], "Where the page before ended.")
-_INNER: Final = Parameter("inner", bool, "Whether the stream has the events of agents within the agent.")
+_INNER: Final = Parameter(NESTED, bool, "Whether the stream has the events of agents within the agent.")
 _LAST_EVENT: Final = Parameter(
     "Last-Event-ID",
     Annotated[int, Field(ge=0)],
@@ -299,7 +299,7 @@ ROUTES: Final = (
         answer_routes.submit_callback,
         {_OK: (types.CallbackWire,), _ACCEPTED: (types.CallbackWire,)},
         problems=(409, 410),
-        bodies=(types.ResultWire, types.ErrorWire, types.ProgressRequestWire),
+        bodies=(types.CallbackResultWire, types.CallbackErrorWire, types.ProgressRequestWire),
         accepts_token=True,
         is_open=True,
     ),
@@ -319,6 +319,7 @@ ROUTES: Final = (
         "workflow.respond",
         answer_routes.answer_run,
         {_OK: (types.AnsweredRunWire,)},
+        bodies=(types.ResultWire, Sequence[types.ResultWire]),
     ),
     Route(
         "http-health",

@@ -177,7 +177,6 @@ StepWire = (
     | ToolCallStepWire
     | StrategyCallStepWire
     | MessageStepWire
-    | FallbackStepWire
     | InnerCallStepWire
     | RetryStepWire
     | RestartStepWire
