@@ -266,6 +266,8 @@ def _normalize_item(raw_item: Any) -> Json | None:
         case "reasoning" if not isinstance(item.get("summary"), list):
             summary = joined_text(item.get("summary"))
             return {**item, "summary": [{"type": "summary_text", "text": summary}] if summary else []}
+        case "web_search_call":
+            return {"action": None, **item}
         case _:
             return item
 
