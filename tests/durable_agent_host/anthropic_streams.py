@@ -64,6 +64,8 @@ def _add(block, delta, inputs):
             block["citations"] = [*block.get("citations", []), delta["citation"]]
         case "signature_delta":
             block["signature"] = delta["signature"]
+        case "compaction_delta":
+            block["content"] = (block["content"] or "") + delta["content"]
         case "text_delta" | "thinking_delta" as kind:
             name = kind.removesuffix("_delta")
             block[name] += delta[name]

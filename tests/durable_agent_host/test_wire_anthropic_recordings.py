@@ -19,6 +19,7 @@ NO_FIT = {
     "code-exec-other-provider-history": "the first turn is another provider's",
     "in-flight-server-tool-accepted": "one turn, with a history that the caller made up",
     "programmatic-tool-calling": "requests were not recorded",
+    "tool-search-bm25": "requests were not recorded",
     "code-exec-files-thinking": "the first request uploads a file, and the second has it in its message",
 }
 """Recorded conversation → why the host cannot take it from its first turn."""

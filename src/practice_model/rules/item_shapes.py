@@ -35,7 +35,7 @@ FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "function_call": _fields("arguments call_id name", "id status namespace caller async"),
     "function_call_output": _fields("call_id output", "id status name namespace caller"),
     "code_interpreter_call": _fields("id code container_id outputs status"),
-    "web_search_call": _fields("id action status"),
+    "web_search_call": _fields("id action status", "name arguments call_id"),  # those of xAI
     "file_search_call": _fields("id queries status", "results"),
     "mcp_call": _fields("id name server_label arguments", "output error approval_request_id status"),
     "mcp_list_tools": _fields("id server_label tools", "error"),
@@ -126,7 +126,8 @@ def _find_id_violations(item: Json, item_type: str, path: str) -> Iterator[HttpE
     item_id = item.get("id")
     if item_id is not None:
         yield from _find_character_violations(item_id, f"{path}.id")
-        prefix = ID_PREFIXES.get(item_type)
+        is_of_xai = item_type == "web_search_call" and "arguments" in item  # its ids begin with "fc"
+        prefix = "" if is_of_xai else ID_PREFIXES.get(item_type)
         if prefix and not str(item_id).startswith(prefix):
             reason = f"Invalid '{path}.id': '{item_id}'. Expected an ID that begins with '{prefix}'."
             yield HttpError(400, reason, "invalid_id_prefix", f"{path}.id")

@@ -190,7 +190,8 @@ def complete_search(item: Mapping[str, Any], contents: list[Content]) -> list[Co
             content.arguments = {"queries": item.get("queries")}
         elif content.type == "search_tool_call":
             action = cast("dict[str, Any]", item.get("action") or {})
-            content.arguments = {name: value for name, value in action.items() if name != "sources"}
+            arguments = {name: value for name, value in action.items() if name != "sources"}
+            content.arguments = arguments or item.get("arguments") or {}
         elif item["type"] == "web_search_call":
             content.result = {"action": item.get("action")}
     return contents

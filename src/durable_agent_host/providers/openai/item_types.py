@@ -172,7 +172,8 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
     ),
     "web_search_call": ItemType(
         complete=content_completion.complete_search,
-        input_fields=_fields("id action status"),
+        input_fields=_fields("id action status name arguments call_id"),  # xAI: arguments instead of an action
+        may_be_null=_fields("action"),
         trim=_without_foreign_sources,
         rebuild=item_rebuild.web_search_fields,
         required_fields=("id", "action"),

@@ -219,7 +219,7 @@ def _open(item: Json) -> Json:
 
 
 def _missing_deltas(progress: _ItemProgress, item: Json) -> Iterator[Json]:
-    """Yield the text or the arguments of a finished item as far as they were not progress."""
+    """Yield the text or the arguments of a finished item as far as they were not streamed."""
     location = {"output_index": progress.position, "item_id": item.get("id") or ""}
     if progress.type == "function_call" and (remaining_text := _remaining_text(item["arguments"], progress.text(None))):
         yield {"type": "response.function_call_arguments.delta", **location, "delta": remaining_text}
@@ -266,6 +266,8 @@ def _normalize_item(raw_item: Any) -> Json | None:
         case "reasoning" if not isinstance(item.get("summary"), list):
             summary = joined_text(item.get("summary"))
             return {**item, "summary": [{"type": "summary_text", "text": summary}] if summary else []}
+        case "web_search_call":
+            return {"action": None, **item}
         case _:
             return item
 
