@@ -17,11 +17,14 @@ class ChatLab(Lab):
 
     provider = CHAT
     host: str = "model"
+    service_name: str = "unknown"
 
     def client(self, http: httpx2.AsyncClient) -> Any:
         """Make the client of an agent."""
         sdk = openai.AsyncOpenAI(api_key="k", base_url=f"http://{self.host}/v1", http_client=http, max_retries=0)
-        return OpenAIChatCompletionClient(model=self.model, async_client=sdk)
+        client = OpenAIChatCompletionClient(model=self.model, async_client=sdk)
+        client.additional_properties["service"] = self.service_name
+        return client
 
     def plan_message(self, *, times: int = 1, **fields: Any) -> None:
         """Script an answer with the fields of a message."""

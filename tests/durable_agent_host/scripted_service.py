@@ -2,24 +2,31 @@
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Json = dict[str, Any]
+Refusal = tuple[int, Any]
+"""Status and body of a refusal."""
 
 
 class ScriptedService:
     """Answers each request with the next stream of events; its requests are kept.
 
     Attributes:
-        bodies: of the requests, in order.
+        bodies: of the requests, in order, without those that were refused.
+        refusals: what was refused, in order.
+        find_violation: what is wrong with a request, if anything; by default nothing is.
         url: where it listens.
     """
 
     def __init__(self, port: int) -> None:
         self.bodies: list[Json] = []
+        self.refusals: list[Refusal] = []
+        self.find_violation: Callable[[Json], Refusal | None] = lambda _body: None
         self.url = f"http://127.0.0.1:{port}"
         self._responses: list[list[Any]] = []
         self._lock = threading.Lock()
@@ -27,6 +34,8 @@ class ScriptedService:
     def reset(self) -> None:
         """Forget what was asked and what was scripted."""
         self.bodies.clear()
+        self.refusals.clear()
+        self.find_violation = lambda _body: None
         self._responses.clear()
 
     def play(self, *responses: Iterable[Any]) -> None:
@@ -54,9 +63,14 @@ def scripted_service() -> Iterator[ScriptedService]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            stream = service.next_stream(body)
-            self.send_response(500 if stream is None else 200)
-            self.send_header("content-type", "text/event-stream")
+            if (refusal := service.find_violation(body)) is not None:
+                service.refusals.append(refusal)
+                status, stream = refusal[0], json.dumps(refusal[1]).encode()
+            else:
+                stream = service.next_stream(body)
+                status = 500 if stream is None else 200
+            self.send_response(status)
+            self.send_header("content-type", "text/event-stream" if status == HTTPStatus.OK else "application/json")
             self.send_header("content-length", str(len(stream or b"")))
             self.end_headers()
             self.wfile.write(stream or b"")

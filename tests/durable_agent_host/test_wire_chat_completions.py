@@ -256,8 +256,8 @@ async def test_the_deltas_of_a_stream_are_sent_back_as_one_message(name):
     assert cities == ["rain in Oslo", "rain in Rome"][: len(calls)]
 
 
-async def test_every_choice_is_stored_and_sent_back():
-    """The text of a second choice does not mix with the first; both go back, each as a message."""
+async def test_the_first_choice_is_the_answer():
+    """A second choice does not mix with it, and does not go back, but is stored with it."""
     lab = ChatLab(model="m")
     chunks = [
         {"index": index, "delta": {"content": text}} for index, text in ((0, "Yes"), (1, "No"), (0, "."), (1, "!"))
@@ -272,10 +272,13 @@ async def test_every_choice_is_stored_and_sent_back():
     )
     lab.plan_message(content="Bye.")
     outcome = await lab.cold_turn("one")
-    assert outcome.text == "Yes. No!"
+    assert outcome.text == "Yes."
+    assert '"other_choices": [{"index": 1, "message": {"role": "assistant", "content": "No!"}}]' in json.dumps(
+        encode_session(lab.session)
+    )
     await lab.cold_turn("two")
     assistant_messages = [message for message in lab.sent_messages[-1] if message["role"] == "assistant"]
-    assert assistant_messages == [{"role": "assistant", "content": "Yes."}, {"role": "assistant", "content": "No!"}]
+    assert assistant_messages == [{"role": "assistant", "content": "Yes."}]
 
 
 async def test_a_field_that_the_service_refuses_is_not_sent_again():
@@ -362,6 +365,10 @@ async def test_open_calls_get_results_and_pictures_become_the_users():
     sent = client._prepare_messages_for_openai(history)
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool", "user", "user"]
     assert [item["id"] for item in sent[1]["tool_calls"]] == [item["tool_call_id"] for item in sent[2:4]]
-    assert (sent[2]["content"], "not known" in sent[3]["content"]) == ("seen", True)
-    assert sent[5]["content"] == [{"type": "image_url", "image_url": {"url": picture.uri}}]
+    assert sent[2]["content"] == "seen\n[file: image/png, 3 bytes; in the next message]"
+    assert "not known" in sent[3]["content"]
+    assert sent[5]["content"] == [
+        {"type": "text", "text": "[files that the tools returned: image/png, 3 bytes]"},
+        {"type": "image_url", "image_url": {"url": picture.uri}},
+    ]
     assert check_request({"model": "m", "messages": sent}) is None

@@ -248,7 +248,7 @@ async def test_an_expired_container_is_sent_as_text(mode):
 async def test_other_refusals_are_not_retried():
     """Another refusal ends the turn with one call."""
     cold = Lab()
-    cold.plan({"error": {"status": 400, "message": "No."}})
+    cold.plan({"error": {"status": 400, "message": "The model `m` does not exist"}})
     assert (await cold.cold_turn("hello")).status == "failed"
     assert cold.endings == ["refused"]
 

@@ -73,7 +73,9 @@ class Lab:
     def client(self, http: httpx2.AsyncClient) -> Any:
         """Make the client of an agent."""
         sdk = openai.AsyncOpenAI(api_key="k", base_url="http://model/v1", http_client=http, max_retries=0)
-        return OpenAIChatClient(model=self.model, async_client=sdk)
+        client = OpenAIChatClient(model=self.model, async_client=sdk)
+        client.additional_properties["service"] = "OpenAI"
+        return client
 
     async def cold_turn(self, text: str) -> TurnOutcome:
         """Run a turn as a process does that knows the session from its JSON state alone."""

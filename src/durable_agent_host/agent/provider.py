@@ -7,7 +7,7 @@ override hooks.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from agent_framework import ChatResponse, Content, Message
 
@@ -38,6 +38,9 @@ class ClientCall:
 
 class ModelProvider(ItemReader, Protocol):
     """What a turn's run needs from an agent's provider; the fold needs `ItemReader`."""
+
+    keeps_conversation: ClassVar[bool]
+    """Whether its service is sent only what is new, always."""
 
     @property
     def repair_rules(self) -> RepairRules:
@@ -77,6 +80,10 @@ class ModelProvider(ItemReader, Protocol):
 
     def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
         """List the hosted tool calls that an update ends: call id, and whether it failed."""
+        ...
+
+    def cursor(self, update: Any, /) -> int | None:
+        """Return where the service's stream stands after an update; None when it cannot continue there."""
         ...
 
     def is_truncated(self, updates: Iterable[Any], /) -> bool:
@@ -142,7 +149,7 @@ class ModelProvider(ItemReader, Protocol):
     def carry(
         self, messages: Sequence[Message], lost_state: Mapping[str, Any], lost: Iterable[LostState], /
     ) -> tuple[list[Message], dict[str, Any]]:
-        """Mark what the service can no longer use, and return what to remember of that beside the transcript.
+        """Mark what the service cannot use or refuses, and return what to remember of that beside the transcript.
 
         The messages given are not changed.
 
@@ -180,7 +187,7 @@ class ModelProvider(ItemReader, Protocol):
         ...
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
-        """Return what the service has lost, when that is why it refused a request."""
+        """Return what the service has lost or does not take, when that is why it refused a request."""
         ...
 
     def explain(self, error: BaseException, /) -> ProviderError | None:

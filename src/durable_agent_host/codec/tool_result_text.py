@@ -32,6 +32,18 @@ def short_text(text: str) -> str:
     return f"{text[:MAX_SHORT_CHARACTERS]} … ({len(text)} characters)"
 
 
+def file_text(content: Content) -> str:
+    """Return the type, the name and the size of a file, or the place where it is."""
+    uri = content.uri or ""
+    name = content.name or content.additional_properties.get("filename")
+    location = uri if content.type == "uri" else content.file_id
+    if content.type == "data":
+        data = uri.partition(",")[2]
+        size = len(data) * 3 // 4 - data[-2:].count("=") if ";base64," in uri[:200] else len(data)
+        location = f"{size:,} bytes"
+    return ", ".join(str(part) for part in (content.media_type or "unknown type", name, location) if part)
+
+
 def value_text(value: Any) -> str:
     """Return a value of any kind as text: contents, texts, JSON."""
     if value is None:

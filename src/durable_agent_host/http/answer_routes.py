@@ -15,18 +15,27 @@ from durable_agent_host.http.parse import parse_callback, parse_replies
 from durable_agent_host.http.problem_details import problem
 from durable_agent_host.http.question_messages import RECEIPT_WAIT_SECONDS, sign_replies
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
+from durable_agent_host.http.response_types import (
+    AnsweredTurnWire,
+    CallbackWire,
+    PendingPageWire,
+    PendingTurnCallWire,
+    ReplyWire,
+    TurnStateWire,
+)
 from durable_agent_host.http.response_views import (
     answer_view,
     json_response,
+    pending_calls_of,
     turn_headers,
     turn_identity,
     turn_urls,
 )
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
 from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.pending_call import DECISIONS, is_answer_to
+from durable_agent_host.model.pending_call import DECISIONS, PendingCallWire, is_answer_to
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
-from durable_agent_host.model.turn import Turn
+from durable_agent_host.model.turn import Turn, TurnRequest
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.call_results import check_fit
 from durable_agent_host.turn.response_format import STEPS_AT_ONCE
@@ -97,7 +106,7 @@ async def submit_callback(host: HandlerContext, call: RouteRequest, client: Turn
         if "progress" in answer:
             if _is_progress_due(pending):
                 await client.show_progress(turn, token.call_id, answer["progress"])
-            return json_response(HTTPStatus.ACCEPTED, {"call_id": token.call_id, "status": "waiting"}, {})
+            return json_response(HTTPStatus.ACCEPTED, CallbackWire(call_id=token.call_id, status="waiting"), {})
         _check_form(pending, answer, host.settings)
         await client.check_log()
         replied_at = {"at": datetime.now(UTC).isoformat()}
@@ -106,8 +115,8 @@ async def submit_callback(host: HandlerContext, call: RouteRequest, client: Turn
     if (conflict := _find_conflict(turn, replies)) is not None:
         return problem(conflict[1], conflict[0])
     is_received = token.call_id in turn.replies
-    status = HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED
-    return json_response(status, {"call_id": token.call_id, "status": "answered" if is_received else "accepted"}, {})
+    view = CallbackWire(call_id=token.call_id, status="answered" if is_received else "accepted")
+    return json_response(HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED, view, {})
 
 
 def _refuse_result(expires_at: datetime, turn: Turn) -> Response:
@@ -130,24 +139,31 @@ async def list_pending(host: HandlerContext, call: RouteRequest, client: TurnCli
     """``GET /pending``: the pending calls that the caller may answer, over all agents and sessions."""
     turns, following = await client.waiting_turns(call.query.get("cursor", ""))
     pending_calls = [
-        {
-            "agent": turn.request.agent,
-            **turn_identity(turn.request),
-            "turn_url": turn_urls(call.base_url, turn.request)["turn_url"],
-            **(pending_call if may_read else {name: pending_call[name] for name in _SHOWN_FIELDS}),
-        }
+        _pending_view(call, turn.request, pending_call, may_read=may_read)
         for turn in turns
         if turn.request.agent in host.descriptions
         for may_read in ["pending_calls" in await view_for_caller(client, turn)]
-        for pending_call in turn.pending
+        for pending_call in pending_calls_of(turn)
         if _may_answer(pending_call, turn, client.context.principal)
     ]
     pending_calls.sort(key=itemgetter("created_at"))
-    return json_response(HTTPStatus.OK, {"pending_calls": pending_calls, "cursor": following or None}, {})
+    view = PendingPageWire(pending_calls=pending_calls, cursor=following or None)
+    return json_response(HTTPStatus.OK, view, {})
 
 
-_SHOWN_FIELDS: Final = ("call_id", "kind", "created_at", "expires_at")
-"""What of a pending call is shown to a caller who may answer it and may not read its turn."""
+def _pending_view(
+    call: RouteRequest, request: TurnRequest, pending_call: PendingCallWire, *, may_read: bool
+) -> PendingTurnCallWire:
+    view: PendingTurnCallWire = {
+        "agent": request.agent,
+        **turn_identity(request),
+        "turn_url": turn_urls(call.base_url, request)["turn_url"],
+        "call_id": pending_call["call_id"],
+        "kind": pending_call["kind"],
+        "created_at": pending_call["created_at"],
+        "expires_at": pending_call["expires_at"],
+    }
+    return {**view, **pending_call} if may_read else view
 
 
 def _may_answer(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> bool:
@@ -196,19 +212,18 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
 
 
 def _replies_response(
-    call: RouteRequest, turn: Turn, replies: Mapping[str, Mapping[str, Any]], view: Mapping[str, Any]
+    call: RouteRequest, turn: Turn, replies: Mapping[str, Mapping[str, Any]], view: TurnStateWire
 ) -> Response:
     """Report which answers the turn has received; 202 while one is on its way."""
     is_received = replies.keys() <= turn.replies.keys()
     if not is_received and turn.outcome is not None:
         return turn_conflict(turn, f"the turn is {turn.outcome.status}: the answer came too late")
-    received_views = {
+    received_views: dict[str, ReplyWire | None] = {
         call_id: answer_view(turn.replies[call_id]) if call_id in turn.replies else None for call_id in replies
     }
     status = HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED
-    return json_response(
-        status, {**view, "answers": received_views} | turn_urls(call.base_url, turn.request), turn_headers(turn.request)
-    )
+    body: AnsweredTurnWire = {**view, "answers": received_views, **turn_urls(call.base_url, turn.request)}
+    return json_response(status, body, turn_headers(turn.request))
 
 
 def _are_calls_known(turn: Turn, replies: Mapping[str, Any]) -> bool:

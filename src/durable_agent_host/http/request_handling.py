@@ -29,6 +29,7 @@ from durable_agent_host.http.gate import DISK_FULL, Action, Authorizer, Incoming
 from durable_agent_host.http.parse import RunParameters, parse_run, reject_repeated_parameters
 from durable_agent_host.http.problem_details import problem, problem_of_error
 from durable_agent_host.http.rate_limits import StreamReaders
+from durable_agent_host.http.response_types import HostedAgentWire
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.budget import Price
 from durable_agent_host.model.conversation_file import ServiceFileReader
@@ -116,7 +117,7 @@ class RoutedAgent(Protocol):
 
     @property
     def compaction_id(self) -> str | None:
-        """Which overlays apply to its sessions; None when it compacts nothing."""
+        """Which overlays apply to its sessions; None when it has no journal."""
         ...
 
     @property
@@ -163,7 +164,7 @@ class HandlerContext:
     gate: Authorizer
     allowed_options: Mapping[str, AllowedOptions]
     allows_client_tools: bool
-    list_hosted_agents: Callable[[], list[dict[str, Any]]]
+    list_hosted_agents: Callable[[], list[HostedAgentWire]]
     metrics: Callable[[], str]
 
     @cached_property
@@ -310,6 +311,22 @@ async def read_log(host: HandlerContext, request: TurnRequest) -> AsyncGenerator
         has_more = page.has_more
 
 
+class Parameter(NamedTuple):
+    """A parameter of a request's query, or a header.
+
+    Attributes:
+        name: of the parameter.
+        type: of its value.
+        meaning: in a sentence.
+        place: where it is.
+    """
+
+    name: str
+    type: Any
+    meaning: str
+    place: Literal["query", "header"] = "query"
+
+
 class Route(NamedTuple):
     """One route.
 
@@ -318,7 +335,11 @@ class Route(NamedTuple):
         method: HTTP method.
         template: path after the prefix.
         action: what the gate checks.
-        handler: answers requests that pass the gate.
+        handler: answers requests that pass the gate; its docstring begins with method and path, and what it does.
+        replies: the statuses of its answers, each with what may be the body: types of JSON, and media types.
+        problems: statuses of its problems, besides those that every route has.
+        parameters: of the query, and headers.
+        bodies: what may be the request's body, likewise.
         is_health: open to everyone, and part of the app even without HTTP endpoints for agents.
         is_open: needs no key of the app.
         accepts_token: open to whoever has the token of a deferred call, which the handler checks.
@@ -332,6 +353,10 @@ class Route(NamedTuple):
     template: str
     action: Action
     handler: Handler
+    replies: Mapping[int, Sequence[Any]]
+    problems: Sequence[int] = ()
+    parameters: Sequence[Parameter] = ()
+    bodies: Sequence[Any] = ()
     is_health: bool = False
     streams_body: bool = False
     body_kind: Literal["json", "form", "file"] = "json"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.call_path import CallPath
@@ -51,6 +51,20 @@ class ToolCallStartedEntry:
     arguments: Mapping[str, Any]
 
 
+ToolOutcome = Literal[
+    "success",
+    "error",
+    "invalid_arguments",
+    "denied",
+    "unknown",
+    "unreachable",
+    "stopped",
+    "terminated",
+    "input_required",
+    "deferred",
+]
+"""How a tool call ended; "Events" in ``docs/reference/http.md`` says when. Clients get no event of a deferred call."""
+
 DEFERRED: Final = "deferred"
 """The outcome of a tool call that has done its own work, and whose result comes later, in another entry."""
 
@@ -61,13 +75,13 @@ class ToolCallCompletedEntry:
 
     Attributes:
         path: of the call.
-        outcome: such as ``success``, ``error`` or ``denied``.
+        outcome: how it ended.
         result: for the model; of a deferred call, what its pending call needs.
         state: changes of the session's state up to here, or None.
     """
 
     path: CallPath
-    outcome: str
+    outcome: ToolOutcome
     result: Mapping[str, Any]
     state: Mapping[str, Any] | None = None
 
@@ -165,6 +179,38 @@ class MessageReceivedEntry:
     request: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class ContextOverflowedEntry:
+    """The request of a model call was longer than the context window; the call is made again with a smaller context.
+
+    Attributes:
+        path: of the call.
+        share: of the messages' tokens that remain, between 0 and 1.
+    """
+
+    path: CallPath
+    share: float
+
+
+@dataclass(frozen=True)
+class ClientSwitchedEntry:
+    """Another client answers a model call, and the calls after it.
+
+    Attributes:
+        path: of the call.
+        client: the index of the client: 0 for the agent's own, then its fallbacks.
+        failed: the index of the client whose service did not answer; None at the begin of a turn.
+        name: of the client's class.
+        reason: a sentence; empty at the begin of a turn.
+    """
+
+    path: CallPath
+    client: int
+    failed: int | None
+    name: str
+    reason: str
+
+
 type JournalStep = (
     ModelCallStartedEntry
     | MessageReceivedEntry
@@ -177,4 +223,6 @@ type JournalStep = (
     | ReservationRaisedEntry
     | ReservationReleasedEntry
     | ElapsedTimeEntry
+    | ContextOverflowedEntry
+    | ClientSwitchedEntry
 )

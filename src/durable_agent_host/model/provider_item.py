@@ -42,16 +42,25 @@ def is_carrier(content: Content) -> bool:
 
 @dataclass(frozen=True)
 class LostState:
-    """Data that a model's service no longer has, or can no longer use.
+    """What a model's service no longer has, can no longer use, or refuses.
 
     Attributes:
-        kind: the continuation of a conversation, a container in which code ran, encrypted reasoning, or a field of a
-            message that the service returns and does not accept.
+        kind: the continuation of a conversation, a container in which code ran, encrypted reasoning, a field that the
+            service does not accept, or the form of the request as a whole.
         name: of the container, the field, or the answer which the turn had continued; empty when unknown.
     """
 
-    kind: Literal["continuation", "container", "reasoning", "field"]
+    kind: Literal["continuation", "container", "reasoning", "field", "form"]
     name: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why the request is sent again, as a sentence."""
+        if self.kind == "field":
+            return f"the model's service refuses the field {self.name!r}"
+        if self.kind == "form":
+            return "the model's service refuses the form of the request"
+        return f"the model's service can no longer use the {self.kind}"
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,8 @@ class RecordingLimits:
 
 
 Policy = Literal["queue", "reject", "interrupt", "steer"]
-TurnStatus = Literal["completed", "failed", "rejected", "cancelled", "suspended"]
+EndStatus = Literal["completed", "failed", "rejected", "cancelled"]
+TurnStatus = Literal[EndStatus, "suspended"]
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,8 @@ class TurnOutcome:
         status: ``completed`` has entries, ``cancelled`` has entries and an error, ``suspended`` has pending calls and
             is not an end, the others have an error.
         text: the answer's text.
+        finish_reason: how the answer ended, see `durable_agent_host.model.ending.AnswerEnd`; None unless completed.
+        refusal: the service's words and category of a refused answer; None for others.
         entries: the request and response entries to append, as stored; empty unless completed or cancelled.
         agent_session: the framework's session after the turn, serialized.
         usage: token counts by the framework's names.
@@ -169,6 +172,8 @@ class TurnOutcome:
     turn_id: str
     status: TurnStatus
     text: str = ""
+    finish_reason: str | None = None
+    refusal: Mapping[str, str] | None = None
     entries: tuple[Mapping[str, Any], ...] = ()
     agent_session: Mapping[str, Any] | None = None
     usage: Mapping[str, Any] | None = None
@@ -189,6 +194,11 @@ class TurnOutcome:
     redacted: bool = False
     steered_by: Mapping[str, str] = field(default_factory=dict[str, str])
     joined_turn_id: str = ""
+
+    @property
+    def plain_text(self) -> str:
+        """The text for a caller who gets nothing else: the reason where a refused answer has no words."""
+        return self.text or (self.refusal or {}).get("message", "")
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ model can give two calls one id. Services reject both. The stored conversation d
 repaired.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from durable_agent_host.model.ids import derived_id
 
@@ -80,4 +81,30 @@ def unique_id(call_id: Any, id_counts: Counter[str], valid_ids: re.Pattern[str],
     id_counts[str(call_id)] += 1
     if isinstance(call_id, str) and id_counts[call_id] == 1 and valid_ids.fullmatch(call_id):
         return call_id
-    return prefix + derived_id(str(call_id), str(id_counts[str(call_id)]))
+    digits = derived_id(str(call_id), str(id_counts[str(call_id)]))
+    return prefix + digits if valid_ids.fullmatch(prefix + digits) else digits[:_SHORT_ID_CHARACTERS]
+
+
+_SHORT_ID_CHARACTERS: Final = 9
+"""Length of the ids of the one service that accepts no longer ones."""
+
+
+def object_arguments(arguments: Any) -> Any:
+    """Return the arguments of a call as the text of a JSON object.
+
+    Returns:
+        The same text if it is one; other text as the field ``raw`` of an object, and no text as an empty one.
+    """
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        value: Any = json.loads(arguments, parse_constant=_reject_constant) if arguments.strip() else {}
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        return arguments if arguments.strip() else "{}"
+    return json.dumps({"raw": arguments})
+
+
+def _reject_constant(name: str) -> Any:
+    raise ValueError(name)

@@ -17,7 +17,8 @@ from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemU
 from durable_agent_host.providers.client_errors import Hints, explain_client_error
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.item_metadata import ItemMetadata
-from durable_agent_host.providers.lost_state import LossRules, apply_losses
+from durable_agent_host.providers.lost_state import LossRules, apply_losses, mark_refusals
+from durable_agent_host.providers.services import find_service
 
 _UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
 """Statuses of files that have expired, or that the service does not release."""
@@ -32,6 +33,7 @@ class GenericProvider:
             attaches item metadata sets its name here.
         overrides: of an adapted client; it also sends carriers of items. None if the client is used unchanged.
         loss_rules: what is not sent again when the service has lost it.
+        keeps_conversation: whether its service is sent only what is new, always.
         compaction_type: of items that replace everything before them, which then need not be sent; empty if none do.
     """
 
@@ -39,6 +41,7 @@ class GenericProvider:
     target: ClassVar[ReplayTarget] = ReplayTarget()
     overrides: ClassVar[type[FoldedStreamMixin] | None] = None
     loss_rules: ClassVar[LossRules] = LossRules()
+    keeps_conversation: ClassVar[bool] = False
     compaction_type: ClassVar[str] = ""
 
     @property
@@ -48,6 +51,7 @@ class GenericProvider:
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client with the provider's overrides, so that it keeps the service's own data."""
+        find_service(client)  # a service that the app names must exist
         return client if self.overrides is None else create_adapter(client, self.overrides, self)
 
     async def warm_up(self) -> None:
@@ -85,6 +89,10 @@ class GenericProvider:
         part = self.read_item(update)
         return [] if part is None or part.item is None else self.list_finished_calls(part.item)
 
+    def cursor(self, update: Any, /) -> int | None:
+        """Return None: no service is known to continue a stream."""
+        del update
+
     def list_finished_calls(self, item: Mapping[str, Any], /) -> list[tuple[str, bool]]:
         """List nothing: the framework's contents have everything known."""
         del item
@@ -120,8 +128,10 @@ class GenericProvider:
     def carry(
         self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
     ) -> tuple[list[Message], dict[str, Any]]:
-        """Change the contents that the service has lost or cannot read."""
-        return apply_losses(messages, stored_losses, new_losses, self.loss_rules)
+        """Change the contents that the service has lost or cannot read, and mark what it refuses."""
+        losses = list(new_losses)
+        usable_messages, known_losses = apply_losses(messages, stored_losses, losses, self.loss_rules)
+        return mark_refusals(usable_messages, known_losses, losses)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List hosted files, alone or in the outputs of a hosted tool."""

@@ -1,22 +1,31 @@
-"""What a model's service has lost of a conversation or can no longer read; it is not sent again.
+"""What a model's service has lost of a conversation, can no longer read, or refuses; it is not sent again.
 
 A container in which code ran expires; encrypted reasoning cannot be read after a change of the key, the project or the
-endpoint. Both are known after the service has rejected them, and are stored with the session: expired containers by
-their names, unreadable payloads by the fingerprint of the last one, as all before it are unreadable, too.
+endpoint; a field or the form of a request is not what the service takes. All are known after the service has rejected
+them, and are stored with the session: expired containers by their names, unreadable payloads by the fingerprint of the
+last one, as all before it are unreadable, too, refused fields by their names.
 """
 
 import copy
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.agent.retry_classification import causes_of
+from durable_agent_host.errors import ContextOverflowError, RequestBlockedError
 from durable_agent_host.model.provider_item import LostState
+from durable_agent_host.providers.client_errors import explain_client_error, rejection_text
+from durable_agent_host.providers.services import Service, tighten
 
 _EXPIRED: Final = "expired_containers"
 _UNREADABLE: Final = "unreadable_until"
+_REJECTED_FIELDS: Final = "refused_fields"
+_REJECTED_FORM: Final = "refused_form"
 
 
 @dataclass(frozen=True)
@@ -92,3 +101,106 @@ def _count_unreadable(payloads: Sequence[str], last_unreadable: Any) -> int:
 
 def _fingerprint(payload: str) -> str:
     return hashlib.sha256(payload.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+REJECTED: Final = "durable_agent_host.refused"
+"""Key in a message's ``additional_properties``: what its service refuses. Only on copies for one request."""
+
+_FIELD_WORDINGS: Final = tuple(
+    re.compile(wording)
+    for wording in (
+        r"[Pp]lease remove the [`'\"]?(\w+)[`'\"]? from your message",  # DeepSeek R1
+        r"property '(?:[\w.]+\.)?(\w+)' is unsupported",  # Groq, Cerebras
+        r"\('(\w+)' was unexpected\)",  # Azure, Fireworks
+        r"[Uu]nknown (?:parameter|field|name):? ['\"](?:[\w.\[\]]+[.\]])?(\w+)['\"]",  # OpenAI, Google
+        r"['\"]extra_forbidden['\"].*?['\"]loc['\"]: ?[\[(][^\])]*['\"](\w+)['\"][\])]",  # Mistral
+        r"[Uu]nrecognized request arguments? supplied: (\w+)",  # Azure, older API versions
+        r"([\w.]+\.)?(?P<name>\w+): Extra inputs are not permitted",  # Anthropic, LiteLLM
+        r"extraneous key \[(\w+)\] is not permitted",  # Bedrock
+        r"[Uu]nsupported parameter: ['\"](?:[\w.\[\]]+[.\]])?(\w+)['\"]",  # OpenAI
+        r"[Aa]rgument not supported(?: on this model)?: (\w+)",  # xAI
+        r"\b(parallel_tool_calls|store|stream_options|include|strict|name)\b\W+(?:is|are) not (?:supported|allowed)",
+    )
+)
+_NEEDED: Final = frozenset(
+    {"role", "content", "tool_calls", "tool_call_id", "id", "type", "function", "arguments", "call_id", "output"}
+    | {"model", "messages", "input", "tools", "tool_choice", "stream", "response_format", "text", "image_url"}
+)
+_NOT_THE_FORM: Final = re.compile(
+    r"api.?key|\bauth|permission|quota|billing|credit|balance|\btokens\b|filtered|moderation|safety|blocked|polic(y|ies)"
+    r"|model.?not.?found|(model|deployment).*(not exist|not found|not supported)"
+    r"|temperature|top_p|top_k|penalty|max_\w*tokens|decimal|reasoning.?effort",
+    re.IGNORECASE,
+)
+
+
+def find_refusal(error: BaseException) -> LostState | None:
+    """Return what a service refuses in the request that it rejected.
+
+    Returns:
+        ``field`` with its name; ``form`` when the reason can be the form of the messages; None when the request was
+        rejected for another reason: the key, the model, a filter, its length, an option of the app.
+    """
+    is_explained = isinstance(explain_client_error(error), ContextOverflowError | RequestBlockedError)
+    if is_explained or not rejection_text(error, {400, 422}):
+        return None
+    text = " ".join(str(cause) for cause in causes_of(error))  # some services say it beside their message
+    names = ((match["name"] if "name" in match.groupdict() else match[1]) for match in _search_fields(text))
+    name = next((name for name in names if name not in _NEEDED), None)
+    if name is not None:
+        return LostState("field", {"include_usage": "stream_options"}.get(name, name))
+    return None if _NOT_THE_FORM.search(text) else LostState("form")
+
+
+def _search_fields(text: str) -> Iterable[re.Match[str]]:
+    return (match for wording in _FIELD_WORDINGS if (match := wording.search(text)))
+
+
+def mark_refusals(
+    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState]
+) -> tuple[list[Message], dict[str, Any]]:
+    """Mark messages with what the service refuses, and return what to store of it with the session."""
+    losses = list(new_losses)
+    fields = [*stored_losses.get(_REJECTED_FIELDS, ()), *(loss.name for loss in losses if loss.kind == "field")]
+    is_form_rejected = bool(stored_losses.get(_REJECTED_FORM)) or any(loss.kind == "form" for loss in losses)
+    if not fields and not is_form_rejected:
+        return list(messages), dict(stored_losses)
+    refusals: dict[str, Any] = {_REJECTED_FIELDS: list(dict.fromkeys(fields))} if fields else {}
+    refusals |= {_REJECTED_FORM: True} if is_form_rejected else {}
+    marked_messages: list[Message] = []
+    for message in messages:
+        clone = copy.copy(message)
+        clone.additional_properties = {**message.additional_properties, REJECTED: refusals}
+        marked_messages.append(clone)
+    return marked_messages, {**stored_losses, **refusals}
+
+
+def rules_for(messages: Sequence[Message], service: Service) -> Service:
+    """Return the row of a service with what it has refused in this session."""
+    marks = (message.additional_properties.get(REJECTED) for message in messages)
+    if (refusals := cast("dict[str, Any] | None", next(filter(None, marks), None))) is None:
+        return service
+    return tighten(service, refusals.get(_REJECTED_FIELDS, ()), is_strictest=bool(refusals.get(_REJECTED_FORM)))
+
+
+_MAX_TOKENS: Final = "max_completion_tokens"
+
+
+def accepted_request_options(request_options: Mapping[str, Any], service: Service) -> dict[str, Any]:
+    """Remove the fields that a service refuses from the options of a request and from its tools."""
+    rejected_fields = service.rejected_fields
+    accepted_options = {name: value for name, value in request_options.items() if name not in rejected_fields}
+    if _MAX_TOKENS in request_options and _MAX_TOKENS in rejected_fields:
+        accepted_options["max_tokens"] = request_options[_MAX_TOKENS]
+    if rejected_fields and (tools := cast("list[Any]", accepted_options.get("tools"))):
+        accepted_options["tools"] = [_without_fields(tool, rejected_fields - {"name"}) for tool in tools]
+    return accepted_options
+
+
+def _without_fields(tool: Any, rejected_fields: AbstractSet[str]) -> Any:
+    if not isinstance(tool, Mapping):
+        return tool
+    fields = {name: value for name, value in cast("Mapping[str, Any]", tool).items() if name not in rejected_fields}
+    if "function" in fields:
+        fields["function"] = _without_fields(fields["function"], rejected_fields)
+    return fields

@@ -6,7 +6,15 @@ from typing import Any, Final, NamedTuple
 
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.extension_data import extension_of
-from durable_agent_host.codec.message import decode_messages, decode_response, options_of, replies_of, served_by
+from durable_agent_host.codec.message import (
+    decode_messages,
+    decode_response,
+    end_of_entry,
+    options_of,
+    replies_of,
+    served_by,
+)
+from durable_agent_host.model.ending import AnswerEnd
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
 from durable_agent_host.session.external_messages import external_provider_of
@@ -57,9 +65,12 @@ def turn_end_from_receipt(
     entries_by_type = {str(entry.get("$type")): entry for entry in entries.values()}
     response_entry = entries_by_type.get("response")
     usage: Any = response_entry.get("usage") if response_entry else None
+    end = end_of_entry(response_entry) if response_entry and receipt.status == "completed" else AnswerEnd()
     outcome = TurnOutcome(
         turn_id,
         receipt.status,
+        finish_reason=end.finish_reason,
+        refusal=end.refusal,
         text=response_text(decode_response(response_entry)) if response_entry else "",
         usage=decode_usage(usage) if usage else None,
         model_info=served_by(response_entry) if response_entry else None,

@@ -6,15 +6,19 @@ same rules to one update at a time, and drops a provider's repetitions (the whol
 breaks these rules, `LiveEvents.finish` compares the two and emits the correction.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
-from agent_framework import AgentResponse, AgentResponseUpdate, Content
+from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
 
 from durable_agent_host.codec.tool_result_text import result_text
+from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.stream.fold import ItemReader
 from durable_agent_host.turn.turn_events import (
+    MESSAGE_DELTA,
+    TOOL_COMPLETED,
+    TOOL_STARTED,
     LiveEvent,
     message_delta,
     reasoning_delta,
@@ -48,14 +52,19 @@ def response_text(response: AgentResponse[Any]) -> str:
     Returns:
         `AgentResponse.text` without the spaces around contents that have no text and only carry a provider's item.
     """
+    return text_of_messages(response.messages)
+
+
+def text_of_messages(messages: Iterable[Message]) -> str:
+    """Return the text of a response's messages."""
     return "".join(
         " ".join(content.text for content in message.contents if content.type == "text" and content.text)
-        for message in response.messages
+        for message in messages
         if message.role != "user"  # answers in the middle of the turn
     )
 
 
-def _outcome(*, has_failed: bool) -> str:
+def _outcome(*, has_failed: bool) -> ToolOutcome:
     return "error" if has_failed else "success"
 
 
@@ -71,6 +80,10 @@ class HostedCallReader(ItemReader, Protocol):
 
     def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
         """List the calls of hosted tools that an update ends: call id, and whether it failed."""
+        ...
+
+    def cursor(self, update: Any, /) -> int | None:
+        """Return where the service's stream stands after an update; None when it cannot continue there."""
         ...
 
 
@@ -122,6 +135,11 @@ class LiveEvents:
                     events += self._hosted.end(call_id, failed=has_failed, result=_result_in(self._reader, update))
         return events
 
+    def reopen(self, call_ids: Iterable[str]) -> None:
+        """Take calls of hosted tools as begun."""
+        for call_id in call_ids:
+            self._hosted.reopen(call_id)
+
     def finish(self, text: str) -> list[LiveEvent]:
         """End the run.
 
@@ -131,6 +149,73 @@ class LiveEvents:
         events = self._functions.flush() if self._functions is not None else []
         events += self._hosted.end_all()
         return events + correct_text(self._text.emitted_text(), text)
+
+
+class ContinuedEvents:
+    """The events of a model call that a service continues after a crash or a broken connection.
+
+    The call's updates come again, from their beginning or from a cursor, and cut differently. What clients have is not
+    repeated; when the text is another one after all, they are told to discard it.
+
+    Args:
+        events: that clients have, in order.
+        discard_from: offset of the first one.
+    """
+
+    def __init__(self, events: Sequence[tuple[str, Mapping[str, Any]]], discard_from: int) -> None:
+        self.open_call_ids: list[str] = []
+        self._discard_from = discard_from
+        self._texts: dict[tuple[str, Any], str] = {}
+        self._other_keys: set[tuple[str, Any]] = set()
+        self._repeated: list[LiveEvent] = []
+        for name, data in events:
+            key = (name, data.get("call_id"))
+            if "text" in data:
+                self._texts[key] = self._texts.get(key, "") + data["text"]
+            else:
+                self._other_keys.add(key)
+        self.open_call_ids = [
+            call_id
+            for name, call_id in self._other_keys
+            if name == TOOL_STARTED and (TOOL_COMPLETED, call_id) not in self._other_keys
+        ]
+
+    def feed(self, events: Sequence[LiveEvent]) -> list[LiveEvent]:
+        """Return the new events among those of an update."""
+        new_events: list[LiveEvent] = []
+        for event in events:
+            key = (event.event, event.data.get("call_id"))
+            self._repeated.append(event)
+            if key in self._other_keys:
+                continue
+            text = event.data.get("text")
+            known_text = self._texts.get(key, "")
+            if not known_text or not isinstance(text, str):
+                new_events.append(event)
+            elif known_text.startswith(text):
+                self._texts[key] = known_text[len(text) :]
+            elif text.startswith(known_text):
+                self._texts[key] = ""
+                new_events.append(LiveEvent(event.event, event.data | {"text": text[len(known_text) :]}))
+            elif event.event == MESSAGE_DELTA:
+                return self._restart()
+            else:
+                new_events.append(event)
+        return new_events
+
+    def finish(self) -> list[LiveEvent]:
+        """End the call.
+
+        Returns:
+            The events by which clients replace a text that has become shorter.
+        """
+        return self._restart() if self._texts.get((MESSAGE_DELTA, None)) else []
+
+    def _restart(self) -> list[LiveEvent]:
+        events = [turn_restarted(self._discard_from), *self._repeated]
+        self._texts = {}
+        self._other_keys = set()
+        return events
 
 
 def _result_in(reader: HostedCallReader, update: AgentResponseUpdate) -> str:
@@ -264,6 +349,9 @@ class _HostedCalls:
 
     def is_open(self, call_id: str) -> bool:
         return call_id in self._open
+
+    def reopen(self, call_id: str) -> None:
+        self._open[call_id] = []
 
     def has(self, content: Content) -> bool:
         """Return whether a function's call or result is one that the provider runs."""

@@ -11,6 +11,7 @@ from tests.durable_agent_host.provider_table import (
     openai_probes,
 )
 from tests.durable_agent_host.provider_table.measuring import Found, Probe, with_framework, with_host
+from tests.durable_agent_host.provider_table.services import write_services
 
 PROVIDERS: dict[str, tuple[str, Sequence[Probe]]] = {
     "openai": ("OpenAI Responses", openai_probes.PROBES),
@@ -56,7 +57,7 @@ async def write_table() -> str:
             cells = [*_cells(await with_framework(kind, probe)), *_cells(await with_host(kind, probe))]
             parts.append(f"| `{probe.block}` | {_name(probe.value)} | {' | '.join(cells)} |")
         parts.append("")
-    return "\n".join(parts)
+    return "\n".join([*parts, write_services()])
 
 
 def _name(value: str) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from durable_agent_host.providers.registry import provider_for
 from tests.durable_agent_host.provider_lab import KINDS, ProviderLab
+from tests.durable_agent_host.provider_table.services import write_services
 from tests.durable_agent_host.provider_table.table import PROVIDERS, write_table
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "providers.md"
@@ -15,6 +16,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "providers.md"
 async def test_the_page_has_the_measured_values():
     """`scripts/provider-table` writes the page again, when something has changed."""
     assert PAGE.read_text(encoding="utf-8") == await write_table()
+
+
+def test_the_page_has_the_measured_services():
+    """The same for what the services get, alone because it takes a moment only."""
+    assert PAGE.read_text(encoding="utf-8").endswith(write_services())
 
 
 def test_nothing_is_left_out_of_the_table():

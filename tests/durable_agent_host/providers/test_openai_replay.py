@@ -8,6 +8,7 @@ from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers.openai.item_mapping import attach_items
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.openai.request_items import with_valid_ids
+from durable_agent_host.providers.services import UNKNOWN
 from practice_model.rules.requests import Rules, check_request
 from practice_model.store import Store
 
@@ -95,15 +96,15 @@ async def test_an_image_of_the_assistant_is_sent_as_the_users(uri):
 
 def test_an_item_that_comes_twice_is_sent_once():
     """Messages lose the id the second time, since their words may differ; other items are the same item."""
-    items = with_valid_ids([CODE, MESSAGE, CODE, MESSAGE])
+    items = with_valid_ids([CODE, MESSAGE, CODE, MESSAGE], UNKNOWN)
     assert items == [CODE, MESSAGE, {name: value for name, value in MESSAGE.items() if name != "id"}]
 
 
 @pytest.mark.parametrize("item_id", ["msg_" + "x" * 70, "msg ü", ""])
 def test_an_id_that_the_service_refuses_is_not_sent(item_id):
     """A message goes without it; an item that has to have one stays out."""
-    assert "id" not in with_valid_ids([MESSAGE | {"id": item_id}])[0]
-    assert with_valid_ids([CODE | {"id": item_id}]) == []
+    assert "id" not in with_valid_ids([MESSAGE | {"id": item_id}], UNKNOWN)[0]
+    assert with_valid_ids([CODE | {"id": item_id}], UNKNOWN) == []
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ own class. They read the stream's events (`stream_events`), and send messages ba
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.agent.response_limits import until_its_end
+from durable_agent_host.model.ending import REFUSAL
 from durable_agent_host.model.response_normalization import with_text_names
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, start_in_thread
 from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_container
@@ -32,7 +33,12 @@ from durable_agent_host.providers.anthropic.stream_events import (
     is_truncated,
     plain_block,
 )
-from durable_agent_host.providers.lost_state import with_contents
+from durable_agent_host.providers.anthropic.stream_normalization import MessageEventNormalizer
+from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
+from durable_agent_host.providers.lost_state import accepted_request_options, rules_for, with_contents
+from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, as_objects, refusal_properties, within
+from durable_agent_host.providers.result_files import move_result_files
+from durable_agent_host.providers.services import ANTHROPIC
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 # Writes contents without metadata: from callers, tools, and other providers' models.
@@ -68,17 +74,32 @@ def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
     for content in _without_foreign_calls(message.contents):
         cache_control: Any = content.additional_properties.get(CACHE_CONTROL)
         block = _document_block(content)
-        if block is None and cache_control is None:
+        documents = [part for item in content.items or () if (part := _document_block(item)) is not None]
+        if block is None and cache_control is None and not documents:
             run.append(content)
             continue
         write_run()
         own_message: list[Block] = [{"role": "user", "content": [block]}]
         groups = prepare(with_contents(message, [content])) if block is None else own_message
+        if documents and groups:
+            result = groups[-1]["content"][-1]
+            result["content"] = [*_result_blocks(result["content"]), *documents]
         if cache_control is not None and groups and groups[-1]["content"]:
             groups[-1]["content"][-1][CACHE_CONTROL] = cache_control
         request_messages += groups
     write_run()
     return request_messages
+
+
+def _result_blocks(content: Any) -> list[Block]:
+    """Return the content of a result as blocks; an empty text is none."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return cast("list[Block]", content)
+
+
+def _takes_in_result(file: Content) -> bool:
+    return ANTHROPIC.files.fullmatch((file.media_type or "").partition(";")[0]) is not None
 
 
 def _document_block(content: Content) -> Block | None:
@@ -125,6 +146,12 @@ PAUSE: Final = "pause_turn"
 _READER: Final = "_durable_reader"
 
 
+class NormalizedMessagesMixin(NormalizedEventsMixin):
+    """The override of the SDK's client."""
+
+    create_normalizer = MessageEventNormalizer
+
+
 class BlockPreservingMixin(FoldedStreamMixin):
     """The overrides; precedes the client's own class in the method resolution order."""
 
@@ -144,6 +171,7 @@ class BlockPreservingMixin(FoldedStreamMixin):
             case "message_start" | "message_delta":
                 return self._message_event(reader, event, emitted_usage, request_state)
             case "message_stop":
+                reader.finish()
                 return ChatResponseUpdate(raw_representation=ItemUpdate(None, event))
             case _:
                 client: Any = super()
@@ -154,10 +182,15 @@ class BlockPreservingMixin(FoldedStreamMixin):
         update: ChatResponseUpdate = client._process_stream_event(event, emitted_usage, request_state=request_state)
         update.contents = [content for content in update.contents if content.type == "usage"]
         update.raw_representation = ItemUpdate(None, event)
-        _set_pause(update, event.message if event.type == "message_start" else event.delta)
+        _set_stop(update, event.message if event.type == "message_start" else event.delta)
         if event.type == "message_start":
             return UpdateGroup([update, *reader.begin(event)])
         return UpdateGroup([*reader.end(event), update])
+
+    def _parse_usage_from_anthropic(self, usage: Any) -> Any:
+        client: Any = super()
+        details = client._parse_usage_from_anthropic(usage)
+        return details and {**details, **_further_counts(plain_block(usage))}
 
     def _get_reader(self, request_state: Any) -> Reader:
         """Return the reader of the stream for a request's state."""
@@ -187,7 +220,7 @@ class BlockPreservingMixin(FoldedStreamMixin):
             call = calls_by_id.get(item["blocks"][0].get("id")) if item["blocks"] else None
             contents += complete_item([call] if call is not None else [], item)
         response.messages[0].contents = contents
-        _set_pause(response, message)
+        _set_stop(response, message)
         return response
 
     def _inner_get_response(self, *, messages: Sequence[Message], stream: bool = False, **kwargs: Any) -> Any:
@@ -208,11 +241,23 @@ class BlockPreservingMixin(FoldedStreamMixin):
             request_options["container"] = container["container_id"]
         if _lacks_thoughts(messages):
             request_options["thinking"] = {"type": "disabled"}
-        return request_options
+        service = rules_for(messages, ANTHROPIC)
+        if names := service.rejected_fields - _BLOCK_FIELDS:
+            request_options["messages"] = [
+                {
+                    **message,
+                    "content": [
+                        {name: v for name, v in block.items() if name not in names} for block in message["content"]
+                    ],
+                }
+                for message in request_options["messages"]
+            ]
+        return accepted_request_options(request_options, service)
 
     def _prepare_messages_for_anthropic(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         client: Any = super()
-        request_messages: list[dict[str, Any]] = client._prepare_messages_for_anthropic(messages)
+        moved_messages = move_result_files(messages, _takes_in_result, lambda _file: False)
+        request_messages: list[dict[str, Any]] = client._prepare_messages_for_anthropic(moved_messages)
         if is_paused(messages) and request_messages[-1] == _CONTINUE:
             request_messages.pop()
         return accepted_messages(request_messages)
@@ -224,13 +269,47 @@ class BlockPreservingMixin(FoldedStreamMixin):
         )
 
 
+_BLOCK_FIELDS: Final = frozenset({"data", "input", "name", "signature", "source", "thinking", "tool_use_id"})
+"""Fields without which a block means nothing."""
+
 _CONTINUE: Final = {"role": "user", "content": "Continue"}
 """Appended by the framework where an assistant's message comes last."""
 
 
-def _set_pause(target: Any, message: Any) -> None:
-    if getattr(message, "stop_reason", None) == PAUSE:
+_ITERATION_COUNTS: Final = {
+    "input_tokens": "input_token_count",
+    "output_tokens": "output_token_count",
+    "cache_read_input_tokens": "cache_read_input_token_count",
+    "cache_creation_input_tokens": "cache_creation_input_token_count",
+}
+
+
+def _further_counts(usage: Block) -> dict[str, int]:
+    """Return the counts that the framework omits.
+
+    The counts of a message do not include those of a compaction or an advisor, which are iterations of their own.
+    """
+    iterations = as_objects(usage.get("iterations"))
+    counts: dict[str, Any] = {
+        name: sum(iteration.get(service_name) or 0 for iteration in iterations)
+        for service_name, name in _ITERATION_COUNTS.items()
+        if iterations
+    }
+    counts["reasoning_output_token_count"] = within(usage, "output_tokens_details", "thinking_tokens")
+    counts[WEB_SEARCHES] = within(usage, "server_tool_use", "web_search_requests") or None
+    return {name: count for name, count in counts.items() if isinstance(count, int)}
+
+
+def _set_stop(target: Any, message: Any) -> None:
+    """Set the finish reasons that the framework calls otherwise, and what the service says of a refusal."""
+    stop_reason = getattr(message, "stop_reason", None)
+    if stop_reason == PAUSE:
         target.finish_reason = PAUSE
+    elif stop_reason == REFUSAL:
+        target.finish_reason = REFUSAL
+        details = plain_block(message).get("stop_details")
+        properties = refusal_properties(message=within(details, "explanation"), category=within(details, "category"))
+        target.additional_properties = {**(target.additional_properties or {}), **properties}
 
 
 def _lacks_thoughts(messages: Sequence[Message]) -> bool:

@@ -8,15 +8,18 @@ from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import LostState
+from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.anthropic.block_mapping import complete_item
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, is_hosted_result
-from durable_agent_host.providers.anthropic.client import PAUSE, BlockPreservingMixin
+from durable_agent_host.providers.anthropic.client import PAUSE, BlockPreservingMixin, NormalizedMessagesMixin
 from durable_agent_host.providers.anthropic.lost_state import LOSS_RULES
 from durable_agent_host.providers.anthropic.request_messages import CALL_ID, with_pause
 from durable_agent_host.providers.anthropic.stream_events import is_truncated
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
+from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider
+from durable_agent_host.providers.lost_state import find_refusal
 
 _CONTAINER_EXPIRED: Final = re.compile(
     r"container\b.*?(?:not found|expired|does not exist|no longer|invalid|unknown)"
@@ -49,6 +52,15 @@ class AnthropicProvider(GenericProvider):
     compaction_type = "compaction"
     loss_rules = LOSS_RULES
 
+    @property
+    def repair_rules(self) -> RepairRules:
+        """The requirements of every service; "Reset context after refusal" of the API's documentation."""
+        return RepairRules(omits_refusals=True)
+
+    def adapt(self, client: Any, /) -> Any:
+        """Copy the client so that it keeps the provider's blocks, and reads what compatible services send otherwise."""
+        return normalize_streams(super().adapt(client), client, NormalizedMessagesMixin)
+
     async def download_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download it with its name and type, which no block has; a caller's upload is not released."""
         files = client.anthropic_client.beta.files
@@ -57,14 +69,15 @@ class AnthropicProvider(GenericProvider):
         return ServedFile(bytes(await response.read()), metadata.filename, metadata.mime_type)
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
-        """Return the container that no longer exists, or ``reasoning`` for a rejected signature."""
+        """Return the container that no longer exists, ``reasoning`` for a rejected signature, or a refused field."""
         text = rejection_text(error, {400, 404, 410})
         if _SIGNATURE_REJECTED.search(text):
             return LostState("reasoning")
         if _CONTAINER_EXPIRED.search(text):
             match = _CONTAINER_ID.search(text)
             return LostState("container", match[0] if match else "")
-        return None
+        refusal = find_refusal(error)
+        return refusal if refusal is not None and refusal.kind == "field" else None
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Make the contents of finished blocks."""

@@ -7,7 +7,8 @@ from typing import Any, Final, cast
 
 from agent_framework import Annotation, Content
 
-from durable_agent_host.providers.neutral_contents import as_objects, is_refusal, refusal, within
+from durable_agent_host.model.ending import is_refusal, refusal
+from durable_agent_host.providers.neutral_contents import as_objects, within
 
 TRANSCRIPT: Final = "audio_transcript"
 """Key in a text's ``additional_properties``: the text is the transcript of the message's audio."""

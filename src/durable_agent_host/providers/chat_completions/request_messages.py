@@ -1,4 +1,4 @@
-"""Writes a conversation for Chat Completions: every call directly followed by its results."""
+"""Writes a conversation for Chat Completions: every call directly followed by its results, in its service's form."""
 
 import hashlib
 import re
@@ -9,20 +9,22 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.providers.call_pairing import unique_id
-from durable_agent_host.providers.chat_completions.content_mapping import transcripts
+from durable_agent_host.providers.call_pairing import object_arguments, unique_id
+from durable_agent_host.providers.chat_completions.content_mapping import spoken_text, transcripts
 from durable_agent_host.providers.chat_completions.message_metadata import (
     MAX_CALL_ID_CHARACTERS,
     METADATA,
     rebuild_message,
+    standard_call,
 )
+from durable_agent_host.providers.neutral_contents import within
+from durable_agent_host.providers.services import Service
 from durable_agent_host.providers.tool_call_names import accepted_name
 
 Wire = dict[str, Any]
 
 _MEDIA: Final = frozenset({"data", "uri"})
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_ANY_ID: Final = re.compile(".*", re.DOTALL)
 
 
 def assistant_messages(contents: Sequence[Content], service: str, now: float) -> list[Wire]:
@@ -67,27 +69,22 @@ def short_id(call_id: Any) -> str:
 
 
 def extract_media(contents: Iterable[Content]) -> list[Content]:
-    """List images and files that only a user's message can carry: from results, and an assistant's of other origin."""
-    media: list[Content] = []
-    for group in METADATA.group(contents):
-        if METADATA.find(group[0]) is not None:
-            continue
-        for content in group:
-            results = content.items or [] if content.type == "function_result" else [content]
-            media += [item for item in results if item.type in _MEDIA]
-    return media
+    """List an assistant's images and files of other origin, which only a user's message can carry."""
+    groups = [group for group in METADATA.group(contents) if METADATA.find(group[0]) is None]
+    return [content for group in groups for content in group if content.type in _MEDIA]
 
 
-def pair_messages(messages: Iterable[Wire]) -> list[Wire]:
+def pair_messages(messages: Iterable[Wire], service: Service) -> list[Wire]:
     """Put the results of calls directly after the message with the calls.
 
     Returns:
         The messages. A call without a result gets one that reports it as unknown; results without a call are omitted.
         A result belongs to the nearest earlier call with its id, since ids may be reused; calls of one message that
-        share an id are distinguished by order, and have different ids: OpenAI rejects two results of one id.
+        share an id are distinguished by order. The ids that are sent are unique, and such as the service accepts.
     """
     ordered_messages: list[Wire] = []
     open_results: dict[str, list[Wire]] = {}
+    id_counts: Counter[str] = Counter()
     for message in messages:
         if message.get("role") == "tool":
             call_id = str(message.get("tool_call_id"))
@@ -96,8 +93,7 @@ def pair_messages(messages: Iterable[Wire]) -> list[Wire]:
                 result.update(message | {"tool_call_id": result["tool_call_id"]})
             continue
         calls = _calls(message)
-        id_counts: Counter[str] = Counter()
-        ids = [unique_id(call.get("id"), id_counts, _ANY_ID, "call_") for call in calls]
+        ids = [unique_id(call.get("id"), id_counts, service.call_ids, "call_") for call in calls]
         sent_calls = [call | {"id": sent_id} for call, sent_id in zip(calls, ids, strict=True)]
         results = [{"role": "tool", "tool_call_id": sent_id, "content": LOST_RESULT} for sent_id in ids]
         open_results |= {str(call.get("id")): list[Wire]() for call in calls}
@@ -105,6 +101,128 @@ def pair_messages(messages: Iterable[Wire]) -> list[Wire]:
             open_results[str(call.get("id"))].append(result)
         ordered_messages += [message | {"tool_calls": sent_calls} if calls else message, *results]
     return ordered_messages
+
+
+_SYSTEM_ROLES: Final = frozenset({"system", "developer"})
+_FIELDS: Final = frozenset({"role", "content", "tool_calls", "tool_call_id", "name", "refusal"})
+_NO_OUTPUT: Final = "(no output)"
+_AFTER_TOOLS: Final = "The tools have returned."
+
+
+def messages_for(messages: Iterable[Wire], service: Service) -> list[Wire]:
+    """Bring messages into the form that a service takes; see `services.Service`."""
+    service_messages = [_accepted_message(message, service) for message in messages]
+    service_messages = [
+        message for message in service_messages if message["role"] != "assistant" or _has_content(message)
+    ]
+    if not service.takes_later_system:
+        service_messages = _with_system_first(service_messages)
+    accepted_messages: list[Wire] = []
+    for message in service_messages:
+        last_message = accepted_messages[-1] if accepted_messages else None
+        if last_message is not None and not service.takes_repeated_roles and _can_merge(last_message, message):
+            accepted_messages[-1] = _merge(last_message, message)
+            continue
+        if (
+            last_message is not None
+            and (last_message["role"], message["role"]) == ("tool", "user")
+            and not service.takes_user_after_tool
+        ):
+            accepted_messages.append({"role": "assistant", "content": _AFTER_TOOLS})
+        accepted_messages.append(message)
+    return [_with_content(message, service) for message in accepted_messages]
+
+
+def _accepted_message(message: Wire, service: Service) -> Wire:
+    """Return a message without the fields that the service refuses, with arguments that it reads."""
+    accepted_message = without_fields(message, service)
+    if message["role"] == "developer" and not service.has_developer_role:
+        accepted_message = accepted_message | {"role": "system"}
+    if message.get("refusal") and "refusal" not in accepted_message and not message.get("content"):
+        accepted_message = accepted_message | {"content": message["refusal"]}
+    if not service.takes_other_fields and message["role"] != "user" and isinstance(message.get("content"), list):
+        accepted_message = accepted_message | {"content": spoken_text(message)}
+    if (calls := _calls(accepted_message)) and not service.takes_any_arguments:
+        accepted_message = accepted_message | {"tool_calls": [_with_object_arguments(call) for call in calls]}
+    return accepted_message
+
+
+def without_fields(message: Wire, service: Service) -> Wire:
+    """Return a message without the fields that the service refuses."""
+    if service.takes_other_fields and not service.rejected_fields:
+        return message
+    names = message.keys() - service.rejected_fields
+    if not service.takes_other_fields:
+        names &= _FIELDS | service.required_fields
+    accepted_message = {name: value for name, value in message.items() if name in names}
+    if calls := _calls(accepted_message):
+        sent_calls = calls if service.takes_other_fields else [standard_call(call) for call in calls]
+        accepted_message["tool_calls"] = [
+            {name: value for name, value in call.items() if name not in service.rejected_fields} for call in sent_calls
+        ]
+    return accepted_message
+
+
+def _with_object_arguments(call: Wire) -> Wire:
+    function: Any = call.get("function")
+    if not isinstance(function, dict):
+        return call
+    function_fields = cast("Wire", function)
+    arguments = object_arguments(function_fields.get("arguments"))
+    return (
+        call
+        if arguments == function_fields.get("arguments")
+        else call | {"function": function_fields | {"arguments": arguments}}
+    )
+
+
+def _with_system_first(messages: list[Wire]) -> list[Wire]:
+    system_messages = [message for message in messages if message["role"] in _SYSTEM_ROLES]
+    if not system_messages or (len(system_messages) == 1 and messages[0] is system_messages[0]):
+        return messages
+    first_message, *later_messages = system_messages
+    for message in later_messages:
+        first_message = _merge(first_message, message)
+    return [first_message, *(message for message in messages if message["role"] not in _SYSTEM_ROLES)]
+
+
+def _can_merge(message: Wire, next_message: Wire) -> bool:
+    return message["role"] == next_message["role"] and message["role"] in {"user", "assistant"} and not _calls(message)
+
+
+def _merge(message: Wire, next_message: Wire) -> Wire:
+    contents = [content for content in (message.get("content"), next_message.get("content")) if content]
+    if all(isinstance(content, str) for content in contents):
+        content: Any = "\n\n".join(contents) if contents else next_message.get("content")
+    else:
+        content = [part for content in contents for part in _parts(content)]
+    return {**message, **next_message, "content": content}
+
+
+def join_parts(messages: Sequence[Wire]) -> list[Wire]:
+    """Join what the framework writes of a message with files, one message for each of its contents."""
+    if len(messages) == 1 or all(isinstance(message.get("content"), str) for message in messages):
+        return list(messages)
+    return [{**messages[0], "content": [part for message in messages for part in _parts(message.get("content"))]}]
+
+
+def _parts(content: Any) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _with_content(message: Wire, service: Service) -> Wire:
+    """Return a message whose content is null or empty only where the service takes it."""
+    content = message.get("content")
+    if content or message["role"] not in {"assistant", "tool"}:
+        return message
+    if content is None and service.takes_null_content:
+        return message
+    if service.takes_empty_content:
+        return message | {"content": ""}
+    if message["role"] == "assistant" and service.takes_null_content:
+        return message | {"content": None}
+    names = ", ".join(str(within(call, "function", "name")) for call in _calls(message))
+    return message | {"content": f"(calling {names})" if names else _NO_OUTPUT}
 
 
 def with_valid_names(messages: Iterable[Wire], tool_names: Collection[str]) -> list[Wire]:

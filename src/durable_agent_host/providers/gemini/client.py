@@ -16,11 +16,15 @@ from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.codec.strict_json import is_nested_too_deeply
 from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.model.budget import TOOL_INPUT
+from durable_agent_host.model.ending import CONTENT_FILTER, REFUSAL_DETAILS
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
 from durable_agent_host.providers.gemini.part_mapping import parts_to_send
 from durable_agent_host.providers.gemini.raw_json_transport import long_data_part, raw_json, raw_part
-from durable_agent_host.providers.gemini.response_reader import ResponseReader
+from durable_agent_host.providers.gemini.response_reader import ResponseReader, count_searches, read_filter
+from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, add_counts
+from durable_agent_host.providers.result_files import move_result_files
+from durable_agent_host.providers.services import GEMINI
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import UNNAMED
 from durable_agent_host.stream.fold import Fold
@@ -58,7 +62,8 @@ class PartPreservingMixin(FoldedStreamMixin):
         if isinstance(messages, _RequestMessages):
             return messages.request
         client: Any = super()
-        return client._prepare_request(messages, options)
+        moved_messages = move_result_files(messages, lambda _file: False, _takes_file, role="tool")
+        return client._prepare_request(moved_messages, options)
 
     def _process_generate_response(self, response: Any, **kwargs: Any) -> Any:
         client: Any = super()
@@ -103,6 +108,12 @@ class PartPreservingMixin(FoldedStreamMixin):
             neutral = []
         return parts + client._convert_message_contents(neutral, names)
 
+    def _convert_function_result(self, content: Content, names: dict[str, str]) -> Any:
+        client: Any = super()
+        if content.type == "function_result":
+            return client._convert_function_result(content, names)
+        return next(iter(self._convert_message_contents([content], names)), None)  # a file of a result, or its name
+
     def _convert_data_or_uri_content(self, content: Content) -> Any:
         client: Any = super()
         part = long_data_part(content.uri or "", content.media_type) if content.media_type else None
@@ -119,6 +130,11 @@ class PartPreservingMixin(FoldedStreamMixin):
 
     def _recall_thought_signature(self, _call_id: str) -> bytes | None:
         return None  # the request is determined by the conversation alone
+
+
+def _takes_file(file: Content) -> bool:
+    is_known = GEMINI.files.fullmatch((file.media_type or "").partition(";")[0]) is not None
+    return is_known and file.type in {"data", "uri"}
 
 
 class _RequestMessages(list[Message]):
@@ -144,6 +160,11 @@ async def _read(stream: Any) -> AsyncIterator[Any]:
 def _add_response_fields(target: Any, response_json: dict[str, Any]) -> None:
     if created_at := response_json.get("createTime"):
         target.created_at = created_at
+    if not target.finish_reason:
+        return
     tier = cast("dict[str, Any]", response_json.get("usageMetadata") or {}).get("serviceTier")
-    if tier and target.finish_reason:
-        target.additional_properties = {**(target.additional_properties or {}), SERVICE_TIER: tier}
+    add_counts(target, {WEB_SEARCHES: count_searches(response_json)})
+    properties = read_filter(response_json) | ({SERVICE_TIER: tier} if tier else {})
+    if properties:
+        target.finish_reason = CONTENT_FILTER if REFUSAL_DETAILS in properties else target.finish_reason
+        target.additional_properties = {**(target.additional_properties or {}), **properties}

@@ -14,6 +14,7 @@ from durable_agent_host.codec.content import CONTENT_CODECS
 from durable_agent_host.model.repair_rules import RepairRules, StoredItem
 from durable_agent_host.providers.openai import content_completion, item_rebuild
 from durable_agent_host.providers.openai.item_rebuild import Item
+from durable_agent_host.providers.services import UNKNOWN
 
 Complete = Callable[[Mapping[str, Any], list[Content]], list[Content]]
 """A finished item and the framework's contents of it → the complete contents."""
@@ -281,8 +282,6 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
 
 _UNKNOWN: Final = ItemType()
 
-MAX_ID_CHARACTERS: Final = 64
-
 
 def item_type(kind: Any) -> ItemType:
     """Return the row for a type of item.
@@ -303,9 +302,9 @@ def repair_rules() -> RepairRules:
         knows_items=True,
         items={kind: _repair_rule(row) for kind, row in ITEM_TYPES.items()},
         item_id_paths=(("fc_id",), ("openai", "item_id")),
-        max_id_characters=MAX_ID_CHARACTERS,
+        max_id_characters=UNKNOWN.max_id_characters,
         # The framework's client makes the item id of a call without one from this prefix and the call id.
-        max_bare_call_id_characters=MAX_ID_CHARACTERS - len(ITEM_TYPES["function_call"].id_prefix),
+        max_bare_call_id_characters=UNKNOWN.max_id_characters - len(ITEM_TYPES["function_call"].id_prefix),
         never_sent=frozenset(_wire_type(content_type) for row in ITEM_TYPES.values() for content_type in row.unsent),
     )
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from agent_framework import Content
 
 from durable_agent_host.errors import RequestError
+from durable_agent_host.providers.services import Service
 
 _KIND: Final = "openai_content_type"
 _AUDIO_FORMATS: Final[Mapping[str, str]] = {
@@ -28,7 +29,7 @@ def check_audio(contents: Iterable[Content]) -> None:
         RequestError: there is audio by URL, or in a format other than WAV and MP3.
     """
     for content in contents:
-        if _is_audio(content) and _audio_format(content) is None:
+        if is_audio(content) and _audio_format(content) is None:
             if content.type != "data":
                 raise RequestError("the model's service does not accept audio by URL or id: send its bytes")
             raise RequestError(
@@ -53,6 +54,13 @@ def check_chat(contents: Iterable[Content]) -> None:
             )
 
 
+def takes_file(content: Content, service: Service) -> bool:
+    """Return whether a service takes a file in a user's message: bytes, or a picture by its URL."""
+    media_type = (content.media_type or "").partition(";")[0]
+    is_readable = content.type == "data" or (content.type == "uri" and media_type.startswith("image/"))
+    return is_readable and service.files.fullmatch(media_type) is not None
+
+
 def audio_part(content: Content) -> dict[str, Any] | None:
     """Write audio as the API accepts it.
 
@@ -60,7 +68,7 @@ def audio_part(content: Content) -> dict[str, Any] | None:
         The part, or None when the content is not audio. Audio of another service or a tool that the API does not accept
         becomes a text placeholder.
     """
-    if not _is_audio(content):
+    if not is_audio(content):
         return None
     if (audio_format := _audio_format(content)) is None:
         placeholder = f"[{content.media_type} {content.name or 'without a name'}, which cannot be played here]"
@@ -71,7 +79,8 @@ def audio_part(content: Content) -> dict[str, Any] | None:
     }
 
 
-def _is_audio(content: Content) -> bool:
+def is_audio(content: Content) -> bool:
+    """Return whether a content is audio."""
     return content.type in {"data", "uri", "hosted_file"} and (content.media_type or "").startswith("audio/")
 
 
@@ -87,9 +96,20 @@ def as_input_file(content: Content) -> Content:
     """
     if content.type not in {"data", "uri"} or (content.media_type or "").startswith("image/"):
         return content
-    properties = content.additional_properties
+    file = copy.copy(with_file_name(content))
+    file.additional_properties = {_KIND: "input_file", **content.additional_properties}
+    return file
+
+
+def with_file_name(content: Content) -> Content:
+    """Give the bytes of a file a name, which the APIs require.
+
+    Returns:
+        A copy, or the same content when it has a name or is none.
+    """
+    is_file = content.type == "data" and not (content.media_type or "").startswith(("image/", "audio/"))
+    if not is_file or content.name or content.additional_properties.get("filename"):
+        return content
     file = copy.copy(content)
-    file.additional_properties = {_KIND: "input_file", **properties}
-    if content.type == "data" and not (content.name or properties.get("filename")):
-        file.name = "file." + (content.media_type or "").rpartition("/")[2].partition("+")[0].rpartition(".")[2]
+    file.name = "file." + (content.media_type or "").rpartition("/")[2].partition("+")[0].rpartition(".")[2]
     return file

@@ -9,20 +9,24 @@ Source: recorded requests (`multiturn/ci-replay-store-default`, `reasoning-modif
 
 import copy
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from mimetypes import guess_type
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import LOST_RESULT, PART_OF, STAMP
+from durable_agent_host.providers.call_pairing import object_arguments, unique_id
 from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.openai.approval_items import approval_request_id, approval_response_id
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata, group_by_item, rebuild_item
 from durable_agent_host.providers.openai.item_rebuild import Item
-from durable_agent_host.providers.openai.item_types import ITEM_TYPES, MAX_ID_CHARACTERS, item_type
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, item_type
 from durable_agent_host.providers.openai.lost_state import LOST
+from durable_agent_host.providers.services import UNKNOWN, Service
 from durable_agent_host.providers.tool_call_names import accepted_name
 
 # Closes open calls in a transcript that is sent in full: the API rejects a call without its result.
@@ -107,8 +111,10 @@ def _mark_lost(content: Content) -> Content:
     return clone
 
 
+_NO_ID: Final = re.compile(r"(?!)")
 _VALID_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_CALL_ID: Final = re.compile(rf".{{1,{UNKNOWN.max_id_characters}}}", re.DOTALL)
 
 _KIND_PROPERTIES: Final = frozenset({"openai", "openai_content_type"})
 """Keys of ``additional_properties`` by which the client recognizes the kind of a link."""
@@ -302,25 +308,32 @@ def accepted_item(item: Item) -> Item:
     return {**item, **dict.fromkeys(null_fields)} if null_fields else item
 
 
-def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
-    """Give every item ids that the API accepts.
+def with_valid_ids(items: Iterable[Mapping[str, Any]], service: Service) -> list[Item]:
+    """Give every item ids that the service accepts.
 
-    Call ids over 64 characters come from other providers, repeated or malformed item ids from histories that lost their
-    own. The new ids derive from the old ones, so they are the same on every turn. A repeated item of another kind is
-    the same item, and is omitted.
+    Call ids over 64 characters come from other providers, repeated ones from services whose ids are unique only within
+    a response, repeated or malformed item ids from histories that lost their own. The new ids derive from the old ones,
+    so they are the same on every turn. A repeated item of another kind is the same item, and is omitted.
 
     Returns:
         New items where something changed.
     """
     valid_items: list[Item] = []
     occurrence_counts: dict[str, int] = {}
+    call_counts = Counter[str]()
+    open_call_ids: dict[str, list[str]] = {}
     for item in items:
         valid_item = dict(item)
         call_id = valid_item.get("call_id")
         item_id = valid_item.get("id")
         kind = valid_item.get("type")
-        if isinstance(call_id, str) and len(call_id) > MAX_ID_CHARACTERS:
-            valid_item["call_id"] = "call_" + derived_id(call_id)
+        if isinstance(call_id, str) and str(kind).endswith("_output"):
+            sent_ids = open_call_ids.get(call_id) or [unique_id(call_id, Counter(), _CALL_ID, "call_")]
+            valid_item["call_id"] = sent_ids.pop(0)
+        elif isinstance(call_id, str) and call_id:
+            valid_ids = service.call_ids if len(call_id) <= service.max_id_characters else _NO_ID
+            valid_item["call_id"] = unique_id(call_id, call_counts, valid_ids, "call_")
+            open_call_ids.setdefault(call_id, []).append(valid_item["call_id"])
         if item_id is not None and kind != "item_reference":
             previous_count = occurrence_counts.get(str(item_id), 0)
             occurrence_counts[str(item_id)] = previous_count + 1
@@ -334,6 +347,49 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
                 del valid_item["id"]
         valid_items.append(valid_item)
     return valid_items
+
+
+_FULL_MESSAGE: Final = {"type": "message", "status": "completed"}
+_PROTECTED_FIELDS: Final = frozenset({"type", "id", "call_id", "arguments", "output", "content", "role", "text"})
+
+
+def items_for(items: Iterable[Item], service: Service) -> list[Item]:
+    """Bring items into the form that a service takes; see `services.Service`."""
+    return [
+        _accepted_item(item, service, position)
+        for position, item in enumerate(items)
+        if service.takes_other_fields or item.get("type") != "reasoning"
+    ]
+
+
+def _accepted_item(item: Item, service: Service, position: int) -> Item:
+    accepted_fields = item
+    kind = item.get("type", "message")
+    if service.rejected_fields:
+        rejected_fields = service.rejected_fields - _PROTECTED_FIELDS - (frozenset() if kind == "message" else {"name"})
+        accepted_fields = _without_fields(item, rejected_fields)
+    if not service.takes_other_fields:
+        accepted_fields = {name: value for name, value in accepted_fields.items() if value is not None}
+        if item_type(kind).is_id_optional:
+            accepted_fields.pop("id", None)
+    if kind == "function_call" and not service.takes_any_arguments:
+        accepted_fields = {**accepted_fields, "arguments": object_arguments(item.get("arguments"))}
+    if kind == "message" and item.get("role") == "developer" and not service.has_developer_role:
+        accepted_fields = {**accepted_fields, "role": "system"}
+    if kind == "message" and item.get("role") == "assistant" and service.needs_message_ids:
+        accepted_fields = {**_FULL_MESSAGE, "id": f"msg_{derived_id(str(position))}", **accepted_fields}
+    return accepted_fields
+
+
+def _without_fields(item: Item, rejected_fields: AbstractSet[str]) -> Item:
+    fields: Item = {name: value for name, value in item.items() if name not in rejected_fields}
+    parts = fields.get("content")
+    if isinstance(parts, list):
+        fields["content"] = [
+            _without_fields(cast("Item", part), rejected_fields) if isinstance(part, dict) else part
+            for part in cast("list[Any]", parts)
+        ]
+    return fields
 
 
 def with_valid_names(items: Iterable[Item], tool_names: Collection[str]) -> list[Item]:

@@ -1,0 +1,73 @@
+"""Agents whose clients name their service, each with the same tools; all ask the endpoint ``SERVICE_URL``."""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
+
+from agent_framework import Agent, Content
+from agent_framework_anthropic import AnthropicClient
+from agent_framework_gemini import GeminiChatClient
+from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
+from google.genai import Client
+
+from durable_agent_host import DurableAgentApp
+
+URL = os.environ["SERVICE_URL"]
+FILES = (
+    Content.from_data(b"png", media_type="image/png", additional_properties={"filename": "plot.png"}),
+    Content.from_data(b"%PDF", media_type="application/pdf", additional_properties={"filename": "report.pdf"}),
+    Content.from_data(b"sound", media_type="audio/wav"),
+    Content.from_data(b"PK", media_type="application/zip"),
+)
+
+
+def look(what: str = "", raw: str = "") -> str:
+    """Look at something."""
+    return f"saw {what}{raw}" if what != "nothing" else ""
+
+
+def fetch() -> list[Content]:
+    """Fetch files."""
+    return [Content.from_text("Here they are."), *FILES]
+
+
+def chat(service: str):
+    """Make a client that asks a service."""
+    client = OpenAIChatCompletionClient(model="m", api_key="k", base_url=f"{URL}/v1")
+    client.additional_properties["service"] = service
+    return client
+
+
+def responses(service: str):
+    """Make a client of the Responses API that asks a service."""
+    client = OpenAIChatClient(model="m", api_key="k", base_url=f"{URL}/v1")
+    client.additional_properties["service"] = service
+    return client
+
+
+CHATS = ("unknown", "OpenAI", "Mistral", "Groq", "DeepSeek", "xAI", "vLLM", "Ollama", "llama.cpp", "Bedrock")
+tools = [look, fetch]
+gemini = Client(api_key="k", http_options={"base_url": URL})
+clients = {
+    **{f"Chat{service.replace('.', '')}": chat(service) for service in CHATS},
+    **{f"Responses{service}": responses(service) for service in ("unknown", "Foundry", "vLLM")},
+    "Claude": AnthropicClient(model="m", api_key="k", base_url=URL),
+    "Gemini": GeminiChatClient(model="m", client=gemini),
+}
+options = {"parallel_tool_calls": False}
+app = DurableAgentApp(
+    agents=[
+        Agent(
+            client,
+            "Help.",
+            name=name,
+            tools=tools,
+            default_options={"store": False, **options} if name.startswith("Responses") else options,
+        )
+        if name.startswith(("Chat", "Responses"))
+        else Agent(client, "Help.", name=name, tools=tools)
+        for name, client in clients.items()
+    ]
+)

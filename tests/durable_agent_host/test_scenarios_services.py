@@ -1,0 +1,368 @@
+"""Services that refuse what OpenAI takes: each gets requests in its form, and what is stored stays as it was."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_framework import Agent
+from agent_framework_openai import OpenAIChatCompletionClient
+
+from durable_agent_host import DurableAgentApp
+from durable_agent_host.errors import RegistrationError
+from tests.durable_agent_host.scripted_service import (
+    ScriptedService,
+    anthropic_call,
+    anthropic_response,
+    anthropic_text,
+    chat_response,
+    gemini_response,
+    scripted_service,
+)
+from tests.durable_agent_host.service_rules import STAND_INS, find_violation
+from tests.kit import RECORDINGS, AgentHost, running_host
+
+APP = Path(__file__).parent / "apps" / "services"
+CASES = RECORDINGS.parent / "cases"
+
+
+@pytest.fixture(scope="module")
+def _service() -> Iterator[ScriptedService]:
+    with scripted_service() as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def host(_service: ScriptedService, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    """A host with an agent for each service."""
+    folder = tmp_path_factory.mktemp("services") / "data"
+    with running_host(folder, None, app=APP, SERVICE_URL=_service.url) as running:
+        yield running
+
+
+@pytest.fixture
+def service(_service: ScriptedService) -> ScriptedService:
+    """The service, with nothing scripted and nothing asked."""
+    _service.reset()
+    return _service
+
+
+def call_chunks(call_id: str, arguments: str, *, name: str = "look", **fields: Any) -> list[Any]:
+    """A response of Chat Completions that calls a tool."""
+    call = {"index": 0, "id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return chat_response({**fields, "tool_calls": [call]}, finish="tool_calls")
+
+
+def run(host: AgentHost, agent: str, session: str, text: str = "Look") -> str:
+    """Run a turn that succeeds; gives the answer."""
+    reply = host.run(agent, {"message": text, "session_id": session})
+    assert reply.status_code == 200, reply.text
+    return reply.json()["response"]
+
+
+def hold_conversation(host: AgentHost, service: ScriptedService, agent: str, session: str) -> list[int]:
+    """Hold a conversation that strict services refuse as it is; gives the number of refusals after each turn."""
+    refusal_counts: list[int] = []
+    for responses in (
+        [
+            call_chunks("functions.look:0", "", reasoning_content="Hm."),
+            call_chunks("functions.look:0", '{"what": "nothing"}', reasoning_content="Hm."),
+            call_chunks("functions.look:0", '{"what": "a', reasoning_content="Hm."),
+            chat_response({"content": "Seen.", "reasoning_content": "Hm."}),
+        ],
+        [chat_response({"content": ""})],
+        [chat_response({"content": "Still here."})],
+        [chat_response({"content": "Bye."})],
+    ):
+        service.play(*responses)
+        run(host, agent, session)
+        refusal_counts.append(len(service.refusals))
+    return refusal_counts
+
+
+@pytest.mark.parametrize("name", [name for name in STAND_INS if name != "strictest"])
+def test_a_named_service_refuses_nothing(host: AgentHost, service: ScriptedService, name: str):
+    """Ids, arguments, roles, contents and fields are such as the service takes, on every request."""
+    service.find_violation = lambda body: next(STAND_INS[name](body), None)
+    assert hold_conversation(host, service, f"Chat{name.replace('.', '')}", f"named-{name}") == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("name", STAND_INS)
+def test_an_unknown_service_refuses_once_what_it_does_not_take(host: AgentHost, service: ScriptedService, name: str):
+    """A field that it names is left out, a form that it does not take is the strictest; the session remembers both."""
+    service.find_violation = lambda body: next(STAND_INS[name](body), None)
+    counts = hold_conversation(host, service, "Chatunknown", f"unknown-{name}")
+    assert counts[0] <= 3, service.refusals
+    assert set(counts) == {counts[0]}
+    stored = json.dumps(host.session("Chatunknown", f"unknown-{name}"))
+    assert stored.count("functions.look:0") >= 6
+    assert '{\\"what\\": \\"a' in stored
+
+
+def test_a_service_without_a_row_is_an_error_at_start():
+    """The message lists the rows."""
+    client = OpenAIChatCompletionClient(model="m", api_key="k")
+    client.additional_properties["service"] = "Mistal"
+    with pytest.raises(RegistrationError, match=r"'Mistal'.*Mistral"):
+        DurableAgentApp(agents=[Agent(client, "Help.", name="Helper")])
+
+
+def test_openai_gets_the_conversation_as_it_was(host: AgentHost, service: ScriptedService):
+    """Arguments that no program can read go back to the letter, and only repeated ids are replaced."""
+    hold_conversation(host, service, "ChatOpenAI", "openai")
+    calls = [call for message in service.bodies[-1]["messages"] for call in message.get("tool_calls") or ()]
+    assert [call["function"]["arguments"] for call in calls] == ["", '{"what": "nothing"}', '{"what": "a']
+    assert calls[0]["id"] == "functions.look:0"
+    results = [message["tool_call_id"] for message in service.bodies[-1]["messages"] if message["role"] == "tool"]
+    assert results == [call["id"] for call in calls]
+    assert len(set(results)) == 3
+    earlier = [call for message in service.bodies[-2]["messages"] for call in message.get("tool_calls") or ()]
+    assert earlier == calls
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Incorrect API key provided: k.",
+        "This model's maximum context length is 8192 tokens. Please reduce the length of the messages.",
+        "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
+        "The model `m` does not exist",
+    ],
+)
+def test_a_refusal_for_another_reason_is_not_repaired(host: AgentHost, service: ScriptedService, message: str):
+    """The request is sent once, and the turn fails with the service's reason."""
+    service.find_violation = lambda _body: (400, {"error": {"message": message}})
+    reply = host.run("Chatunknown", {"message": "Look", "session_id": f"other-{len(message)}"})
+    assert (reply.status_code // 100, len(service.refusals)) != (2, 1)
+    assert len(service.refusals) == 1
+
+
+@pytest.mark.parametrize("field", ["parallel_tool_calls", "stream_options", "store", "name"])
+@pytest.mark.parametrize("kind", ["Chat", "Responses"])
+def test_an_option_that_a_service_refuses_is_left_out(host: AgentHost, service: ScriptedService, kind: str, field: str):
+    """Once refused, it is not sent again in the session."""
+
+    def find_field(body: dict[str, Any]) -> Any:
+        if field in body or (field == "name" and any("name" in message for message in body.get("messages") or ())):
+            return 400, {"error": {"message": f"Unknown parameter: '{field}'.", "param": field}}
+        return None
+
+    service.find_violation = find_field
+    answer = chat_response({"content": "Yes."}) if kind == "Chat" else responses_text("Yes.")
+    service.play(answer, answer)
+    session = f"{kind}-{field}"
+    assert run(host, f"{kind}unknown", session) == run(host, f"{kind}unknown", session) == "Yes."
+    assert len(service.refusals) <= 1
+
+
+def test_a_field_that_claudes_service_refuses_is_left_out(host: AgentHost, service: ScriptedService):
+    """Services of the Messages API refuse fields, too: of a block, or of a tool."""
+
+    def find_field(body: dict[str, Any]) -> Any:
+        blocks = [block for message in body["messages"] for block in message["content"]]
+        index = next((index for index, block in enumerate(blocks) if "citations" in block), None)
+        if index is None:
+            return None
+        message = f"messages.1.content.{index}.text.citations: Extra inputs are not permitted"
+        return 400, {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+
+    service.find_violation = find_field
+    citation = {"type": "char_location", "cited_text": "Said", "document_index": 0, "document_title": "A"}
+    citation |= {"start_char_index": 0, "end_char_index": 4}
+    delta = {"type": "citations_delta", "citation": citation}
+    block, texts = anthropic_text("Said.")
+    bye = anthropic_response(anthropic_text("Bye."))
+    service.play(anthropic_response((block, [delta, *texts])), bye, bye)
+    for expected_text in ("Said.", "Bye.", "Bye."):
+        assert run(host, "Claude", "claude-field") == expected_text
+    assert len(service.refusals) == 1
+
+
+def responses_events(*items: dict[str, Any]) -> list[Any]:
+    """The events of a response with finished items."""
+    base: dict[str, Any] = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "output": [],
+        "status": "in_progress",
+    }
+    base |= {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    events: list[Any] = [{"type": "response.created", "response": base}]
+    for index, item in enumerate(items):
+        events += [
+            {"type": f"response.output_item.{moment}", "output_index": index, "item": item}
+            for moment in ("added", "done")
+        ]
+    usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+    usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    events.append(
+        {
+            "type": "response.completed",
+            "response": base | {"status": "completed", "output": list(items), "usage": usage},
+        }
+    )
+    return [event | {"sequence_number": number} for number, event in enumerate(events)]
+
+
+def responses_text(text: str) -> list[Any]:
+    """A response with a text."""
+    part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
+    return responses_events(
+        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+    )
+
+
+def responses_call(name: str, arguments: str = "{}", *, number: int = 1, call_id: str = "call_1") -> list[Any]:
+    """A response with a call."""
+    item = {"type": "function_call", "id": f"fc_{number}", "call_id": call_id, "name": name, "arguments": arguments}
+    return responses_events(item | {"status": "completed"})
+
+
+@pytest.mark.skipif(not CASES.exists(), reason="needs the cases")
+def test_call_ids_that_repeat_within_a_turn_are_sent_apart(host: AgentHost, service: ScriptedService):
+    """Both tools run once, each result has its call, and no item comes twice."""
+    frames = [(CASES / f"responses-call-id-repeats-{number}.sse").read_text() for number in (1, 2)]
+    bodies = [[json.loads(line[6:]) for line in frame.splitlines() if line.startswith("data: {")] for frame in frames]
+    service.play(*bodies, responses_text("Done."), responses_text("Bye."))
+    assert run(host, "Responsesunknown", "repeats") == "Done."
+    assert run(host, "Responsesunknown", "repeats") == "Bye."
+    for body in service.bodies[2:]:
+        calls = [item for item in body["input"] if item.get("type") == "function_call"]
+        outputs = [item for item in body["input"] if item.get("type") == "function_call_output"]
+        assert [item["call_id"] for item in calls] == [item["call_id"] for item in outputs]
+        assert len({item["call_id"] for item in calls}) == len(calls) == 2
+        assert [item["output"] for item in outputs] == ["saw a", "saw b"]
+        assert find_violation("Responses", body) is None
+
+
+def test_a_strict_service_of_responses_gets_what_it_takes(host: AgentHost, service: ScriptedService):
+    """Arguments that are cut, and messages with ids, are sent as a strict reader of items takes them."""
+    service.play(responses_call("look", '{"what": "a'), responses_text("Done."), responses_text("Bye."))
+
+    def find_item(body: dict[str, Any]) -> Any:
+        for item in body["input"]:
+            if item.get("type") == "function_call" and not isinstance(json.loads(item["arguments"] or "0"), dict):
+                return 400, {"error": {"message": "Can only get item pairs from a mapping."}}
+            if item.get("role") == "assistant" and not (item.get("id") and item.get("status")):
+                return 400, {"error": {"message": "31 validation errors for ValidatorIterator: Field required"}}
+        return None
+
+    service.find_violation = find_item
+    assert run(host, "ResponsesvLLM", "strict") == "Done."
+    assert run(host, "ResponsesvLLM", "strict") == "Bye."
+    assert not service.refusals
+
+
+PNG, PDF, WAV = "cG5n", "JVBERg==", "c291bmQ="
+NOTES = ("application/zip, 2 bytes; not sent", "plot.png", "report.pdf")
+
+
+def fetch_files(host: AgentHost, service: ScriptedService, agent: str) -> dict[str, Any]:
+    """Run a turn whose tool returns files, and another; both requests after the tool are the same up to there."""
+    calling: list[Any]
+    answers: list[Any]
+    if agent == "Claude":
+        calling = anthropic_response(anthropic_call("toolu_1", "fetch", "{}"), stop="tool_use")
+        answers = [anthropic_response(anthropic_text("Done."))] * 2
+    elif agent == "Gemini":
+        calling = gemini_response({"functionCall": {"id": "g1", "name": "fetch", "args": {}}})
+        answers = [gemini_response({"text": "Done."})] * 2
+    elif agent.startswith("Responses"):
+        calling, answers = responses_call("fetch"), [responses_text("Done.")] * 2
+    else:
+        calling, answers = call_chunks("abcdefghi", "{}", name="fetch"), [chat_response({"content": "Done."})] * 2
+    service.play(calling, *answers)
+    assert run(host, agent, f"files-{agent}") == "Done."
+    assert run(host, agent, f"files-{agent}", "And?") == "Done."
+    name = next(name for name in ("messages", "input", "contents") if name in service.bodies[1])
+    live, cold = (
+        [{key: value for key, value in item.items() if key != "name"} for item in body[name]]
+        for body in service.bodies[1:3]
+    )
+    assert cold[: len(live)] == live
+    return service.bodies[1]
+
+
+def test_files_of_tools_reach_a_service_of_chat_completions(host: AgentHost, service: ScriptedService):
+    """They are in a message of the user behind the result, which names them; what cannot be sent is named, too."""
+    messages = fetch_files(host, service, "Chatunknown")["messages"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "tool", "user"]
+    assert messages[3]["content"].startswith(
+        "Here they are.\n[file: image/png, plot.png, 3 bytes; in the next message]"
+    )
+    assert all(note in messages[3]["content"] for note in NOTES)
+    text, *parts = messages[4]["content"]
+    assert text["text"].startswith("[files that the tools returned: image/png, plot.png, 3 bytes;")
+    assert parts == [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+        {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PDF}", "filename": "report.pdf"}},
+        {"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}},
+    ]
+
+
+@pytest.mark.parametrize(("agent", "name"), [("ChatDeepSeek", "DeepSeek"), ("Chatunknown", "DeepSeek")])
+def test_a_service_without_pictures_is_told_of_them(host: AgentHost, service: ScriptedService, agent: str, name: str):
+    """A text names the files, at once where the service is known, otherwise once it has refused them."""
+    service.find_violation = lambda body: next(
+        (refusal for refusal in STAND_INS[name](body) if "image_url" in str(refusal)), None
+    )
+    session = f"no-pictures-{agent}"
+    service.play(call_chunks("abcdefghi", "{}", name="fetch"), *[chat_response({"content": "Done."})] * 2)
+    assert run(host, agent, session) == run(host, agent, session) == "Done."
+    assert len(service.refusals) == (agent == "Chatunknown")
+    tool = next(message for message in service.bodies[-1]["messages"] if message["role"] == "tool")
+    assert (
+        "[file: image/png, plot.png, 3 bytes; not sent: this model's service does not take it here]" in tool["content"]
+    )
+
+
+def test_mistral_gets_files_behind_an_assistants_message(host: AgentHost, service: ScriptedService):
+    """It takes no message of the user directly behind a tool's."""
+    service.find_violation = lambda body: next(STAND_INS["Mistral"](body), None)
+    messages = fetch_files(host, service, "ChatMistral")["messages"]
+    assert [message["role"] for message in messages[-3:]] == ["tool", "assistant", "user"]
+    assert not service.refusals
+
+
+def test_files_of_tools_are_in_the_output_of_responses(host: AgentHost, service: ScriptedService):
+    """Pictures and files are parts of the output; sound follows in a message of the user."""
+    items = fetch_files(host, service, "Responsesunknown")["input"]
+    output = next(item["output"] for item in items if item.get("type") == "function_call_output")
+    assert [part["type"] for part in output] == ["input_text", "input_image", "input_file", "input_text", "input_file"]
+    assert (output[1]["image_url"], output[2]["file_data"]) == (
+        f"data:image/png;base64,{PNG}",
+        f"data:application/pdf;base64,{PDF}",
+    )
+    assert output[3]["text"] == "[file: audio/wav, 5 bytes; in the next message]"
+    assert items[-1]["content"][1] == {"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}}
+
+
+def test_foundry_gets_files_in_a_message(host: AgentHost, service: ScriptedService):
+    """Its output of a call is a text."""
+    items = fetch_files(host, service, "ResponsesFoundry")["input"]
+    output = next(item["output"] for item in items if item.get("type") == "function_call_output")
+    assert isinstance(output, str)
+    assert all(note in output for note in NOTES)
+    assert [part["type"] for part in items[-1]["content"]] == ["input_text", "input_image", "input_file", "input_audio"]
+
+
+def test_files_of_tools_are_blocks_of_claudes_result(host: AgentHost, service: ScriptedService):
+    """Pictures and documents are blocks; what the service does not take is named."""
+    messages = fetch_files(host, service, "Claude")["messages"]
+    (result,) = messages[-1]["content"]
+    types = [block["type"] for block in result["content"]]
+    assert types == ["text", "image", "text", "text", "document"]
+    assert result["content"][1]["source"]["data"] == PNG
+    assert result["content"][4]["source"] == {"type": "base64", "media_type": "application/pdf", "data": PDF}
+    assert "audio/wav, 5 bytes; not sent" in result["content"][2]["text"]
+
+
+def test_files_of_tools_are_parts_behind_geminis_response(host: AgentHost, service: ScriptedService):
+    """They are in the same content as the response, as the service takes them."""
+    contents = fetch_files(host, service, "Gemini")["contents"]
+    response, _label, *parts = contents[-1]["parts"]
+    assert all(note in response["functionResponse"]["response"]["result"] for note in NOTES)
+    assert [part["inlineData"]["mimeType"] for part in parts] == ["image/png", "application/pdf", "audio/wav"]
