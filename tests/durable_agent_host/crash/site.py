@@ -153,7 +153,7 @@ class Site:
             time.sleep(0.005)
 
     def plan_crash(self, plan: str) -> None:
-        """Let the host that runs now die at a point of the journal, as ``point:n`` counted from now."""
+        """Let the host that runs now die at a point of journal or engine, as ``point:n`` counted from now."""
         assert requests.post(self.api("/crash"), data=plan, headers=self.headers, timeout=PATIENCE_SECONDS).ok
 
     def strike(self) -> None:

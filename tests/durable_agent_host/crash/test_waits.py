@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.turn_log.crash_points import CRASH_POINTS, JOURNAL_POINTS, WORKFLOW_POINTS
+from durable_agent_host.turn_log.crash_points import JOURNAL_POINTS, WORKFLOW_POINTS
 from tests.durable_agent_host.crash.features import featured_site
 from tests.durable_agent_host.crash.oracle import CaseResult, Figures, Witnesses, check_case, check_site, read_result
 from tests.durable_agent_host.crash.scenarios import WAITING, Case
@@ -21,6 +21,8 @@ from tests.sweeps import IS_LONG, chooser
 
 Plan = tuple[str, str, int]
 """A scenario, a point or the moment of an answer, and which pass of it."""
+EVENTS = ("event.before_commit", "event.after_commit")
+"""Points of the engine: it takes an answer."""
 MOMENTS = ("before", "during", "after")
 """When clients kill the host, at an answer."""
 ANSWERS = {"client": 4, "callback": 3, "question": 4, "deep": 3, "eyes": 2, "fan": 4, "crowd": 4}
@@ -38,7 +40,7 @@ def count_passes(name: str, point: str) -> int:
         return 2 if name == "question" else 0
     if point.startswith("pieces."):
         return 0
-    if point in MOMENTS:
+    if point in MOMENTS or point in EVENTS:
         return ANSWERS[name]
     if point == "turn.after_open":
         return WAITS[name] + 1
@@ -55,7 +57,7 @@ def count_passes(name: str, point: str) -> int:
 PLANS: list[Plan] = [
     (name, point, nth)
     for name in WAITING
-    for point in (*JOURNAL_POINTS, *WORKFLOW_POINTS, *MOMENTS)
+    for point in (*JOURNAL_POINTS, *WORKFLOW_POINTS, *EVENTS, *MOMENTS)
     for nth in range(1, count_passes(name, point) + 1)
 ]
 
@@ -84,10 +86,10 @@ def play(site: Site, name: str, plan: str = "", baseline: CaseResult | None = No
     """Play a scenario with a planned kill, or without; gives what it tells."""
     site.model.reset()
     site.effects_file.write_text("")
-    is_of_journal = plan.partition(":")[0] in CRASH_POINTS
-    if is_of_journal:
+    is_of_client = plan.partition(":")[0] in MOMENTS
+    if plan and not is_of_client:
         site.plan_crash(plan)
-    case = Case(site, name, client_kill="" if is_of_journal else plan)
+    case = Case(site, name, client_kill=plan if is_of_client else "")
     try:
         case.run()
         result = read_result(case)

@@ -41,6 +41,7 @@ from durable_agent_host.http.gate import Action, AuthorizationTarget
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.tool_calls import current_tool_call, durable_tool
 from durable_agent_host.turn_log.crash_points import armed_plan, planned_crash
+from functions_host.engine.crash_points import POINTS, arm
 
 PAUSE_SECONDS = 0.01
 """Before and after the effect, so that kills find a tool in all its states."""
@@ -296,6 +297,10 @@ app = DurableAgentApp(
 
 @app.route("crash", methods=["POST"], auth_level=AuthLevel.ANONYMOUS)
 def plan_crash(req: HttpRequest) -> HttpResponse:
-    """Let the process die at a point of the journal, counted from now."""
-    armed_plan()[0] = planned_crash(req.get_body().decode())
+    """Let the process die at a point of the journal or of the engine, counted from now."""
+    plan = req.get_body().decode()
+    if plan.partition(":")[0] in POINTS:
+        arm(plan)
+    else:
+        armed_plan()[0] = planned_crash(plan)
     return HttpResponse(status_code=204)
