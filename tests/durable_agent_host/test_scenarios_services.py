@@ -125,7 +125,7 @@ def test_openai_gets_the_conversation_as_it_was(host: AgentHost, service: Script
     "message",
     [
         "Incorrect API key provided: k.",
-        "This model's maximum context length is 8192 tokens. Please reduce the length of the messages.",
+        "Your credit balance is too low to access the API.",
         "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
         "The model `m` does not exist",
     ],
@@ -134,7 +134,7 @@ def test_a_refusal_for_another_reason_is_not_repaired(host: AgentHost, service: 
     """The request is sent once, and the turn fails with the service's reason."""
     service.find_violation = lambda _body: (400, {"error": {"message": message}})
     reply = host.run("Chatunknown", {"message": "Look", "session_id": f"other-{len(message)}"})
-    assert (reply.status_code // 100, len(service.refusals)) != (2, 1)
+    assert reply.status_code >= 400
     assert len(service.refusals) == 1
 
 
