@@ -15,8 +15,11 @@ import requests
 
 from durable_agent_host.durable.app_secret import AppSecret, MarkPurpose
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
+from tests import api_checks
 from tests.forks import AGENTS, ROOT
 from tests.processes import Server, wait_until
+
+requests.Session.send = api_checks.check_all(requests.Session.send)
 
 
 def _find_recordings() -> Path:
@@ -199,6 +202,7 @@ def start_host(
     environment = clean_environment() | (model_environment(model, **env) if model else env)
     host = AgentHost(*host_arguments(data, app, port), *options, env=environment, preload=AGENTS)
     host.data = data
+    api_checks.ORIGINS.add(host.url)
     return host
 
 

@@ -81,17 +81,23 @@ class TurnResult:
 
 
 class PendingTurnCall(NamedTuple):
-    """A call that waits for an answer, and its turn.
+    """A call that waits for an answer, and its turn, or the run of a workflow that asks.
 
     Attributes:
-        agent, session_id, turn_id: of the turn.
+        agent, session_id, turn_id: of the turn; empty for a run of a workflow.
         call: the call.
+        workflow, run_id: of the run, for `AgentClient.answer_run`; empty for a turn.
     """
 
     agent: str
     session_id: str
     turn_id: str
     call: PendingCall
+    workflow: str = ""
+    run_id: str = ""
+
+
+_PENDING_IDS: Final = ("agent", "session_id", "turn_id", "workflow", "run_id")
 
 
 @dataclass(frozen=True)
@@ -238,20 +244,24 @@ class AgentClient:
         return await self._turn_request(agent, "GET", _path(agent, session_id, turn_id))
 
     async def pending(self) -> list[PendingTurnCall]:
-        """List the calls that the caller may answer, over all agents and sessions; those of one turn, see `turn`."""
+        """List what the caller may answer, over all agents, sessions and workflows; for one turn, see `turn`."""
         found: list[PendingTurnCall] = []
         cursor: str | None = ""
         while cursor is not None:
             page = await self._request("GET", f"/pending?{urlencode({'cursor': cursor})}")
             for fields in page["pending_calls"]:
-                call = _pending_call(fields)
-                found.append(PendingTurnCall(fields["agent"], fields["session_id"], fields["turn_id"], call))
+                agent, session_id, turn_id, *run = (fields.get(name, "") for name in _PENDING_IDS)
+                found.append(PendingTurnCall(agent, session_id, turn_id, _pending_call(fields), *run))
             cursor = page["cursor"]
         return found
 
     async def answer(self, agent: str, session_id: str, turn_id: str, answer: Answer | Sequence[Answer]) -> TurnResult:
         """Answer a call that waits, or several. Guarantee: idempotent; a different answer is a 409."""
         return await self._turn_request(agent, "POST", f"{_path(agent, session_id, turn_id)}/answers", answer)
+
+    async def answer_run(self, workflow: str, run_id: str, answer: Answer | Sequence[Answer]) -> None:
+        """Answer a question for which a run of a workflow waits, or several: ``{call_id, result}``."""
+        await self._request("POST", f"/workflow/{quote(workflow)}/respond/{quote(run_id, safe='')}", answer)
 
     async def cancel(self, agent: str, session_id: str, turn_id: str) -> TurnResult:
         """Cancel a turn that runs or waits. Guarantee: idempotent; a turn that has ended otherwise is a 409."""
@@ -410,7 +420,7 @@ def _pending_call(fields: Mapping[str, Any]) -> PendingCall:
         approved_by=fields.get("approved_by"),
         changed_by=fields.get("changed_by"),
         created_at=fields["created_at"],
-        expires_at=fields["expires_at"],
+        expires_at=fields["expires_at"] or "",
     )
 
 

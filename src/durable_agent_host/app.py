@@ -60,11 +60,11 @@ from durable_agent_host.durable.task_hub import PlainHub, TaskHub
 from durable_agent_host.durable.turn_client import TurnClient, TurnServices
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.durable.workflow_functions import (
-    open_request,
     register_executor_activity,
     register_workflow_orchestration,
     strip_pickled_reason,
 )
+from durable_agent_host.durable.workflow_runs import open_request
 from durable_agent_host.encryption.data_key_storage import PlaintextGuard
 from durable_agent_host.encryption.store_factory import StoreFactory, stores_of
 from durable_agent_host.http.app_routes import hosted_agents
@@ -411,6 +411,7 @@ class DurableAgentApp(AgentFunctionApp):
             allows_client_tools=self._allows_client_tools,
             list_hosted_agents=partial(hosted_agents, self._agent_metadata),
             metrics=metrics_page,
+            workflows=self.workflows,
         )
 
     def _register_routes(self, *, is_health: bool) -> None:
@@ -426,9 +427,30 @@ class DurableAgentApp(AgentFunctionApp):
                 handler=partial(route.serve, host),
                 services=self._services,
             )
-        if self._has_inspector and not is_health:
-            register_page(cast("DFApp", self), "inspector", page=PAGE, headers=PAGE_HEADERS)
+        if not is_health:
+            self._register_pages(cast("DFApp", self))
         self._has_agent_routes = self._has_agent_routes or not is_health
+
+    def _register_pages(self, app: "DFApp") -> None:
+        """Register what is the same for everybody, and contains no data."""
+
+        def document(url: str) -> str:
+            from durable_agent_host.http.api_document import format_api_document  # noqa: PLC0415 - few apps show it
+
+            return format_api_document(url)
+
+        register_page(
+            app,
+            "http-openapi",
+            "openapi.json",
+            page=document,
+            media_type="application/json",
+            headers={"cache-control": "no-cache"},
+        )
+        if self._has_inspector:
+            register_page(
+                app, "http-inspector", "inspector", page=lambda _: PAGE, media_type="text/html", headers=PAGE_HEADERS
+            )
 
     def _register_turns(self) -> None:
         """Register what runs turns, and what deletes expired sessions and turns."""

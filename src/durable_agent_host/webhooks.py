@@ -27,6 +27,9 @@ TIMEOUT_SECONDS: Final = 20.0
 _SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what every secret begins with
 _SECRET_SETTING: Final = f"{PREFIX}NOTIFY_SECRET"
 _MIN_SECRET_BYTES: Final = 24
+_NOT_PUBLIC: Final = (
+    f"which is not a public address: correct the URL, or set {PREFIX}NOTIFY_ADDRESSES to '{ANY_ADDRESS}'"
+)
 
 
 def make_notify(notify: Notify | str | None, settings: Settings) -> Notify | None:
@@ -79,6 +82,14 @@ def encode_notification(notification: Notification) -> str:
     return json.dumps({"type": data.pop("type"), "timestamp": data.pop("timestamp"), "data": data})
 
 
+def _is_private_address(host: str) -> bool:
+    """Return whether a host is an address that is not public; a name is no address."""
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return False
+
+
 class Webhook:
     """Posts notifications to a URL.
 
@@ -88,13 +99,15 @@ class Webhook:
         allows_any_address: whether the URL may lead to an address that is not public.
 
     Raises:
-        SettingError: the URL is not one of HTTP, or has a password.
+        SettingError: the URL is not one of HTTP, has a password, or has an address that is refused.
     """
 
     def __init__(self, url: str, secrets: list[bytes], *, allows_any_address: bool) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username is not None:
             raise SettingError("notify is a text, and not a URL of the form https://HOST/PATH: correct it")
+        if not allows_any_address and _is_private_address(parts.hostname):
+            raise SettingError(f"notify leads to {parts.hostname}, {_NOT_PUBLIC}")
         self._url = url
         self._host = parts.hostname
         self._secrets = secrets
@@ -123,7 +136,7 @@ class Webhook:
             The name is not resolved again after this check.
             """
             family, kind, protocol, _, address = address_info
-            if not self._allows_any_address and not ip_address(address[0]).is_global:
+            if not self._allows_any_address and _is_private_address(address[0]):
                 blocked_addresses.append(address[0])
                 raise OSError(f"{address[0]} is not a public address")
             return socket.socket(family, kind, protocol)
@@ -139,9 +152,7 @@ class Webhook:
         except (aiohttp.ClientError, TimeoutError) as error:
             if blocked_addresses:
                 raise NotificationError(
-                    f"{self._host} leads to {blocked_addresses[0]}, which is not a public address: correct the URL, or "
-                    f"set {PREFIX}NOTIFY_ADDRESSES to '{ANY_ADDRESS}'",
-                    retryable=False,
+                    f"{self._host} leads to {blocked_addresses[0]}, {_NOT_PUBLIC}", retryable=False
                 ) from error
             raise NotificationError(f"{self._host} did not answer: {error or type(error).__name__}") from error
         if not 200 <= status < 300:  # noqa: PLR2004 - success

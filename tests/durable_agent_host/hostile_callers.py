@@ -50,6 +50,7 @@ ROWS: Mapping[str, RouteRequest | None] = {
     "http-sessions": None,
     "http-pending": None,
     "http-callback": None,
+    "http-workflow-answers": None,
     "http-health": None,
     "http-session": RouteRequest(),
     "http-export": RouteRequest(),
@@ -88,7 +89,8 @@ def send(
 ) -> requests.Response:
     """Ask a route as somebody, as its row says."""
     row = row or ROWS[route.name] or RouteRequest()
-    path = route.template.format(**{"agent": "Echo", "call": "1.0", "body": "request", "token": "cb_x"} | names)
+    parts = {"agent": "Echo", "call": "1.0", "body": "request", "token": "cb_x", "workflow": "w", "run": "r", **names}
+    path = route.template.format(**parts)
     query = {name: value.format(**names) for name, value in row.query.items()}
     headers = {**row.headers, **caller_headers}
     return requests.request(

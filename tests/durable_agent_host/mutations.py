@@ -179,9 +179,7 @@ _OF_PARTS = ("delta", "text", "arguments", "part.added", "part.done")
 STREAM_MUTATIONS: dict[str, dict[str, StreamMutation]] = {
     "chat-completions": {
         "without finish reason": _every_choice(_without_reason),
-        "without optional fields": _set(
-            created=..., model=..., object=..., system_fingerprint=..., prompt_tokens_details=None, logprobs=...
-        ),
+        "without optional fields": _set(created=..., model=..., object=..., system_fingerprint=..., logprobs=...),
         "choices null": _set(choices=lambda choices: choices or None),
         "choices missing": _every(
             lambda chunk: chunk if chunk.get("choices") else {k: v for k, v in chunk.items() if k != "choices"}

@@ -7,6 +7,8 @@ from typing import Any
 
 import requests
 
+from tests.api_checks import check_event
+
 TERMINAL = {"turn.completed", "turn.failed", "turn.cancelled"}
 
 
@@ -28,7 +30,9 @@ def read_events(response: requests.Response) -> Iterator[Event]:
         value = value.removeprefix(" ")
         if not line:
             if data:
-                yield Event(int(last_id), name or "message", json.loads("\n".join(data)))
+                event = Event(int(last_id), name or "message", json.loads("\n".join(data)))
+                check_event(event.name, event.data)
+                yield event
             name, data = "", []
         elif field_name == "id":
             last_id = value

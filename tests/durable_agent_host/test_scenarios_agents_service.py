@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import requests
 
+from tests.durable_agent_host.sse_client import read_events
 from tests.kit import Lives, PracticeModel, start_model
 from tests.processes import wait_until
 
@@ -94,6 +95,9 @@ def test_a_run_is_attached_to_after_a_kill(lives: Lives, model: PracticeModel, e
     lives.crash()
     view = wait_for_end(lives, turn)
     assert (view["status"], view["response"]) == ("completed", ("This answer takes its time. " * 4))
+    events = [*read_events(requests.get(f"{lives.host.url}/api{turn}/events", stream=True, timeout=60))]
+    assert "turn.restarted" not in [event.name for event in events]
+    assert "".join(event.data["text"] for event in events if event.name == "message.delta") == view["response"]
     assert len(posted_requests(model, "/messages")) == len(posted_requests(model, "/runs")) == 1
     assert not posted_requests(model, "/cancel")
 

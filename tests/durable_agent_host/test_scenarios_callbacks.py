@@ -111,7 +111,9 @@ def test_a_token_answers_its_call_without_a_key_or_a_name(studio: Studio, model:
     assert (call["kind"], call["name"], call["arguments"]) == ("callback", "render", {"film": "Metropolis"})
     path = studio.paths()["Metropolis"]
     assert path not in json.dumps(studio.read(turn))
-    assert studio.call_back(path, {"approved": True}).status_code == 400
+    for body in ({"approved": True}, {}, [], {"result": 1, "error": "none"}):
+        refusal = studio.call_back(path, body)
+        assert (refusal.status_code, "approved" in refusal.json()["detail"]) == (400, False)
     assert studio.call_back(path, {"result": 1, "call_id": "call_other"}).status_code == 403
     response = studio.call_back(path, {"result": {"frames": 7}})
     assert (response.status_code, response.json()) == (200, {"call_id": call["call_id"], "status": "answered"})
@@ -124,6 +126,22 @@ def test_a_token_answers_its_call_without_a_key_or_a_name(studio: Studio, model:
     assert names[1:7] == [
         *("tool.started", "call.pending", "turn.waiting", "call.answered", "tool.completed", "message.delta")
     ]
+
+
+def test_a_call_that_is_not_shown_has_its_callback(studio: Studio, model: PracticeModel):
+    """A turn shows some of many pending calls; the others are answered as well, in any order, by both routes."""
+    films = [f"film {number}" for number in range(28)]
+    plan(model, *(("render", {"film": film}) for film in films))
+    turn = studio.begin("many")
+    shown = {call["call_id"] for call in studio.waiting(turn)}
+    assert len(shown) < len(films)
+    for film in films[:0:-1]:
+        assert studio.call_back(studio.paths()[film], {"result": film}).status_code == 200
+    (call,) = studio.waiting(turn)
+    reply = {"call_id": call["call_id"], "result": films[0]}
+    assert requests.post(f"{studio.host.url}/api{turn}/answers", json=reply, headers=EVA, timeout=60).ok
+    assert studio.ended(turn)["response"] == "Done."
+    assert studio.outputs() == films
 
 
 def test_a_tool_of_an_agent_within_the_agent_may_defer(studio: Studio, model: PracticeModel):

@@ -132,7 +132,7 @@ async def test_pending_calls_are_answered(call: Call, site: AgentHost, model: Pr
     denial = {"call_id": second.call_id, "approved": False, "reason": "too much"}
     assert (await call("answer", **ids, answer=approval)).pending_calls == (second,)
     answers = (await call("answer", **ids, answer=[denial, approval])).data["answers"]
-    assert {name: answer["approved"] for name, answer in answers.items()} == {
+    assert {answer["call_id"]: answer["approved"] for answer in answers} == {
         first.call_id: True,
         second.call_id: False,
     }

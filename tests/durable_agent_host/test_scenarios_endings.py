@@ -69,8 +69,7 @@ def responses(*parts: dict[str, Any], **fields: Any) -> bytes:
         {"type": "response.output_item.done", "output_index": 0, "item": item},
     ]
     last = completed | {"response": completed["response"] | {"output": [item] if parts else []} | fields}
-    if fields.get("status") == "incomplete":
-        last["type"] = "response.incomplete"
+    last["type"] = f"response.{fields.get('status', 'completed')}"
     body = [created, *(events_of_item if parts else []), last]
     return stream(events(*(event | {"sequence_number": n} for n, event in enumerate(body))))
 
@@ -90,6 +89,19 @@ def claude(stop: str, text: str = "", details: dict[str, Any] | None = None) -> 
     start, *blocks, last, stop_event = messages_events(text)
     delta = {"stop_reason": stop, "stop_sequence": None, "stop_details": details}
     return stream(events(start, *(blocks if text else []), last | {"delta": delta}, stop_event))
+
+
+def cut_call(stop: str) -> bytes:
+    """Write a message of Anthropic's that ends within a tool call, after a text and a complete call."""
+    start, *blocks, last, stop_event = messages_events("Well")
+    call = {"type": "tool_use", "name": "say", "input": {}}
+    arguments = [{"type": "input_json_delta", "partial_json": piece} for piece in ('{"words": 1}', '{"wor')]
+    for index, delta in enumerate(arguments, 1):
+        block = call | {"id": f"toolu_{index}"}
+        blocks.append({"type": "content_block_start", "index": index, "content_block": block})
+        blocks.append({"type": "content_block_delta", "index": index, "delta": delta})
+    blocks.insert(-2, {"type": "content_block_stop", "index": 1})
+    return stream(events(start, *blocks, last | {"delta": {"stop_reason": stop}}, stop_event))
 
 
 def gemini(finish: str, *parts: dict[str, Any], **fields: Any) -> bytes:
@@ -142,6 +154,8 @@ ENDINGS: dict[str, tuple[str, bytes, str, str, Any]] = {
     "claude": ("Claude", claude("refusal", "Well", CYBER), "Well", "refusal", ("This was blocked.", "cyber")),
     "claude without details": ("Claude", claude("refusal"), "", "refusal", ("refused", None)),
     "claude length": ("Claude", claude("max_tokens", "Well"), "Well", "length", None),
+    "claude within a call": ("Claude", cut_call("max_tokens"), "Well", "length", None),
+    "claude refusal within a call": ("Claude", cut_call("refusal"), "Well", "refusal", ("refused", None)),
     "claude window": ("Claude", claude("model_context_window_exceeded", "Well"), "Well", "length", None),
     "gemini": (
         "Gemini",
@@ -215,7 +229,9 @@ def test_how_an_answer_ended_is_the_same_everywhere(host: AgentHost, model: Host
     assert host.get(f"{session_path}/verify").json()["problems"] == []
 
 
+FAILED = {"status": "failed", "error": {"code": "content_filter", "message": "The prompt was filtered."}}
 BLOCKS: dict[str, tuple[str, bytes, str]] = {
+    "azure within a stream": ("Responses", responses(**FAILED), ""),
     "azure": ("Responses", http_response(json.dumps({"error": AZURE_BLOCK}).encode(), status=400), "hate"),
     "azure chat": ("Completions", http_response(json.dumps({"error": AZURE_BLOCK}).encode(), status=400), "hate"),
     "azure responses": (
@@ -312,7 +328,7 @@ RECORDED: dict[str, tuple[str, str, str, dict[str, int | None]]] = {
         "stop",
         {"input": 1051 + 2728 + 3676, "output": 35 + 3880 + 3356},
     ),
-    "../recordings-unsolved/anthropic/compaction.jsonl": (
+    "anthropic/compaction.jsonl": (
         "Claude",
         "success",
         "stop",
@@ -323,6 +339,7 @@ RECORDED: dict[str, tuple[str, str, str, dict[str, int | None]]] = {
 }
 
 
+@pytest.mark.recordings
 @pytest.mark.skipif(not RECORDINGS.exists(), reason="needs the recordings")
 @pytest.mark.parametrize("path", RECORDED)
 def test_recorded_answers_end_as_they_ended(host: AgentHost, model: HostileModel, path: str):
@@ -371,10 +388,10 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(host: AgentHost, model: 
     _, second = (json.loads(request.body) for request in model.received)
     assert find_violation(client, second) is None
     assert "'two' is not of type 'integer'" in json.dumps(second)
-    log = host.get(f"{path}/turns/{body['turn_id']}/events").text
-    before, restarted, after = log.partition("event: turn.restarted")
-    assert restarted
-    assert ("two" in before, "two" in after) == (True, False)
+    sent_events = [(name, data.get("text", "")) for name, data in read_events(host, reply)]
+    restarted = sent_events.index(("turn.restarted", ""))
+    texts = ["".join(delta for _, delta in part) for part in (sent_events[:restarted], sent_events[restarted:])]
+    assert texts == ['{"words": "two"}', FITTING]
     steps = host.get(f"{path}/turns/{body['turn_id']}/steps").json()["steps"]
     calls = [step for step in steps if step["kind"] == "model_call"]
     assert ["rejected" in call for call in calls] == [True, False]

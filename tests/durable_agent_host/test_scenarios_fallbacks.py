@@ -111,6 +111,8 @@ def test_a_session_stays_with_the_client_that_answered(host: AgentHost, model: P
     answer = run(host, "Sticky", "two", "sticky")
     assert answer["response"] == "Two."
     [call] = steps_of(host, "Sticky", answer, "model_call")
+    usage = call["usage"]
+    assert call["cost"] == (usage["input_token_count"] + usage["output_token_count"]) / 1_000_000
     assert call["client"] == "OpenAIChatCompletionClient"
     model.plan({"text": "Three."}, model="down")
     assert run(host, "Sticky", "three", "sticky")["response"] == "Three."

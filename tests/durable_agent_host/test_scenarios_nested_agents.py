@@ -10,8 +10,10 @@ from uuid import uuid4
 import pytest
 import requests
 
+from tests.durable_agent_host.cli.terminal import run_piped
 from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn, waiting_turn
 from tests.durable_agent_host.test_scenarios_journal import CrashingHost, call
+from tests.durable_agent_host.test_scenarios_provider_approvals import ASK, CALL
 from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 from tests.sweeps import chooser, count
@@ -28,7 +30,8 @@ def _ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _host(
     practice_model: PracticeModel, _ledger: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentHost]:
-    with running_host(tmp_path_factory.mktemp("nested"), practice_model, app=APP, LEDGER=str(_ledger)) as running:
+    env = {"LEDGER": str(_ledger), "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.05"}
+    with running_host(tmp_path_factory.mktemp("nested"), practice_model, app=APP, **env) as running:
         yield running
 
 
@@ -85,7 +88,7 @@ DEEP_POINTS = [
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("point", chooser("nested").sample(DEEP_POINTS, count("KILLS", short=3, long=23)))
+@pytest.mark.parametrize("point", chooser("nested").sample(DEEP_POINTS, count("KILLS", short=1, long=23)))
 def test_a_kill_anywhere_repeats_no_finished_call(crashing_host: CrashingHost, model: PracticeModel, point: str):
     """Each tool two levels deep has one key, and each model is asked once, but for the call that was cut off."""
     plan_deep_turn(model)
@@ -124,6 +127,62 @@ def test_an_approval_two_levels_deep_waits_and_its_sibling_goes_on(
     assert (ended_turn["status"], ended_turn["response"]) == ("completed", "All done."), ended_turn
     assert effects()[1:] == ["paid 5.0"]
     assert len(model.requests()) == 6
+
+
+@pytest.mark.parametrize("is_approved", [True, False])
+def test_a_tool_of_the_provider_waits_for_approval_within_an_agent(
+    host: AgentHost, model: PracticeModel, is_approved: bool
+):
+    """The pending call has its path; its answer continues the inner model, and no other is asked again."""
+    model.plan(ask("clerk", "publish"), {"text": "Done."}, agent="You are Over.")
+    answers = {"items": [{"item": CALL}, {"text": "Published."}]} if is_approved else {"text": "Not published."}
+    model.plan(use("note", text="a"), {"item": ASK}, answers, agent="You are clerk.")
+    turn = waiting_turn(host, agent="Over")
+    (pending_call,) = turn["pending_calls"]
+    assert (pending_call["kind"], pending_call["name"], pending_call["arguments"]) == (
+        "approval",
+        "publish",
+        {"page": 7},
+    )
+    assert (pending_call["call_id"], pending_call["path"].count("t:")) == (pending_call["path"], 2)
+    assert approve(turn, {"call_id": pending_call["call_id"], "approved": is_approved}).status_code == 200
+    ended_turn = wait_until(lambda: read_ended_turn(turn))
+    assert (ended_turn["status"], ended_turn["response"]) == ("completed", "Done."), ended_turn
+    assert sent_approvals_of(model) == [is_approved]
+    (result,) = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"]
+    assert result["output"] == ("Published." if is_approved else "Not published.")
+    assert len(model.requests()) == 5
+
+
+def sent_approvals_of(model: PracticeModel) -> list[bool]:
+    """List the decisions about tools of the provider in all requests."""
+    items = [item for request in model.requests() for item in request["body"]["input"]]
+    return [item["approve"] for item in items if item["type"] == "mcp_approval_response"]
+
+
+@pytest.mark.parametrize("agent", ["Deep", "Crowd"])
+def test_a_broken_stream_within_an_agent_repeats_its_call_alone(
+    host: AgentHost, model: PracticeModel, effects: Callable[[], list[str]], agent: str
+):
+    """A connection that breaks in mid-answer of an inner model costs that call once more; no tool runs again."""
+    name = {"Deep": "clerk", "Crowd": "left"}[agent]
+    broken = {"text": "Written, at last.", "chunk_characters": 4, "break_after_events": 7}
+    model.plan(use("note", text="a"), broken, {"text": "Written, at last."}, agent=f"You are {name}.")
+    model.plan(ask("manager", "go"), {"text": "All done."}, agent="You are Deep.")
+    model.plan({"calls": [*ask("clerk", "write")["calls"], call("note", text="b")]}, {"text": "Ok."}, agent="manager")
+    model.plan(use("linger", text="b"), {"text": "Middle."}, agent="You are middle.")
+    model.plan(use("note", text="c"), {"text": "Right."}, agent="You are right.")
+    response = host.run(agent, {"message": "go", "session_id": uuid4().hex})
+    assert (response.status_code, response.json()["status"]) == (200, "success"), response.text
+    lines = {"Deep": ["note a", "note b"], "Crowd": ["begin b", "end b", "note a", "note c"]}[agent]
+    assert sorted(" ".join(line.split()[:2]) for line in effects()) == lines
+    inner_inputs = [
+        json.dumps(request["body"]["input"])
+        for request in model.requests()
+        if request["body"]["instructions"] == f"You are {name}."
+    ]
+    assert (len(inner_inputs), inner_inputs[1]) == (3, inner_inputs[2])
+    assert len(model.requests()) == {"Deep": 7, "Crowd": 7}[agent]
 
 
 def test_side_by_side_agents_with_equal_call_ids_are_told_apart(
@@ -273,3 +332,5 @@ def test_clients_see_what_agents_within_do(host: AgentHost, model: PracticeModel
     steps = host.get(f"{turn_path}/steps").json()["steps"]
     assert [step["path"].count("t:") for step in steps if step["kind"] == "inner_call"] == [1, 2, 2, 2, 1]
     assert {step.get("path", "").count("t:") for step in steps if step["kind"] == "tool_call"} == {0, 2, 3}
+    shown = run_piped(["turns", "show", "--url", host.url, "Deep", session]).stdout
+    assert (shown.count("model call m0/t:"), "inner_call" in shown) == (5, False)

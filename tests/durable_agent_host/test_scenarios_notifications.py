@@ -257,13 +257,9 @@ def notification() -> Notification:
     return Notification("notification-1", "turn.completed", "2026-01-01", "A", "s", "t", "completed", "/agents/A")
 
 
-@pytest.mark.parametrize(
-    "host", ["localhost", "127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "10.1.2.3", "169.254.169.254", "100.64.0.1"]
-)
-def test_an_address_that_is_not_public_is_refused(receiver: Receiver, host: str):
-    """Nothing is sent there, whether the URL has the address or a name for it, and it is not tried again."""
-    url = f"http://{host}:{receiver.server.server_port}/hook"
-    webhook = make_notify(url, Settings(notify_secret=SECRET))
+def test_a_name_of_an_address_that_is_not_public_is_refused(receiver: Receiver):
+    """Nothing is sent there, and it is not tried again."""
+    webhook = make_notify(f"http://localhost:{receiver.server.server_port}/hook", Settings(notify_secret=SECRET))
     with pytest.raises(
         NotificationError, match=r"not a public address: .* DURABLE_AGENT_HOST_NOTIFY_ADDRESSES"
     ) as info:
@@ -297,6 +293,10 @@ def test_the_signature_is_that_of_the_published_libraries():
         ("example.com/hook", SECRET, "not a URL"),
         ("ftp://example.com/hook", SECRET, "not a URL"),
         ("https://user:password@example.com/hook", SECRET, "not a URL"),
+        *(
+            (f"http://{host}/hook", SECRET, "not a public address: .* DURABLE_AGENT_HOST_NOTIFY_ADDRESSES")
+            for host in ("127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "10.1.2.3:80", "169.254.169.254", "100.64.0.1")
+        ),
         (lambda: None, "", "cannot be called as notify\\(notification\\)"),
     ],
 )

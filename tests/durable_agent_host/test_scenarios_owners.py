@@ -17,6 +17,7 @@ from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.workflow_routes import run_of
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
+from tests.durable_agent_host.cli.terminal import run_piped
 from tests.durable_agent_host.hostile_callers import (
     BEGINNERS,
     FILE,
@@ -129,6 +130,8 @@ def test_the_owner_gets_a_response_on_every_route(site: Site):
             response = send(site.host, route, names, OWNER)
             if "{call}" in route.template:  # the agent calls no model, and the owner is told so
                 assert "has no model call" in response.json()["detail"], (route.name, response.text)
+            elif route.name == "http-answers":
+                assert "the turn is completed" in response.json()["detail"], response.text
             else:
                 assert response.status_code not in {403, 404}, (route.name, response.text)
 
@@ -455,7 +458,22 @@ def test_runs_of_workflows_have_owners(site: Site):
     assert site.ask("GET", f"{url}/status/{run}", "sue:support").ok
     run_calls = [json.loads(line) for line in site.ledger.read_text().splitlines() if run in line]
     assert run_calls[-1] == ["sue@", "workflow.read", "shouting", run, None]  # as the guide says: no owner
-    assert site.ask("POST", f"{url}/respond/one/{question['requestId']}", "ada", json="there").ok
+    answer = {"call_id": question["requestId"], "result": "there"}
+    for caller, sees_run, sees_text in (
+        ("bob", False, False),
+        ("ada", True, True),
+        ("sue:only-workflow.respond", True, False),
+        ("sue:support", False, False),
+    ):
+        listed = site.ask("GET", "/pending", caller).json()["pending_calls"]
+        questions = [call for call in listed if call.get("run_id") == run]
+        assert bool(questions) == sees_run
+        assert ("'hi'" in str(questions)) == sees_text
+        for name in (run, "one"):
+            status = site.ask("POST", f"{url}/respond/{name}", caller, json={**answer, "call_id": "x"}).status_code
+            assert status == 404
+    assert site.ask("POST", f"{url}/respond/{run}", "bob", json=answer).status_code == 404
+    assert site.ask("POST", f"{url}/respond/one", "ada", json=answer).ok
     output = wait_until(lambda: site.ask("GET", f"{url}/status/one", "ada").json().get("output"))
     assert "HI THERE" in json.dumps(output)
 
@@ -512,7 +530,8 @@ def test_another_principal_must_approve(site: Site, model: PracticeModel):
         return response.status_code
 
     def listed(caller: str) -> list[str]:
-        return [call["name"] for call in site.ask("GET", "/pending", caller).json()["pending_calls"]]
+        calls = site.ask("GET", "/pending", caller).json()["pending_calls"]
+        return [call["name"] for call in calls if "agent" in call]
 
     assert [listed("ada@contoso"), listed("bob")] == [[], []]
     assert [listed("ada@contoso:finance"), listed("sue:support")] == [["lend"], ["pay"]]
@@ -541,6 +560,7 @@ def test_another_principal_must_approve(site: Site, model: PracticeModel):
         pending_calls["lend"]["call_id"]: {"principal": "ada", "tenant": "contoso"},
     }
     assert by == expected_approvers
+    assert [approve(caller, "pay") for caller in ("ada@contoso", "bob", "sue:support")] == [403, 404, 200]
     export = site.ask("GET", f"{url.partition('/turns')[0]}/export", "ada@contoso").json()
     approvals = export["data"]["conversationHistory"][-1]["extensionData"]["durableAgentHost"]["answers"]
     assert {call_id: approval["by"] for call_id, approval in approvals.items()} == expected_approvers
@@ -572,6 +592,17 @@ def test_only_the_owner_steers(site: Site, model: PracticeModel):
     assert ("It is urgent." in sent, "I am" in sent) == (True, False)
 
 
+def test_the_command_line_says_who_may_answer(site: Site, model: PracticeModel):
+    """The way to answer is told, as the command was given, to somebody who may, and to nobody else."""
+    for caller, tool, may_answer in (("ada@contoso", "pay", False), ("ada@contoso:finance", "lend", True)):
+        model.plan({"calls": [{"name": tool, "arguments": {"amount": 3}}]}, user_text=tool)
+        header = f"x-who: {caller}"
+        result = run_piped(["chat", "--url", site.host.url, "--header", header, "Payer"], f"{tool}\n")
+        assert (result.returncode, f"{tool}(" in result.stderr) == (2, True), result.stderr
+        command = f" --url {site.host.url} --header '{header}'"
+        assert ("somebody else" in result.stderr, command in result.stderr) == (not may_answer, may_answer)
+
+
 def test_changed_arguments_need_another_approver(site: Site, model: PracticeModel):
     """Whoever changes a call cannot decide it alone: the turn asks again, and two people stand behind what runs."""
     calls = [{"name": "pay", "arguments": {"amount": 6}}, {"name": "lend", "arguments": {"amount": 7}}]
@@ -592,6 +623,7 @@ def test_changed_arguments_need_another_approver(site: Site, model: PracticeMode
             else None
         )
 
+    assert approve("sue:support", pay, arguments={"amount": "much"}) == 400
     assert approve("sue:support", pay, arguments={"amount": 1e9}) == 200
     assert approve("fin:finance", lend, arguments={"amount": 8}) == 200
     again = wait_until(lambda: find_new_calls(pay, lend))
@@ -601,6 +633,8 @@ def test_changed_arguments_need_another_approver(site: Site, model: PracticeMode
         "lend": ({"amount": 8}, "role:finance", {"principal": "fin"}),
     }
     pay_again, lend_again = again["pay"]["call_id"], again["lend"]["call_id"]
+    denial = {"call_id": pay, "approved": False}
+    assert f"as {pay_again}" in site.ask("POST", f"{url}/answers", "eve@contoso:support", json=denial).json()["detail"]
     assert approve("sue:support", pay_again) == 403
     assert approve("sue:support", pay_again, arguments={"amount": 2}) == 403
     assert [approve(caller, lend_again) for caller in ("fin:finance", "ada@contoso", "sue:support")] == [403, 403, 403]
@@ -653,7 +687,7 @@ def test_permission_to_cancel_or_approve_reads_nothing(site: Site, model: Practi
     responses = [site.ask("POST", f"{url}/answers", "sue:only-turn.answer", json=body)]
     wait_until(lambda: site.ask("GET", url, "ada@contoso").json()["status"] == "completed")
     responses.append(site.ask("POST", f"{url}/answers", "sue:only-turn.answer", json=body))
-    assert [response.json()["answers"][call["call_id"]]["approved"] for response in responses] == [True, True]
+    assert [response.json()["answers"][0]["approved"] for response in responses] == [True, True]
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 6}}]}, user_text="pay the Hippopotamus again")
     other = site.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "pay the Hippopotamus again"}).json()
     path = other["turn_url"].partition("/api")[2]

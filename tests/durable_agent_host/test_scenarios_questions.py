@@ -159,6 +159,7 @@ def test_a_hand_off_asks_its_customer(teams: AgentHost, model: PracticeModel):
     next_call = wait_until(find_next_call)
     assert answer(turn, {"call_id": next_call["call_id"], "error": "that is all"}).status_code == 200
     assert end_of(turn)[0] == "completed"
+    assert teams.get("/agents/Desk/sessions/carol/verify").json()["problems"] == []
     messages = json.dumps(teams.session("Desk", "carol")["messages"])
     assert ("and now?" in messages, "object at 0x" in messages) == (True, False)
     steps = requests.get(f"{turn['turn_url']}/steps", timeout=30).json()["steps"]
@@ -166,6 +167,17 @@ def test_a_hand_off_asks_its_customer(teams: AgentHost, model: PracticeModel):
     usage = requests.get(turn["turn_url"], timeout=30).json()["usage"]
     assert (len(counts), usage["total_token_count"]) == (len(model.requests()), sum(counts))
     assert "model_call" not in {step["kind"] for step in steps}
+
+
+def test_a_message_to_a_waiting_workflow_begins_a_turn(teams: AgentHost):
+    """Its runs take no messages, so the answer names the turn that begins next, and not the running one."""
+    turn = waiting_turn(teams, "Counting", "steered", "ask")
+    message = {"message": "41", "session_id": "steered", "policy": "steer"}
+    response = teams.run("Counting", message, headers={"x-ms-wait-for-response": "false"})
+    assert (response.status_code, response.json()["turn_id"] == turn["turn_id"]) == (202, False)
+    assert answer(turn, {"call_id": turn["pending_calls"][0]["call_id"], "error": "nobody knows"}).status_code == 200
+    assert end_of(turn) == ("completed", "told 1")
+    assert end_of(response.json()) == ("completed", "How many? 42")
 
 
 def test_a_cancelled_question_ends_its_turn(teams: AgentHost):

@@ -115,6 +115,31 @@ def test_a_turn_continues_the_trace_of_its_request(host: AgentHost, model: Pract
     assert len(spans) == 1 + 1 + 2 + 1 + 2
 
 
+def test_calls_within_an_agent_are_below_its_tool_call(host: AgentHost, model: PracticeModel, receiver: Receiver):
+    """The inner agent's run is a child of the span of the tool call, and its model calls and tool calls of the run."""
+    model.plan({"calls": [call("clerk", task="note")]}, {"text": "Done."}, agent="Use your tools.")
+    model.plan({"calls": [call("note", text=CANARY)]}, {"text": "Noted."}, agent="You are the clerk.")
+    turn_id = host.run("Traced", {"message": CANARY}).headers["x-ms-turn-id"]
+    spans = {span.id: span for span in wait_until(lambda: ended_spans(receiver, turn_id))}
+
+    def ancestors(span: SentSpan) -> list[str]:
+        return [span.name, *(ancestors(spans[span.parent]) if span.parent in spans else [])]
+
+    outer_path = [ATTEMPT, TURN]
+    inner_path = ["invoke_agent clerk", "execute_tool clerk", *outer_path]
+    expected_paths = [[name, *inner_path] for name in ("chat practice", "chat practice", "execute_tool note")]
+    expected_paths += [["chat practice", *outer_path]] * 2 + [inner_path, inner_path[1:]]
+    calls = [span for span in spans.values() if span.name.startswith(("chat", "execute_tool", "invoke_agent clerk"))]
+    assert sorted(map(ancestors, calls)) == sorted(expected_paths)
+
+
+def ended_spans(receiver: Receiver, turn_id: str) -> list[SentSpan] | None:
+    """The spans of a turn, once those are there that are written at its end."""
+    spans = receiver.spans(turn_id)
+    names = {span.name for span in spans}
+    return spans if {"session commit", TURN, "execute_tool clerk", "invoke_agent clerk"} <= names else None
+
+
 def test_turns_of_an_orchestration_are_in_its_trace(host: AgentHost, model: PracticeModel, receiver: Receiver):
     """Each turn is a separate tree below the orchestration's span, and counts its own tokens."""
     model.plan({"text": "yes"}, times=None)

@@ -207,14 +207,18 @@ def test_a_schema_needs_no_type(lab: AgentHost, model: PracticeModel, schema):
 
 
 @pytest.mark.parametrize("text", ['{"city": 5}', "Oslo"])
-def test_a_response_that_violates_the_schema_fails_the_turn(lab: AgentHost, model: PracticeModel, text):
-    """An answer that breaks the schema is a 502 that says where, and no part of the conversation."""
+def test_a_response_that_violates_the_schema_is_no_part_of_the_conversation(lab: AgentHost, model: PracticeModel, text):
+    """The model is asked again; the next turn does not continue from the service's record, which has both answers."""
     schema = {"type": "object", "title": "City", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    model.plan({"text": text})
+    model.plan({"text": text}, {"text": '{"city": "Moss"}'}, {"text": "Bye."})
     response = lab.run("Kept", {"message": "Which city?", "response_format": schema})
-    assert response.status_code == 502, response.text
-    assert "response_format" in response.json()["detail"]
-    assert lab.session("Kept", response.json()["session_id"])["messages"] == []
+    assert response.json().get("value") == {"city": "Moss"}, response.text
+    session_id = response.json()["session_id"]
+    assert lab.run("Kept", {"message": "Thanks", "session_id": session_id}).json()["response"] == "Bye."
+    body = model.requests()[-1]["body"]
+    assert not body.get("previous_response_id")
+    assert [item["role"] for item in body["input"]] == ["user", "assistant", "user"]
+    assert text not in json.dumps(lab.session("Kept", session_id)["messages"]).replace("\\", "")
 
 
 def test_disabled_tools_are_not_sent(lab: AgentHost, model: PracticeModel, ledger):

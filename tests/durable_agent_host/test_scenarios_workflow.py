@@ -1,5 +1,6 @@
 """Upstream's workflows on our app: their routes work, their agents are not public."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from uuid import uuid4
 import pytest
 import requests
 
+from durable_agent_host import AgentClient
 from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
@@ -64,6 +66,26 @@ def test_a_workflow_asks_a_person(pipeline: AgentHost):
         lambda: (now := requests.get(status_url, timeout=60).json())["runtimeStatus"] == "Completed" and now
     )
     assert "Really? Yes." in str(final_status["output"])
+
+
+def test_a_client_answers_a_workflow(pipeline: AgentHost):
+    """The client lists a run's question beside those of turns; a text that looks like a number stays a text."""
+    run = uuid4().hex
+    assert requests.post(f"{pipeline.url}/api/workflow/asking/run?runId={run}", data="How many?", timeout=60).ok
+    pending_questions(pipeline, run, 1)
+
+    async def answer() -> None:
+        async with AgentClient(pipeline.url) as client:
+            (question,) = [call for call in await client.pending() if call.run_id == run]
+            assert question.call.schema == {"type": "string"}
+            reply = {"call_id": question.call.call_id, "result": "12"}
+            await client.answer_run(question.workflow, question.run_id, reply)
+
+    asyncio.run(answer())
+    final_status = wait_until(
+        lambda: (now := pipeline.get(f"/workflow/asking/status/{run}").json())["runtimeStatus"] == "Completed" and now
+    )
+    assert final_status["output"] == ["How many? 12"]
 
 
 def test_upstream_routes_reject_invalid_requests(pipeline: AgentHost):

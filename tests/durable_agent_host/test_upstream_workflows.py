@@ -72,3 +72,26 @@ def test_13_a_person_decides_within_a_workflow_of_a_workflow(flows: AgentHost, n
     assert requests.post(question["respondUrl"], json={"approved": True, "notes": "fine"}, timeout=60).ok
     assert wait_for_end(url)["output"] == ["c-1 PUBLISHED: fine"]
     assert requests.post(f"{flows.url}/api/workflow/human_review/run", json={}, timeout=60).status_code == 404
+
+
+def test_13_the_question_is_a_pending_call(flows: AgentHost):
+    """Readable, with a schema that answers must fit, and answered in the form of pending calls."""
+    status_url, question = start_until_question(flows, "composed", {"content_id": "c-2", "body": "Hello you"})
+    (call,) = flows.get("/pending").json()["pending_calls"]
+    assert (call["workflow"], call["kind"], call["name"]) == ("composed", "input", "gate")
+    assert call["call_id"] == question["requestId"]
+    assert call["arguments"] == {"question": {"content_id": "c-2", "prompt": "Hello you"}}
+    assert call["schema"]["required"] == ["approved"]
+    for status, answer in (
+        (404, {"call_id": "another", "result": {"approved": True}}),
+        (400, {"call_id": call["call_id"], "result": {"approved": "perhaps"}}),
+        (400, {"call_id": call["call_id"], "error": "I do not know"}),
+        (400, {"call_id": call["call_id"], "approved": True}),
+        (200, {"call_id": call["call_id"], "result": {"approved": True, "notes": "fine"}}),
+    ):
+        response = requests.post(call["answer_url"], json=answer, timeout=60)
+        assert response.status_code == status, response.text
+    assert wait_for_end(status_url)["output"] == ["c-2 PUBLISHED: fine"]
+    assert flows.get("/pending").json()["pending_calls"] == []
+    late = requests.post(call["answer_url"], json=answer, timeout=60)
+    assert late.status_code == 404

@@ -207,7 +207,6 @@ async def test_an_overload_in_the_middle_of_a_stream_is_retried():
     [
         ({"error": {"status": 401, "message": "invalid x-api-key"}}, "check ANTHROPIC_API_KEY"),
         ({"error": {"status": 404, "message": "model: m"}}, "check the model's name"),
-        ({**CALLS, "incomplete": "max_output_tokens"}, "raise max_tokens"),
         ({"text": "Half", "fail": {"code": "invalid_request_error", "message": "too long"}}, "too long"),
     ],
 )

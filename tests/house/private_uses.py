@@ -21,7 +21,7 @@ PROMISED = frozenset({"sys._current_frames", "os._exit", "_asdict", "_replace"})
 _PRIVATE = re.compile(r"_[A-Za-z]\w*(?<!__)")
 _BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr", "attrgetter", "vars"})
 _TABLE_METHODS = frozenset({"get", "pop", "setdefault"})
-_COPIERS = frozenset({"copy_with_mixin", "overridden_class", "create_adapter"})
+_COPIERS = frozenset({"copy_with_mixin", "normalize_streams", "overridden_class", "create_adapter"})
 """Functions of ours that put a class before one that they get at run time."""
 
 

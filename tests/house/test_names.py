@@ -87,6 +87,7 @@ SHARED_NAMES = {
     "provider": "the port to model providers, and who implements it",
     "reading": "a request of one dialect as the model reads it",
     "stream_events": "the events of a provider's stream",
+    "stream_normalization": "the events of a provider's stream in the form of its API",
     "durable_functions": "the engine's port to the app's functions, and who implements it",
 }
 """File names that stand more than once in a package, with the role that those files share."""

@@ -240,6 +240,15 @@ class AgentRunner:
         return self._host().provider
 
     @property
+    def can_steer(self) -> bool:
+        """Whether its runs take messages that are sent to a running turn."""
+        return self._host().has_journal
+
+    def find_parameters(self, tool_name: str) -> Mapping[str, Any] | None:
+        """Return the JSON schema of a tool's arguments; see `HostedAgent.find_parameters`."""
+        return self._host().find_parameters(tool_name)
+
+    @property
     def service_files(self) -> ServiceFiles:
         """The files kept by the service of the agent's chat client."""
         return ServiceFiles(self._host)
@@ -276,8 +285,7 @@ class AgentRunner:
 
         Returns:
             A completed outcome with the entries to append, a failed one with the reason, a cancelled one with both, or
-            a suspended one with the calls that wait for a person. Failures of the agent, the model or a tool do not
-            raise.
+            a suspended one with the calls that wait for a person. Failures of agent, model and tools do not raise.
 
         Raises:
             FencedError: another process runs the turn, and has not ended it in time.

@@ -34,8 +34,8 @@ from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.fallbacks import ActiveClient
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES
+from durable_agent_host.agent.layers.format_check import messages_after_rejection
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls
-from durable_agent_host.agent.layers.response_format import messages_after_rejection
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_runs import NestedRun
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
@@ -429,7 +429,10 @@ class AgentRuns:
             RunStoppedError: the run is no longer wanted.
         """
         run.gate.raise_if_waiting()
-        path, recorded_response = await self._next_model_call(run, layers, context)
+        path, recorded_response = run.journal.next_model_call()
+        while recorded_response is not None and (reason := rejection_of(recorded_response)) is not None:
+            await self._ask_again(layers, context, path, recorded_response, reason)
+            path, recorded_response = run.journal.next_model_call()
         is_finished = recorded_response is not None
         received_bytes().started_calls.add(path)
         run.progress.record_available_tools(context.options)
@@ -448,18 +451,19 @@ class AgentRuns:
             run.gate.raise_if_waiting()
         return chain_model_call(layers, ModelCall(path, context.client, self.provider, messages, options, send))
 
-    async def _next_model_call(
-        self, run: CurrentRun, layers: ModelLayers, context: ChatContext
-    ) -> tuple[CallPath, Mapping[str, Any] | None]:
-        """Begin a model call; the one after an answer that was rejected asks again."""
-        path, recorded_response = run.journal.next_model_call()
-        while recorded_response is not None and (reason := rejection_of(recorded_response)) is not None:
-            received_bytes().started_calls.add(path)
-            await layers.journal.pass_over(path, recorded_response)
-            context.messages = [*context.messages, *messages_after_rejection(recorded_response, reason)]
-            self.has_rejected_answer = True
-            path, recorded_response = run.journal.next_model_call()
-        return path, recorded_response
+    async def _ask_again(
+        self,
+        layers: ModelLayers,
+        context: ChatContext,
+        path: CallPath,
+        recorded_response: Mapping[str, Any],
+        reason: str,
+    ) -> None:
+        """Pass over an answer that was rejected; the next model call has it, and what is wrong with it."""
+        received_bytes().started_calls.add(path)
+        await layers.journal.pass_over(path, recorded_response)
+        context.messages = [*context.messages, *messages_after_rejection(recorded_response, reason)]
+        self.has_rejected_answer = True
 
     async def _choose_messages(self, context: ChatContext, path: CallPath, *, is_replayed: bool) -> Sequence[Message]:
         if self.context is None:
@@ -661,12 +665,10 @@ class AgentRuns:
             build_messages = partial(replay_messages, entries.values())
         else:
             build_messages = partial(context_messages, entries, context.before, count=head.message_count)
-        omits_refused_turns = self.provider.repair_rules.omits_refused_turns
+        omits_refusals = self.provider.repair_rules.omits_refusals
         return await run_in_thread_if_many(
             len(entries),
-            lambda: self._rehydrate(
-                build_messages(imported_count=head.imported, omits_refused_turns=omits_refused_turns)
-            ),
+            lambda: self._rehydrate(build_messages(imported_count=head.imported, omits_refusals=omits_refusals)),
         )
 
     def _rehydrate(self, messages: Sequence[Message]) -> list[Message]:

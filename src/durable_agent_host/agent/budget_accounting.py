@@ -68,10 +68,17 @@ def responses_from_journal(records: JournalState) -> Iterator[tuple[CallPath, Ma
         yield path, (decode_usage(usage) if usage else None), response.get("model")
 
 
-def usage_of_open_calls(records: JournalState) -> BudgetUsage:
-    """Count the calls without an end or without token counts, and the starts of tools."""
+def usage_of_open_calls(records: JournalState, *, without_continued: bool = False) -> BudgetUsage:
+    """Count the calls without an end or without token counts, and the starts of tools.
+
+    Args:
+        records: of the turn.
+        without_continued: whether calls are left out that their services continue: they are reserved once more.
+    """
     usage = BudgetUsage(tool_calls=sum(tool.starts for path, tool in records.tools.items() if path != AGENT_RUN))
-    for reservations in records.reserved.values():
+    for path, reservations in records.reserved.items():
+        if without_continued and records.continuations.get(path) is not None:
+            continue
         for reservation in reservations:
             usage = usage.plus(usage_of_reservation(reservation))
     for reservation in records.unmeasured:
@@ -367,7 +374,7 @@ class BudgetAccount:
     def _recall(self, records: JournalState) -> None:
         for path, usage, model in responses_from_journal(records):
             self._count(path, usage, model)
-        self._committed = self._committed.plus(usage_of_open_calls(records))
+        self._committed = self._committed.plus(usage_of_open_calls(records, without_continued=True))
 
     def _count(self, path: CallPath, usage: Mapping[str, Any] | None, model: str | None) -> None:
         budget_usage = usage_of_response(usage, model, self._budgets.prices)

@@ -49,11 +49,14 @@ class RunCalls:
         begin_model_call: decides what the next model call sends and whether it may be made; returns its stream.
         next_tool_call: numbers a tool call, by its id.
         make_tool_call: makes a tool call through its layers.
+        answer_requests: answers what the provider's tools ask in a response, whose model then continues; None where
+            the run that surrounds the agent's does it.
     """
 
     begin_model_call: Callable[[ChatContext, Send], Awaitable[ModelStream]]
     next_tool_call: Callable[[str], tuple[CallPath, RecordedTool]]
     make_tool_call: Callable[[ToolInvocation], Awaitable[ToolCallEnd]]
+    answer_requests: Callable[[ChatResponse[Any]], Awaitable[Sequence[Message]]] | None = None
 
 
 class NestedCalls(Protocol):
@@ -172,8 +175,8 @@ class _ModelResponse:
                     else:
                         response = item.response
             self._responses.append(response)
-            more = self._continuation_messages(response)
-            if more is None:
+            more = self._continuation_messages(response) or await self._answer_requests(response)
+            if not more:
                 return
             if len(self._responses) > _MOST_PAUSES:
                 raise ProviderError(
@@ -182,6 +185,15 @@ class _ModelResponse:
                 )
             self._request_messages = [*self._request_messages, *more]
             await self.begin()
+
+    async def _answer_requests(self, response: ChatResponse[Any]) -> Sequence[Message]:
+        if self._calls.answer_requests is None or not (replies := await self._calls.answer_requests(response)):
+            return ()
+        if not response.conversation_id:
+            return [*response.messages, *replies]
+        self._context.options = {**(self._context.options or {}), "conversation_id": response.conversation_id}
+        self._request_messages = []  # the service has the conversation, and accepts only new messages
+        return replies
 
     def response(self) -> ChatResponse[Any]:
         """Return the response of all calls as one."""

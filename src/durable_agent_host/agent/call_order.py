@@ -19,12 +19,12 @@ from durable_agent_host.agent.layers.callback import AwaitCallback
 from durable_agent_host.agent.layers.client_tool import AskClient
 from durable_agent_host.agent.layers.elicitation import AnswerElicitations
 from durable_agent_host.agent.layers.fallback import FallBack
+from durable_agent_host.agent.layers.format_check import CheckResponseFormat
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.layers.response import ReadResponse, read_unmetered
-from durable_agent_host.agent.layers.response_format import CheckResponseFormat
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.layers.running_call import EnterToolCall
@@ -141,6 +141,7 @@ class CurrentRun:
                 bounds=self.bounds,
                 drop_continuations=self.drop_continuations,
             ),
+            response_format=None if self.request.response_format is None else self._new_format_check(),
             fallback=None
             if self.active_client is None
             else FallBack(
@@ -151,7 +152,6 @@ class CurrentRun:
                 session_id=f"{self.request.agent}@{self.request.session_id}",
                 label=self.label,
             ),
-            response_format=self._response_format_layer(),
             retry=RetryModelCalls(
                 self.retry_policy,
                 self.breaks,
@@ -167,7 +167,7 @@ class CurrentRun:
             nested=self.nested,
         )
 
-    def _response_format_layer(self) -> CheckResponseFormat | None:
+    def _new_format_check(self) -> CheckResponseFormat | None:
         if self.nested is not None or self.request.response_format is None:
             return None
         rejected_count = sum(1 for response in self.journal.recorded.responses.values() if rejection_of(response))

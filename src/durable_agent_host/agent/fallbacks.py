@@ -128,8 +128,9 @@ class ActiveClient:
 
     @property
     def index(self) -> int:
-        """The index of the client."""
-        return self.switches[-1].client if self.switches else self.first
+        """The index of the client; the agent's own when the app no longer has the other one."""
+        index = self.switches[-1].client if self.switches else self.first
+        return index if index < len(self.clients) else 0
 
     @property
     def has_switched(self) -> bool:

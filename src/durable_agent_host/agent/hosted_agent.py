@@ -7,12 +7,13 @@ approval with views.
 
 import copy
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from agent_framework import (
     AgentSession,
     ChatResponse,
+    FunctionTool,
     HistoryProvider,
     Message,
     RawAgent,
@@ -142,17 +143,24 @@ class HostedAgent:
             return
         if not self.has_journal:
             raise RequestError(f"agent {request.agent!r} takes no client_tools: {self.why_no_journal}")
-        agent: Any = self.agent
-        own_tools = [
-            *normalize_tools(agent.default_options.get("tools")),
-            *(function for server in agent.mcp_tools for function in server.functions),
-        ]
-        names = {getattr(tool, "name", None) for tool in own_tools}
+        names = {getattr(tool, "name", None) for tool in self._own_tools()}
         for tool in request.client_tools:
             if tool["name"] in names:
                 raise RequestError(
                     f"the agent has a tool {tool['name']!r} itself: give the tool in client_tools another name"
                 )
+
+    def find_parameters(self, tool_name: str) -> Mapping[str, Any] | None:
+        """Return the JSON schema of a tool's arguments; None when it is no function of the agent itself."""
+        functions = (tool for tool in self._own_tools() if isinstance(tool, FunctionTool)) if self.has_journal else ()
+        return next((tool.parameters() for tool in functions if tool.name == tool_name), None)
+
+    def _own_tools(self) -> list[Any]:
+        agent: Any = self.agent
+        return [
+            *normalize_tools(agent.default_options.get("tools")),
+            *(function for server in agent.mcp_tools for function in server.functions),
+        ]
 
     def for_run(
         self,

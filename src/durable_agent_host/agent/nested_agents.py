@@ -53,6 +53,7 @@ from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.agent.response_limits import received_bytes
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.stream.fold import ItemReader, fold_updates
 from durable_agent_host.turn_log.journal import RecordedTool
 
 _AGENT: Final = "self"
@@ -105,7 +106,8 @@ class NestedAgents:
         provider = self._provider_for(agent.client)
         configuration: Any = getattr(agent.client, "function_invocation_configuration", None) or {}
         client = copy.copy(provider.adapt(agent.client))
-        agent_copy: Any = copy.copy(agent)
+        agent_copy = copy_with_mixin(agent, _FoldedAgent)
+        agent_copy.item_reader = provider
         agent_copy.mcp_tools = with_reconnection(agent.mcp_tools)
         agent_copy.context_providers = [
             self._context_provider(keep_in_session(context_provider)) for context_provider in agent.context_providers
@@ -199,6 +201,22 @@ def _list_members(executor: object, prefix: str) -> list[tuple[object, str, obje
 def _list_managers(executor: object) -> Iterator[object]:
     """List the objects of an orchestrator that call agents on its behalf."""
     return (value for value in vars(executor).values() if callable(getattr(value, "on_checkpoint_save", None)))
+
+
+class _FoldedAgent:
+    """The override of an agent: it keeps the same of a streamed answer as of a recorded one.
+
+    Attributes:
+        item_reader: the provider.
+    """
+
+    item_reader: ItemReader
+
+    def _finalize_response_updates(self, updates: Sequence[Any], **arguments: Any) -> Any:
+        agent: Any = super()
+        response = agent._finalize_response_updates(updates, **arguments)  # noqa: SLF001 - calls what it overrides
+        response.messages = fold_updates(updates, self.item_reader).messages
+        return response
 
 
 class _HostedClient:

@@ -9,7 +9,15 @@ from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent_framework import AgentSession, ChatContext, ChatResponseUpdate, ResponseStream
+from agent_framework import (
+    AgentSession,
+    ChatContext,
+    ChatResponse,
+    ChatResponseUpdate,
+    Content,
+    Message,
+    ResponseStream,
+)
 
 from durable_agent_host.agent.call_middleware import RunCalls, Send
 from durable_agent_host.agent.call_order import CurrentRun, chain_model_call, chain_tool_call
@@ -17,6 +25,7 @@ from durable_agent_host.agent.call_scope import CallScope, NestedClient
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.observer import NestedRunObservers, ObserverGroup
+from durable_agent_host.agent.pending_calls import answer_requests, is_provider_request
 from durable_agent_host.agent.response_limits import check_model_call, received_bytes
 from durable_agent_host.agent.run_output import EVERY, RunOutput, coalesce_updates
 from durable_agent_host.agent.run_result import AwaitingReplies, Failed, RunStoppedError
@@ -44,6 +53,7 @@ class NestedRun:
         self._scope = scope
         self._is_waiting = False
         self._has_session = False
+        self._requests: list[Content] = []
         self._run = replace(
             turn_run,
             journal=journal,
@@ -60,7 +70,12 @@ class NestedRun:
 
     def calls(self) -> RunCalls:
         """Return how its calls are made."""
-        return RunCalls(self._begin_model_call, self._run.journal.next_tool_call, self._make_tool_call)
+        return RunCalls(
+            self._begin_model_call,
+            self._run.journal.next_tool_call,
+            self._make_tool_call,
+            self._answer_requests if self._client.is_tool else None,  # a workflow asks by itself
+        )
 
     def until_end(self, response: Any, *, stream: bool) -> Any:
         """Return a response of the agent's client; the run lasts until it has ended."""
@@ -78,6 +93,7 @@ class NestedRun:
         with self._scope.running():
             async with response:
                 async for update in response:
+                    self._requests += (content for content in update.contents if content.user_input_request)
                     yield update
             await self._stop_if_waiting()
 
@@ -107,6 +123,25 @@ class NestedRun:
                 await self._stop()
         call = ModelCall(path, context.client, self._client.provider, context.messages, options, send)
         return chain_model_call(run.model_layers(), call)
+
+    async def _answer_requests(self, response: ChatResponse[Any]) -> Sequence[Message]:
+        """Answer what the provider's tools ask in a response, for the model's next one; none when they ask nothing.
+
+        Raises:
+            RunStoppedError: something has no answer yet.
+        """
+        messages = response.messages
+        contents = [content for message in messages for content in message.contents]
+        provider = self._client.provider
+        asks = any(map(is_provider_request, contents)) or bool(provider.client_calls(messages))
+        if not asks or any(content.type == "function_call" for content in contents):
+            return []
+        replies = await answer_requests(self._run.pending_calls, self._run.journal, provider, messages)
+        if not replies:
+            await self._stop()
+        for content in self._requests:  # the agent has them, and would ask whoever called it
+            content.user_input_request = False
+        return replies
 
     async def _make_tool_call(self, call: ToolInvocation) -> ToolCallEnd:
         end = await chain_tool_call(self._run.tool_layers(), call)

@@ -16,6 +16,8 @@ from agent_framework_durabletask import AgentCallbackContext, AgentResponseCallb
 from durable_agent_host.agent.run_result import Ending
 from durable_agent_host.errors import strip_error_text
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.journal_entry import ToolOutcome
+from durable_agent_host.model.pending_call import PendingCallWire
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 
 _LOGGER = logging.getLogger(__name__)
@@ -191,7 +193,7 @@ class ToolCallCompleted:
 
     call_id: str
     name: str
-    outcome: str
+    outcome: ToolOutcome
     replayed: bool
     result: str = ""
 
@@ -214,11 +216,11 @@ class CallPending:
     """A call waits for an answer from outside.
 
     Attributes:
-        call: as JSON; see `durable_agent_host.model.pending_call`.
+        call: as JSON.
         replayed: an earlier attempt has notified clients.
     """
 
-    call: Mapping[str, Any]
+    call: PendingCallWire
     replayed: bool
 
 

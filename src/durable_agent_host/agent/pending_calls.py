@@ -27,7 +27,7 @@ from durable_agent_host.agent.tool_invocation import (
 )
 from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.model.pending_call import PendingCall, PendingKind
+from durable_agent_host.model.pending_call import PendingCall, PendingCallWire, PendingKind
 from durable_agent_host.tool_calls import APPROVED_BY
 from durable_agent_host.turn.client_tools import tool_result_of
 from durable_agent_host.turn.waiting_status import CALLBACK_SUFFIX, pending_call_id
@@ -77,7 +77,7 @@ class PendingCalls:
         *,
         answer_seconds: float,
     ) -> None:
-        self.pending: list[dict[str, Any]] = []
+        self.pending: list[Mapping[str, Any]] = []
         self._turn_id = turn_id
         self._replies = replies
         self._journal = journal
@@ -151,14 +151,14 @@ class PendingCalls:
         """Ask a person whether a turn may use more; the run stops before its next model call."""
         await self.ask(PendingCall(call_id, "budget", APPROVAL_NAME, figures, "", reason=sentence))
 
-    def questions_within(self, path: CallPath) -> list[Mapping[str, Any]]:
+    def questions_within(self, path: CallPath) -> list[PendingCallWire]:
         """Return the questions that earlier attempts have asked within a call, as clients have them."""
         recorded_calls = self._journal.recorded.pending_calls.values()
         return [call for call in recorded_calls if call["kind"] == "input" and call["path"] == str(path)]
 
-    async def ask_again(self, call: Mapping[str, Any]) -> None:
+    async def ask_again(self, call: PendingCallWire) -> None:
         """Leave a call that clients have to somebody outside, as an earlier attempt did."""
-        self.pending.append(dict(call))
+        self.pending.append(call)
         await self._observers.notify(CallPending(call, replayed=True))
 
     async def ask(self, call: PendingCall) -> None:
@@ -202,7 +202,7 @@ async def answer_requests(
     Returns:
         The messages with the answers; none when nothing was asked, or something has no answer yet.
     """
-    requests = [content for message in messages for content in message.contents if _is_provider_request(content)]
+    requests = [content for message in messages for content in message.contents if is_provider_request(content)]
     numbered_requests = [(content, _next_path(journal, cast("str", content.id))) for content in requests]
     responses = [await _answer(pending_calls, content, path) for content, path in numbered_requests]
     results = [
@@ -220,7 +220,8 @@ async def answer_requests(
     return [Message(role, contents) for role, contents in contents_by_role.items() if contents]
 
 
-def _is_provider_request(content: Content) -> bool:
+def is_provider_request(content: Content) -> bool:
+    """Return whether a content asks for the approval of a tool that the model's provider runs."""
     return (
         content.type == "function_approval_request"
         and content.id is not None

@@ -18,7 +18,7 @@ from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result
 from durable_agent_host.errors import TurnError
 from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.model.journal_entry import ToolCallCompletedEntry
+from durable_agent_host.model.journal_entry import ToolCallCompletedEntry, ToolOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class ToolResult:
     """How a call ended.
 
     Attributes:
-        outcome: such as ``success``, ``error`` or ``denied``.
+        outcome: how.
         wire: the result as JSON.
         value: the result for the framework.
         error: what the framework gets instead, or None.
     """
 
-    outcome: str
+    outcome: ToolOutcome
     wire: Mapping[str, Any]
     value: Any = None
     error: BaseException | None = None
@@ -108,7 +108,7 @@ def _encode_default(value: Any) -> Any:
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 
-def text_result(outcome: str, text: str) -> ToolResult:
+def text_result(outcome: ToolOutcome, text: str) -> ToolResult:
     """Return the result of a call for which the host has an answer instead of the tool."""
     return ToolResult(outcome, encode_tool_result(text), text)
 

@@ -338,4 +338,27 @@ def format_question(question: Any) -> Any:
     try:
         return plain_json(question, path="question")
     except CorruptStateError:
-        return str(question)
+        return TypeAdapter(Any).dump_python(question, mode="json", fallback=str)
+
+
+def decode_question(data: Any, type_key: str) -> Any:
+    """Return a workflow's question, encoded as in a checkpoint, as JSON for display.
+
+    Args:
+        data: encoded.
+        type_key: the question's type, as ``module:name``.
+    """
+    try:
+        return format_question(_encoding().decode_checkpoint_value(data, allowed_types=frozenset({type_key})))
+    except WorkflowCheckpointException:  # has types that the framework has not been told of
+        return None
+
+
+def response_schema(response_type: Any) -> Mapping[str, Any] | None:
+    """Return the JSON schema of a type; None where there is none."""
+    if response_type in {None, object, Any}:
+        return None
+    try:
+        return TypeAdapter(response_type).json_schema()
+    except Exception:  # noqa: BLE001 - also for the app's own types
+        return None

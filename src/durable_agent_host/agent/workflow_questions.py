@@ -19,7 +19,6 @@ from agent_framework import (
     Message,
     WorkflowEvent,
 )
-from pydantic import TypeAdapter
 
 from durable_agent_host.agent.pending_calls import PendingCalls, read_arguments
 from durable_agent_host.agent.run_output import RunOutput
@@ -31,6 +30,7 @@ from durable_agent_host.agent.workflow_agents import (
     build_response,
     format_question,
     is_approval,
+    response_schema,
 )
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer
 from durable_agent_host.codec.tool_result_text import value_text
@@ -178,12 +178,6 @@ def _pending_call(call_id: str, event: WorkflowEvent[Any], path: CallPath, reaso
 
 def _schema(event: WorkflowEvent[Any]) -> Mapping[str, Any] | None:
     """Return the JSON schema of an answer; None where there is none for its type."""
-    response_type: Any = event.response_type
-    if response_type in {object, Any}:
-        return None
-    if accepts_text(event):
+    if accepts_text(event) and event.response_type not in {object, Any}:
         return {"type": "string"}
-    try:
-        return TypeAdapter(response_type).json_schema()
-    except Exception:  # noqa: BLE001 - also for the app's own types
-        return None
+    return response_schema(event.response_type)

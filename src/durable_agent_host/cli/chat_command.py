@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final, cast
@@ -24,6 +25,7 @@ from durable_agent_host.cli.turn_event_client import TurnEvents
 from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.turn import turn_events
 
+_PAUSE_SECONDS: Final = 0.2
 _PROMPT: Final = "> "
 _QUESTION: Final = "Approve? [y]es, [n]o, [e]dit the arguments: "
 
@@ -75,7 +77,7 @@ class _Chat:
         return self._status
 
     def _how_to_return(self) -> str:
-        return f"durable-agent-host chat {self._agent} --session {self._session}"
+        return f"durable-agent-host chat {self._agent} --session {self._session}{self._host.options}"
 
     def _messages(self) -> Iterator[str]:
         if not self._asks:
@@ -178,6 +180,12 @@ class _Chat:
         call_id = event.data["call_id"]
         if not self._is_pending(turn, call_id):
             return  # events followed from the beginning include calls decided long ago
+        if "approved_by" in event.data and not self._may_answer(turn, call_id):
+            reason = f"{named_call(event.data)} waits for the approval of somebody else"
+            if not self._asks:
+                raise CommandError(reason)
+            self._print_remark(reason)
+            return
         if not self._asks:
             raise CommandError(
                 f"{named_call(event.data)} {wait_text(event.data)}, and there is no terminal to ask in: answer with "
@@ -200,6 +208,11 @@ class _Chat:
         steps = self._host.ask(turn.path)
         pending = cast("list[dict[str, Any]]", steps.get("pending_calls") or [])
         return steps["status"] == "running" or any(call["call_id"] == call_id for call in pending)
+
+    def _may_answer(self, turn: TurnEvents, call_id: str) -> bool:
+        while self._host.ask(turn.path)["status"] == "running":  # other calls end before it waits
+            time.sleep(_PAUSE_SECONDS)
+        return self._host.may_answer(turn.turn_id, call_id)
 
     def _decision(self, call_id: str) -> dict[str, Any] | None:
         reply = input(_QUESTION).strip().lower()

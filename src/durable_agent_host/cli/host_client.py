@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -59,6 +60,9 @@ class HostRoutes:
         key: function key, for hosts that require one.
         headers: further ones, as ``NAME: VALUE``: how the app identifies its callers.
 
+    Attributes:
+        options: which another command for the same host and caller needs, without the key.
+
     Raises:
         CommandError: the URL is not an HTTP URL, or a header is malformed.
     """
@@ -71,6 +75,8 @@ class HostRoutes:
             scheme = host = None
         if scheme not in {"http", "https"} or not host:
             raise CommandError(f"--url is {url!r}: give the host's URL, such as {DEFAULT_URL}")
+        headers_text = "".join(f" --header {shlex.quote(header)}" for header in headers)
+        self.options = ("" if url == DEFAULT_URL else f" --url {shlex.quote(url)}") + headers_text
         self._base = url.rstrip("/").removesuffix("/api") + "/api"
         self._headers = {"content-type": "application/json"} | ({"x-functions-key": key} if key else {})
         for header in headers:
@@ -184,6 +190,16 @@ class HostRoutes:
         if not turns_by_end:
             raise CommandError(f"session {session_id!r} has no turn that is still known")
         return turns_by_end[-1]["turn_id"]
+
+    def may_answer(self, turn_id: str, call_id: str) -> bool:
+        """Return whether the caller may answer a call of a turn that waits."""
+        cursor = ""
+        while cursor is not None:
+            page = self.ask(f"/pending?{urlencode({'cursor': cursor})}")
+            if any((call.get("turn_id"), call["call_id"]) == (turn_id, call_id) for call in page["pending_calls"]):
+                return True
+            cursor = page["cursor"]
+        return False
 
     def sessions(self, agent: str, limit: int | None = None, **search: str) -> Iterator[dict[str, Any]]:
         """List an agent's sessions, newest first, page by page."""

@@ -140,6 +140,13 @@ def _model_call(step: Step) -> str:
     )
 
 
+def _inner_call(step: Step) -> str:
+    if "reason" not in step:
+        return _model_call({"position": step["path"], "outcome": "completed", **step})
+    consequence = f"retry in {step['wait_seconds']} s" if "wait_seconds" in step else "failed"
+    return f"  model call {step['path']}: {consequence}: {step['reason']}"
+
+
 def _tool_call(step: Step) -> str:
     result = " ".join(str(step.get("result") or "").split())
     in_doubt = ", in doubt: it was running when an attempt crashed" if step.get("in_doubt") else ""
@@ -160,6 +167,7 @@ _ROWS: Final[dict[str, Callable[[Step], str]]] = {
     "wait": _wait,
     "attempt": _attempt,
     "model_call": _model_call,
+    "inner_call": _inner_call,
     "tool_call": _tool_call,
     "retry": lambda step: f"  retry in {step['wait_seconds']} s: {step['reason']}",
     "restart": lambda step: f"  clients were told to discard text from event {step['discard_from']} on",

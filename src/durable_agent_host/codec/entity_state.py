@@ -13,7 +13,7 @@ from durable_agent_host.codec.encryption_envelope import read_envelope
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.session_blobs import decode_sealed, encode_sealed
 from durable_agent_host.codec.session_schema import find_outline_violations
-from durable_agent_host.codec.wire_types import EXTENSION
+from durable_agent_host.codec.wire_types import EXTENSION, SpentWire, StatsWire
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, UnknownSchemaVersionError
 from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.principal import Owner
@@ -244,7 +244,7 @@ def encode_receipt(receipt: Receipt) -> Mapping[str, Any]:
         "endedAt": receipt.ended_at,
         "requestHash": receipt.request_hash,
         "error": receipt.error,
-        "stats": list(encode_stats(receipt.stats).values()) if receipt.stats else None,
+        "stats": [*cast("Mapping[str, Any]", encode_stats(receipt.stats)).values()] if receipt.stats else None,
         "spent": [getattr(receipt.budget_usage, name) for name in _USAGE_FIELDS] if receipt.budget_usage else None,
         "joinedTurnId": receipt.joined_turn_id,
     }
@@ -268,9 +268,9 @@ def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
     )
 
 
-def encode_budget_usage(usage: BudgetUsage) -> dict[str, float]:
+def encode_budget_usage(usage: BudgetUsage) -> SpentWire:
     """Encode spending by the names of `BudgetUsage`, without an unknown cost."""
-    return {name: figure for name, figure in asdict(usage).items() if figure is not None}
+    return cast("SpentWire", {name: figure for name, figure in asdict(usage).items() if figure is not None})
 
 
 def decode_budget_usage(wire: Any) -> BudgetUsage | None:
@@ -281,10 +281,11 @@ def decode_budget_usage(wire: Any) -> BudgetUsage | None:
     return BudgetUsage(*(fields_by_name.get(field.name, field.default) for field in fields(BudgetUsage)))
 
 
-def encode_stats(stats: TurnStats) -> dict[str, Any]:
+def encode_stats(stats: TurnStats) -> StatsWire:
     """Encode the stats of a turn by the names of `TurnStats`."""
     wire = {name: getattr(stats, name) for name in _STATS_FIELDS}
-    return {name: value for name, value in wire.items() if value or name not in _STATS_ABSENT_WHEN_ZERO}
+    stats_json = {name: value for name, value in wire.items() if value or name not in _STATS_ABSENT_WHEN_ZERO}
+    return cast("StatsWire", stats_json)
 
 
 def decode_stats(wire: Mapping[str, Any]) -> TurnStats:

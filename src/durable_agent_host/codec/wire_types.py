@@ -50,3 +50,24 @@ EntryWire = TypedDict(
     },
 )
 """A request or a response of the conversation."""
+
+
+class SpentWire(TypedDict):
+    """What was spent, in the units of the app's budgets; the cost is absent without prices."""
+
+    tokens: float
+    cost: NotRequired[float]
+    model_calls: float
+    tool_calls: float
+    seconds: float
+
+
+class StatsWire(TypedDict):
+    """Sizes and times of a turn's output; `calls_refused` is absent when it is zero."""
+
+    chunks_streamed: float
+    bytes_streamed: float
+    contents_stored: float
+    bytes_stored: float
+    agent_milliseconds: float
+    calls_refused: NotRequired[float]

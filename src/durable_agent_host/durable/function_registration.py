@@ -215,15 +215,16 @@ def register_route(
     _ = answer
 
 
-def register_page(app: df.DFApp, template: str, *, page: str, headers: Mapping[str, str]) -> None:
-    """Register a page that is the same for everybody."""
+def register_page(
+    app: df.DFApp, name: str, template: str, *, page: Callable[[str], str], media_type: str, headers: Mapping[str, str]
+) -> None:
+    """Register a page that is the same for everybody, made from the URL of the request."""
     bind: Any = app
 
-    @bind.function_name(f"http-{template}")
+    @bind.function_name(name)
     @bind.route(route=template, methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
     async def show(req: func.HttpRequest) -> func.HttpResponse:
-        del req
-        return func.HttpResponse(page, mimetype="text/html", headers=dict(headers))
+        return func.HttpResponse(page(str(req.url)), mimetype=media_type, headers=dict(headers))
 
     _ = show
 

@@ -7,7 +7,7 @@ entities", "Get all instances status", extension 2.x): the host answers ``GET en
 neither, so the URLs are those of its own calls.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote
@@ -90,16 +90,20 @@ async def ended_instance_pages(
         yield [_instance(item) for item in page], following
 
 
-async def waiting_instance_ids(client: DurableOrchestrationClient, name: str, token: str = "") -> tuple[list[str], str]:
-    """List running orchestrations with a name that show what they wait for, a page at a time.
+async def waiting_instances(
+    client: DurableOrchestrationClient, names: Collection[str], token: str = ""
+) -> tuple[list[tuple[str, str]], str]:
+    """List running orchestrations with certain names that show what they wait for, a page at a time.
 
     Returns:
-        Their ids, and the token of the next page; an empty token at the end.
+        Their names, in lower case, and ids, and the token of the next page; an empty token at the end.
     """
     params = {"runtimeStatus": "Running", "showInput": "false", "top": str(_INSTANCES)}
     async for page, following in _pages(client, "instances", params, token):
-        found = (item for item in page if str(item.get("name")).casefold() == name and item.get("customStatus"))
-        return [str(item.get("instanceId")) for item in found], following
+        found = [
+            (str(item.get("name")).casefold(), str(item.get("instanceId"))) for item in page if item.get("customStatus")
+        ]
+        return [(name, instance_id) for name, instance_id in found if name in names], following
     return [], ""
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, answer_pur
 from durable_agent_host.durable.callback_tokens import CALLBACK_PREFIX as CALLBACK_PREFIX  # noqa: PLC0414 - routes import it from here
 from durable_agent_host.durable.callback_tokens import CallbackToken, parse_token
 from durable_agent_host.durable.external_sessions import ExternalSessions
-from durable_agent_host.durable.instance_listing import waiting_instance_ids
+from durable_agent_host.durable.instance_listing import waiting_instances
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
 from durable_agent_host.durable.ownership_claims import OwnershipClaims
 from durable_agent_host.durable.session_copies import SessionCopier
@@ -36,6 +36,8 @@ from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_orchestrator import REPLIES_EVENT, TURN_ORCHESTRATION
+from durable_agent_host.durable.workflow_runs import WorkflowQuestion as WorkflowQuestion  # noqa: PLC0414 - routes import it from here
+from durable_agent_host.durable.workflow_runs import WorkflowRuns, orchestration_name
 from durable_agent_host.errors import (
     CorruptStateError,
     IdempotencyKeyReusedError,
@@ -246,6 +248,7 @@ class TurnClient:
         services: TurnServices,
         context: RequestContext,
     ) -> None:
+        self._plain_client = client
         client = services.hub.client(client)
         self.context = context
         self.check_keys = services.hub.check
@@ -264,6 +267,11 @@ class TurnClient:
     def copies(self) -> SessionCopier:
         """Copies of stored sessions."""
         return SessionCopier(self.documents)
+
+    @property
+    def workflow_runs(self) -> WorkflowRuns:
+        """Questions of the runs of hosted workflows."""
+        return WorkflowRuns(self._plain_client)
 
     @property
     def erasures(self) -> Erasures:
@@ -432,14 +440,19 @@ class TurnClient:
         )
         return changed_turn or turn
 
-    async def waiting_turns(self, cursor: str) -> tuple[list[Turn], str]:
-        """List the turns with pending calls that exist for the request.
+    async def list_waiting(
+        self, cursor: str, workflows: Iterable[str]
+    ) -> tuple[list[Turn], list[tuple[str, str]], str]:
+        """List the turns with pending calls that exist for the request, and the runs of workflows that may wait.
 
         Returns:
-            A page, which can be short or empty, and the cursor of the next one; an empty cursor at the end.
+            A page of turns, which can be short or empty; the workflows and ids of runs, whosever they are; and the
+            cursor of the next page, which is empty at the end.
         """
+        workflow_names = {orchestration_name(workflow): workflow for workflow in workflows}
+        names = {TURN_ORCHESTRATION, *workflow_names}
         try:
-            turn_ids, following = await waiting_instance_ids(self._client, TURN_ORCHESTRATION, cursor)
+            instances, following = await waiting_instances(self._client, names, cursor)
         except ClientResponseError as error:
             if not cursor or error.status != HTTPStatus.BAD_REQUEST:
                 raise
@@ -447,13 +460,18 @@ class TurnClient:
                 "'cursor' is not what this route has returned: leave it out to get the first page"
             ) from None
         turns: list[Turn] = []
-        for turn_id in turn_ids:
+        runs: list[tuple[str, str]] = []
+        for name, instance_id in instances:
+            if name != TURN_ORCHESTRATION:
+                if "::" not in instance_id:  # that is a workflow inside another, whose run lists its questions
+                    runs.append((workflow_names[name], instance_id))
+                continue
             with suppress(CorruptStateError):  # its own route says what is damaged
-                turn = await self._reader.read(turn_id)
+                turn = await self._reader.read(instance_id)
                 if turn is not None and turn.pending:
                     request = turn.request
-                    turns += filter(None, [await self.find(request.agent, request.session_id, turn_id)])
-        return turns, following
+                    turns += filter(None, [await self.find(request.agent, request.session_id, instance_id)])
+        return turns, runs, following
 
     async def show_progress(self, turn: Turn, call_id: str, progress: Mapping[str, Any]) -> None:
         """Show how far the job of a deferred call is, in the turn's pending call."""

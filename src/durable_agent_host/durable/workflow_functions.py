@@ -11,7 +11,7 @@ counted per execution of the activity, and exceeding a limit fails it.
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Generator
-from typing import Any, cast
+from typing import Any
 
 import azure.durable_functions as df
 from agent_framework import Workflow
@@ -23,7 +23,6 @@ from agent_framework_durabletask._workflows.serialization import (
     strip_pickle_markers,
     strip_subworkflow_markers,
 )
-from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.agent.declarations import reject_lost_declarations
 from durable_agent_host.agent.nested_agents import NestedAgents
@@ -31,39 +30,8 @@ from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.codec.strict_json import CLASS_FIELDS, names_python_class
-from durable_agent_host.durable.instance_status import END_STATUSES
-from durable_agent_host.errors import NotFoundError, TurnError
+from durable_agent_host.errors import TurnError
 from durable_agent_host.model.turn import ResponseLimits
-
-_NOT_OPEN = (
-    "the run does not wait for an answer to this request: it was answered, or never asked, or the run has ended. The "
-    "run's status lists what waits, in pendingHumanInputRequests"
-)
-
-
-async def open_request(client: DurableOrchestrationClient, target: tuple[str, str] | None) -> tuple[str, str]:
-    """Return a request of a run unless the run's status shows that it does not wait for an answer.
-
-    A run that works shows no requests, and keeps an answer for one that it makes later, as upstream's runs do: a step
-    may tell somebody of a request before the run waits for it.
-
-    Raises:
-        NotFoundError: the run has ended, or waits for answers to other requests only.
-    """
-    if target is None:
-        raise NotFoundError(_NOT_OPEN)
-    run_id, request_id = target
-    status: Any = await client.get_status(run_id)
-    custom_status = status.custom_status
-    pending_requests = (
-        cast("dict[str, Any]", custom_status).get("pending_requests") if isinstance(custom_status, dict) else None
-    )
-    if status.runtime_status in END_STATUSES or (
-        isinstance(pending_requests, dict) and request_id not in pending_requests
-    ):
-        raise NotFoundError(_NOT_OPEN)
-    return target
-
 
 type RunWorkflow = Callable[[df.DurableOrchestrationContext, Workflow, Any, dict[str, Any]], Generator[Any, Any, Any]]
 

@@ -4,17 +4,28 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from azurefunctions.extensions.http.fastapi import Response
 
-from durable_agent_host.codec.entity_state import decode_owner
-from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.codec.entity_state import decode_owner, encode_owner
+from durable_agent_host.durable.turn_client import TurnClient, WorkflowQuestion
 from durable_agent_host.errors import ForbiddenError, NotFoundError, RequestError
 from durable_agent_host.http.parse import parse_callback, parse_replies
 from durable_agent_host.http.problem_details import problem
 from durable_agent_host.http.question_messages import RECEIPT_WAIT_SECONDS, sign_replies
-from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, read_log
+from durable_agent_host.http.response_types import (
+    AnsweredRunWire,
+    AnsweredTurnWire,
+    CallbackWire,
+    CallReplyWire,
+    PendingPageWire,
+    PendingRunCallWire,
+    PendingTurnCallWire,
+    ShownCallWire,
+    TurnStateWire,
+)
 from durable_agent_host.http.response_views import (
     answer_view,
     json_response,
@@ -23,13 +34,16 @@ from durable_agent_host.http.response_views import (
     turn_urls,
 )
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
+from durable_agent_host.http.workflow_routes import INSTANCE_ID, can_be_named, find_run
+from durable_agent_host.model.call_path import parse_call_path
 from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.log_entry import EVENT
 from durable_agent_host.model.pending_call import DECISIONS, is_answer_to
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
 from durable_agent_host.model.turn import Turn
-from durable_agent_host.settings import Settings
 from durable_agent_host.turn.call_results import check_fit
 from durable_agent_host.turn.response_format import STEPS_AT_ONCE
+from durable_agent_host.turn.turn_events import CALL_PENDING, CALL_REPLIED
 
 PENDING_VISIBLE_SECONDS: Final = 3.0
 """A client may know a call from its event this long before the turn shows it as pending."""
@@ -53,23 +67,26 @@ async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnC
         turn = (
             await client.wait_for_calls(turn.request.turn_id, replies.keys(), seconds=PENDING_VISIBLE_SECONDS) or turn
         )
-    pending = {call["call_id"]: call for call in turn.pending}
-    unknown_ids = sorted(replies.keys() - turn.replies.keys() - pending.keys())
-    if unknown_ids and not pending:
-        status = turn.outcome.status if turn.outcome else "running"
-        return turn_conflict(turn, f"the turn is {status} and waits for no answer to {', '.join(unknown_ids)}")
-    if unknown_ids:
-        raise NotFoundError(
-            f"the turn waits for no answer to {', '.join(unknown_ids)}; it waits for {', '.join(pending)}"
-        )
+    principal = client.context.principal
+    calls = await _find_calls(host, turn, replies, principal)
+    new_ids = replies.keys() - turn.replies.keys()
+    status = turn.outcome.status if turn.outcome else "running"
+    detail = f"the turn is {status} and waits for no answer to {', '.join(sorted(new_ids))}"
+    if unknown_ids := sorted(new_ids - calls.keys()):
+        if turn.pending:
+            waiting_ids = ", ".join(call["call_id"] for call in turn.pending)
+            detail = f"the turn waits for no answer to {', '.join(unknown_ids)}; it waits for {waiting_ids}"
+        raise NotFoundError(detail)
+    for pending in calls.values():
+        _check_approver(pending, turn, principal)
+    if new_ids and not turn.pending:
+        return turn_conflict(turn, detail)
     replies = await client.with_digests(turn.request.turn_id, replies)
     if (conflict := _find_conflict(turn, replies)) is not None:
         return turn_conflict(turn, *conflict)
-    for call_id, answer in replies.items():
-        if call_id in pending:
-            _check_form(pending[call_id], answer, host.settings)
-            _check_approver(pending[call_id], turn, client.context.principal)
-    signed_replies = sign_replies(client.context.principal, replies)
+    for call_id in new_ids:
+        _check_form(calls[call_id], replies[call_id], host, turn.request.agent)
+    signed_replies = sign_replies(principal, replies)
     await client.check_log()  # without the log the turn could not continue, and its work so far would be lost
     if new_replies := {call_id: answer for call_id, answer in signed_replies.items() if call_id not in turn.replies}:
         turn = await client.submit_replies(turn, new_replies, seconds=RECEIPT_WAIT_SECONDS)
@@ -91,14 +108,14 @@ async def submit_callback(host: HandlerContext, call: RouteRequest, client: Turn
         return problem(HTTPStatus.GONE, "the turn has ended, and its record is gone: the result came too late")
     replies = await client.with_digests(token.turn_id, {token.call_id: answer})
     if token.call_id not in turn.replies:
-        pending = next((pending for pending in turn.pending if pending["call_id"] == token.call_id), None)
+        pending = (await _find_calls(host, turn, replies, None)).get(token.call_id) if turn.pending else None
         if pending is None or token.expires_at <= datetime.now(UTC):
             return _refuse_result(token.expires_at, turn)
         if "progress" in answer:
             if _is_progress_due(pending):
                 await client.show_progress(turn, token.call_id, answer["progress"])
-            return json_response(HTTPStatus.ACCEPTED, {"call_id": token.call_id, "status": "waiting"}, {})
-        _check_form(pending, answer, host.settings)
+            return json_response(HTTPStatus.ACCEPTED, CallbackWire(call_id=token.call_id, status="waiting"), {})
+        _check_form(pending, answer, host)
         await client.check_log()
         replied_at = {"at": datetime.now(UTC).isoformat()}
         reply = {token.call_id: replies[token.call_id] | replied_at}
@@ -106,8 +123,34 @@ async def submit_callback(host: HandlerContext, call: RouteRequest, client: Turn
     if (conflict := _find_conflict(turn, replies)) is not None:
         return problem(conflict[1], conflict[0])
     is_received = token.call_id in turn.replies
-    status = HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED
-    return json_response(status, {"call_id": token.call_id, "status": "answered" if is_received else "accepted"}, {})
+    view = CallbackWire(call_id=token.call_id, status="answered" if is_received else "accepted")
+    return json_response(HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED, view, {})
+
+
+async def _find_calls(
+    host: HandlerContext, turn: Turn, replies: Mapping[str, Mapping[str, Any]], principal: Principal | None
+) -> dict[str, Mapping[str, Any]]:
+    """Find the calls that replies are for, except those that the caller has answered before.
+
+    The turn shows some of the calls that wait, and no answered ones: the others are read from its log.
+    """
+    calls = {call["call_id"]: call for call in turn.pending if call["call_id"] in replies}
+    caller = None if principal is None else encode_owner(principal.owner)
+    others = {
+        name
+        for name in replies.keys() - calls.keys()
+        if name not in turn.replies or turn.replies[name].get("by") != caller
+    }
+    if not others:
+        return calls
+    async for records in read_log(host, turn.request):
+        for event in (record.entry.data for record in records if record.entry.kind == EVENT):
+            call_id = event["data"].get("call_id")
+            if event["event"] == CALL_PENDING and call_id in others:
+                calls[call_id] = event["data"]
+            elif event["event"] == CALL_REPLIED and call_id not in turn.replies:
+                calls.pop(call_id, None)
+    return calls
 
 
 def _refuse_result(expires_at: datetime, turn: Turn) -> Response:
@@ -126,28 +169,79 @@ def _is_progress_due(pending: Mapping[str, Any]) -> bool:
     return progress is None or datetime.now(UTC) - datetime.fromisoformat(progress["at"]) > PROGRESS_INTERVAL
 
 
+async def answer_run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``POST /workflow/{workflow}/respond/{run}``: answer questions for which a run of a workflow waits."""
+    replies = parse_replies(call.body)
+    workflow_name = call.path_part("workflow").casefold()
+    workflow = next((name for name in host.workflows if name.casefold() == workflow_name), None)
+    run_id = call.path_part("run")
+    questions: list[WorkflowQuestion] = []
+    if workflow is not None and can_be_named({INSTANCE_ID: run_id}, INSTANCE_ID):
+        run_id = await find_run(client, workflow, run_id, "workflow.respond")
+        questions = await client.workflow_runs.list_questions(workflow, run_id)
+    questions_by_id = {question.call["call_id"]: question for question in questions}
+    if unknown_ids := sorted(replies.keys() - questions_by_id.keys()):
+        raise NotFoundError(f"no run that you may answer waits for an answer to {', '.join(unknown_ids)}")
+    for call_id, reply in replies.items():
+        _check_form(questions_by_id[call_id].call, reply, host)
+        if "error" in reply:
+            raise RequestError(f"call {call_id} is a question of a workflow, which takes no 'error': send a 'result'")
+    for call_id, reply in replies.items():
+        await client.workflow_runs.answer(questions_by_id[call_id], reply["result"])
+    reply_views = [cast("CallReplyWire", {"call_id": call_id, **reply}) for call_id, reply in replies.items()]
+    return json_response(HTTPStatus.OK, AnsweredRunWire(workflow=str(workflow), run_id=run_id, answers=reply_views), {})
+
+
+async def _questions_of_run(
+    call: RouteRequest, client: TurnClient, workflow: str, run_id: str
+) -> list[PendingRunCallWire]:
+    """List the questions of a workflow's run if the caller may answer them."""
+    if await find_run(client, workflow, run_id, "workflow.respond") != run_id:
+        return []
+    may_read = await find_run(client, workflow, run_id, "workflow.read") == run_id
+    answer_url = f"{call.base_url}/workflow/{workflow}/respond/{run_id}"
+    return [
+        {
+            "workflow": workflow,
+            "run_id": run_id,
+            "answer_url": answer_url,
+            **_shown_fields(question.call, may_read=may_read),
+        }
+        for question in await client.workflow_runs.list_questions(workflow, run_id)
+    ]
+
+
 async def list_pending(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``GET /pending``: the pending calls that the caller may answer, over all agents and sessions."""
-    turns, following = await client.waiting_turns(call.query.get("cursor", ""))
-    pending_calls = [
+    """``GET /pending``: the pending calls that the caller may answer, over all agents, sessions and workflows."""
+    turns, runs, following = await client.list_waiting(call.query.get("cursor", ""), host.workflows)
+    pending_calls: list[PendingTurnCallWire | PendingRunCallWire] = [
         {
             "agent": turn.request.agent,
             **turn_identity(turn.request),
-            "turn_url": turn_urls(call.base_url, turn.request)["turn_url"],
-            **(pending_call if may_read else {name: pending_call[name] for name in _SHOWN_FIELDS}),
+            "turn_url": turn_url,
+            "answer_url": f"{turn_url}/answers",
+            **_shown_fields(pending_call, may_read=may_read),
         }
         for turn in turns
         if turn.request.agent in host.descriptions
         for may_read in ["pending_calls" in await view_for_caller(client, turn)]
+        for turn_url in [turn_urls(call.base_url, turn.request)["turn_url"]]
         for pending_call in turn.pending
         if _may_answer(pending_call, turn, client.context.principal)
     ]
+    for workflow, run_id in runs:
+        pending_calls += await _questions_of_run(call, client, workflow, run_id)
     pending_calls.sort(key=itemgetter("created_at"))
-    return json_response(HTTPStatus.OK, {"pending_calls": pending_calls, "cursor": following or None}, {})
+    view = PendingPageWire(pending_calls=pending_calls, cursor=following or None)
+    return json_response(HTTPStatus.OK, view, {})
 
 
 _SHOWN_FIELDS: Final = ("call_id", "kind", "created_at", "expires_at")
 """What of a pending call is shown to a caller who may answer it and may not read its turn."""
+
+
+def _shown_fields(pending: Mapping[str, Any], *, may_read: bool) -> ShownCallWire:
+    return cast("ShownCallWire", pending if may_read else {name: pending[name] for name in _SHOWN_FIELDS})
 
 
 def _may_answer(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> bool:
@@ -158,15 +252,19 @@ def _may_answer(pending: Mapping[str, Any], turn: Turn, principal: Principal | N
     return True
 
 
-def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], settings: Settings) -> None:
-    """Refuse an answer of another form than the call needs, or a result that it does not accept."""
+def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], host: HandlerContext, agent: str = "") -> None:
+    """Refuse an answer of another form than the call needs, or a result or arguments that it does not accept."""
     kind = str(pending["kind"])
     if not is_answer_to(kind, answer):
         form = "'approved': true or false" if kind in DECISIONS else "a 'result' or an 'error'"
         raise RequestError(f"call {pending['call_id']} is of the kind {kind!r}: its answer has {form}")
+    max_bytes = host.settings.max_tool_result_bytes
     if "result" in answer:
-        max_bytes = settings.max_tool_result_bytes
         check_fit(answer["result"], pending.get("schema"), max_bytes=max_bytes, max_steps=STEPS_AT_ONCE)
+    arguments = answer.get("arguments")
+    if arguments is not None and kind == "approval" and not parse_call_path(pending["path"]).is_nested:
+        parameters = host.agents[agent].find_parameters(pending["name"])
+        check_fit(arguments, parameters, max_bytes=max_bytes, max_steps=STEPS_AT_ONCE, field="arguments")
 
 
 def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> None:
@@ -196,19 +294,16 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
 
 
 def _replies_response(
-    call: RouteRequest, turn: Turn, replies: Mapping[str, Mapping[str, Any]], view: Mapping[str, Any]
+    call: RouteRequest, turn: Turn, replies: Mapping[str, Mapping[str, Any]], view: TurnStateWire
 ) -> Response:
     """Report which answers the turn has received; 202 while one is on its way."""
     is_received = replies.keys() <= turn.replies.keys()
     if not is_received and turn.outcome is not None:
         return turn_conflict(turn, f"the turn is {turn.outcome.status}: the answer came too late")
-    received_views = {
-        call_id: answer_view(turn.replies[call_id]) if call_id in turn.replies else None for call_id in replies
-    }
+    reply_views = [answer_view(name, turn.replies[name]) for name in replies if name in turn.replies]
     status = HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED
-    return json_response(
-        status, {**view, "answers": received_views} | turn_urls(call.base_url, turn.request), turn_headers(turn.request)
-    )
+    body: AnsweredTurnWire = {**view, "answers": reply_views, **turn_urls(call.base_url, turn.request)}
+    return json_response(status, body, turn_headers(turn.request))
 
 
 def _are_calls_known(turn: Turn, replies: Mapping[str, Any]) -> bool:
@@ -223,7 +318,9 @@ def _find_conflict(turn: Turn, replies: Mapping[str, Mapping[str, Any]]) -> tupl
             continue
         if earlier.get("expired"):
             return f"call {call_id} has expired: its turn continues without your answer", HTTPStatus.GONE
-        return f"call {call_id} already has a different answer: {_describe(earlier)}", HTTPStatus.CONFLICT
+        changed_id = next((c["call_id"] for c in turn.pending if c["call_id"].startswith(f"{call_id}:")), None)
+        hint = f", and waits with other arguments as {changed_id}" if changed_id else ""
+        return f"call {call_id} already has a different answer: {_describe(earlier)}{hint}", HTTPStatus.CONFLICT
     return None
 
 

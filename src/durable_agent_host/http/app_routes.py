@@ -10,15 +10,24 @@ from azurefunctions.extensions.http.fastapi import Response
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, NotFoundError
 from durable_agent_host.http.gate import DISK_FULL
-from durable_agent_host.http.problem_details import LOG_RETRY_SECONDS, problem
+from durable_agent_host.http.problem_details import LOG_RETRY_SECONDS, problem_body, problem_response
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
+from durable_agent_host.http.response_types import (
+    AgentsWire,
+    AgentWire,
+    CheckWire,
+    HealthChecksWire,
+    HealthProblemWire,
+    HealthWire,
+    HostedAgentWire,
+)
 from durable_agent_host.http.response_views import json_response
 from durable_agent_host.turn_log.turn_log_health import name_of
 
 _PROMETHEUS: Final = "text/plain; version=0.0.4"
 
 
-def hosted_agents(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+def hosted_agents(metadata: Mapping[str, Any]) -> list[HostedAgentWire]:
     """List all agents, those of workflows among them, as upstream's health route does."""
     return [
         {
@@ -34,7 +43,7 @@ def hosted_agents(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
 async def list_agents(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents``: the hosted agents."""
     del client
-    agents = [
+    agents: list[AgentWire] = [
         {
             "name": name,
             "description": description,
@@ -42,7 +51,7 @@ async def list_agents(host: HandlerContext, call: RouteRequest, client: TurnClie
         }
         for name, description in sorted(host.descriptions.items())
     ]
-    return json_response(HTTPStatus.OK, {"agents": agents}, {})
+    return json_response(HTTPStatus.OK, AgentsWire(agents=agents), {})
 
 
 async def metrics(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -67,20 +76,19 @@ async def health(host: HandlerContext, call: RouteRequest, client: TurnClient) -
     if host.gate.is_disk_full:
         found["disk"] = DiskFullError(f"{DISK_FULL}: {FREE_SPACE_HINT}")
     agents = host.list_hosted_agents()
-    agents_view = {"agents": agents, "agent_count": len(agents)}
-    checks = {
+    checks: dict[str, CheckWire] = {
         name: {"ok": True} if error is None else {"ok": False, "reason": name_of(error)}
         for name, error in found.items()
     }
+    view: HealthChecksWire = {"agents": agents, "agent_count": len(agents), "checks": checks}
     wrong = [f"the {name.replace('_', ' ')} cannot be written ({name_of(e)})" for name, e in found.items() if e]
     if not wrong:
-        return json_response(HTTPStatus.OK, {"status": "healthy", **agents_view, "checks": checks}, {})
-    return problem(
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        f"{', and '.join(wrong)}: {FREE_SPACE_HINT if 'disk' in found else "the host's log says more"}",
-        headers={"Retry-After": str(LOG_RETRY_SECONDS)},
-        healthy=False,
-        health="unhealthy" if found.get("session_store") else "degraded",
-        **agents_view,
-        checks=checks,
-    )
+        return json_response(HTTPStatus.OK, HealthWire(status="healthy", **view), {})
+    detail = f"{', and '.join(wrong)}: {FREE_SPACE_HINT if 'disk' in found else "the host's log says more"}"
+    body: HealthProblemWire = {
+        **problem_body({"type": "LogError", "message": detail}),
+        **view,
+        "healthy": False,
+        "health": "unhealthy" if found.get("session_store") else "degraded",
+    }
+    return problem_response(body, {"Retry-After": str(LOG_RETRY_SECONDS)})

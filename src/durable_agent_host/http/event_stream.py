@@ -25,6 +25,7 @@ from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogPage
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.blob_cache import MAX_BYTES
+from durable_agent_host.turn.turn_events import ProblemWire, RunAnswerWire
 from durable_agent_host.turn_log.protocol import TurnLog
 
 _LOGGER = logging.getLogger(__name__)
@@ -339,7 +340,9 @@ async def _terminal_parts(
             yield part
 
 
-async def _terminal_event(client: TurnClient, request: TurnRequest, turn: Turn | None) -> tuple[str, dict[str, Any]]:
+async def _terminal_event(
+    client: TurnClient, request: TurnRequest, turn: Turn | None
+) -> tuple[str, RunAnswerWire | ProblemWire]:
     turn = turn or await client.find(request.agent, request.session_id, request.turn_id)
     if turn is None or turn.outcome is None:
         deleted_error = {"type": "TurnError", "message": "the turn no longer exists: its session was deleted or reset"}

@@ -1,6 +1,6 @@
 """Routes of files: upload files, list those of a session, read one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from http import HTTPStatus
@@ -14,6 +14,7 @@ from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.http.body_parsing import FORM, UploadedFile, media_type_of, read_files
 from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session
+from durable_agent_host.http.response_types import FilesWire, FileWire
 from durable_agent_host.http.response_views import session_response, session_url_of
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.turn import TurnRequest
@@ -40,7 +41,7 @@ async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnCli
     uploads = client.files(agent, session_id, owner=call.owner).uploads
     stored_files = await uploads.add(*map(_bytes_of, files))
     views = [_view(call, agent, session_id, file) for file in stored_files]
-    return session_response(agent, session_id, HTTPStatus.CREATED, files=views)
+    return session_response(FilesWire(agent=agent, session_id=session_id, files=views), HTTPStatus.CREATED)
 
 
 async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -53,7 +54,8 @@ async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClien
     files = await session_files.all()
     if session is None and not files:
         raise unknown_session(agent, session_id)
-    return session_response(agent, session_id, files=[_view(call, agent, session_id, file) for file in files])
+    views = [_view(call, agent, session_id, file) for file in files]
+    return session_response(FilesWire(agent=agent, session_id=session_id, files=views))
 
 
 async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -122,7 +124,7 @@ def _raw_file(call: RouteRequest, media_type: str) -> UploadedFile:
     )
 
 
-def _view(call: RouteRequest, agent: str, session_id: str, file: ConversationFile) -> Mapping[str, Any]:
+def _view(call: RouteRequest, agent: str, session_id: str, file: ConversationFile) -> FileWire:
     url = f"{session_url_of(call.base_url, agent, session_id)}/files"
     return {
         "id": file.file_id,

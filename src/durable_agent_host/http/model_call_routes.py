@@ -18,7 +18,13 @@ from durable_agent_host.http.response_views import json_response, turn_headers, 
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.turn.call_body import CallBody
-from durable_agent_host.turn.model_call_reader import CallReader, Side
+from durable_agent_host.turn.model_call_reader import (
+    CallReader,
+    ModelCallBodyWire,
+    ModelCallPageWire,
+    ModelCallWire,
+    Side,
+)
 from durable_agent_host.turn.recorded_stream import FinalResponse
 from durable_agent_host.turn.test_generator import generate_test, no_test_reason
 from durable_agent_host.turn.turn_redactor import Redactor
@@ -40,11 +46,11 @@ class _TurnCalls:
     redactor: Redactor | None
     final_response: FinalResponse
 
-    def views(self) -> list[dict[str, Any]]:
-        redaction_mark = {} if self.redactor is None else {"redacted": True}
-        return [model_call | redaction_mark for model_call in self.reader.calls()]
+    def views(self) -> list[ModelCallWire]:
+        calls = self.reader.calls()
+        return calls if self.redactor is None else [{**call, "redacted": True} for call in calls]
 
-    def find(self, name: str) -> dict[str, Any]:
+    def find(self, name: str) -> ModelCallWire:
         for view in self.views():
             if view["name"] == name and not view["replayed"]:
                 return view
@@ -69,15 +75,18 @@ class _Body:
     text: str
     is_json: bool
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> ModelCallBodyWire:
         """Return the body: as JSON when it is complete, otherwise the known parts."""
-        view: dict[str, Any] = {"form": self.form} if self.form else {}
-        view["complete"] = self.body.is_complete
+        view: ModelCallBodyWire = {"complete": self.body.is_complete}
+        if self.form:
+            view["form"] = self.form
         if not self.body.is_complete:
             view["missing_characters"] = self.body.missing_characters
         if len(self.text) > INLINE_CHARACTERS:
-            return view | {"body": None, "too_large": True}
-        return view | ({"body": json.loads(self.text)} if self.is_json else {"body": None, "text": self.text})
+            return {**view, "body": None, "too_large": True}
+        if self.is_json:
+            return {**view, "body": json.loads(self.text)}
+        return {**view, "body": None, "text": self.text}
 
 
 async def list_calls(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -87,7 +96,7 @@ async def list_calls(host: HandlerContext, call: RouteRequest, client: TurnClien
     calls = await _read_calls(host, call, client)
     views = calls.views()
     following = str(first + limit) if first + limit < len(views) else None
-    body = {"calls": views[first : first + limit], "cursor": following}
+    body = ModelCallPageWire(calls=views[first : first + limit], cursor=following)
     return json_response(HTTPStatus.OK, body, turn_headers(calls.turn.request))
 
 
@@ -99,7 +108,10 @@ async def read_call(host: HandlerContext, call: RouteRequest, client: TurnClient
     url = f"{turn_urls(call.base_url, request)['turn_url']}/calls/{quote(view['name'], safe='')}"
     for side in _SIDES.values():
         if (body := await calls.body(view["name"], side)) is not None:
-            view[side] = {**(view[side] or {}), **await asyncio.to_thread(body.view), "url": f"{url}/{side}"}
+            body_view = await asyncio.to_thread(body.view)
+            body_view |= view.get(side) or ModelCallBodyWire()
+            body_view["url"] = f"{url}/{side}"
+            view[side] = body_view
     return json_response(HTTPStatus.OK, view, turn_headers(request))
 
 

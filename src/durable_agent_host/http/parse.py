@@ -294,12 +294,17 @@ def parse_callback(body: bytes, call_id: str) -> dict[str, Any]:
     value = parse_json(body)
     _check_nesting(value, "the body")
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    if fields.keys() == {"progress"}:
-        return {"progress": _parse_progress(fields["progress"])}
-    replied_id, answer = _parse_answer({"call_id": call_id} | fields)
-    if replied_id != call_id:
+    if fields.get("call_id", call_id) != call_id:
         raise ForbiddenError("the token is for another call: leave 'call_id' out")
-    return answer
+    forms = fields.keys() - {"call_id"}
+    if forms == {"progress"}:
+        return {"progress": _parse_progress(fields["progress"])}
+    if forms not in ({"result"}, {"error"}):
+        raise RequestError(
+            'the body has to be {"result": …} for the result of the call, {"error": "…"} when there is none, or '
+            '{"progress": {"text": "…", "fraction": 0.5}}'
+        )
+    return _parse_answer({**fields, "call_id": call_id})[1]
 
 
 def _parse_progress(value: Any) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host import errors
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.turn.error_texts import format_problem
+from durable_agent_host.turn.turn_events import ProblemTurnWire, ProblemWire
 
 _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (errors.NotFoundError, HTTPStatus.NOT_FOUND),
@@ -46,21 +47,34 @@ _STATUS_OF_OUTCOME: Final[Mapping[str, HTTPStatus]] = {
     "EncryptionKeyError": HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
+PROBLEM: Final = "application/problem+json"
 QUEUE_FULL_RETRY_SECONDS: Final = 5
 LOG_RETRY_SECONDS: Final = 5
 
 
-def problem(status: HTTPStatus, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any) -> Response:
+def problem(
+    status: HTTPStatus,
+    detail: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    **members: Unpack[ProblemTurnWire],
+) -> Response:
     """Make an answer of type ``application/problem+json``.
 
     Returns:
         The answer; its ``error`` repeats the detail, for clients written for upstream. Source: RFC 9457.
     """
-    body = encode_strict(_body(status, detail, **members))
-    return Response(body, int(status), headers, media_type="application/problem+json")
+    return problem_response(_body(status, detail, **members), headers)
 
 
-def problem_of_error(error: Exception, *, headers: Mapping[str, str] | None = None, **members: Any) -> Response:
+def problem_response(body: ProblemWire, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer with a problem."""
+    return Response(encode_strict(body), body["status"], headers, media_type=PROBLEM)
+
+
+def problem_of_error(
+    error: Exception, *, headers: Mapping[str, str] | None = None, **members: Unpack[ProblemTurnWire]
+) -> Response:
     """Answer with the message of one of our errors; any other is a 500 without its text."""
     if isinstance(error, errors.LogUnavailableError):
         headers = {"Retry-After": str(LOG_RETRY_SECONDS), **(headers or {})}
@@ -78,7 +92,7 @@ def problem_of_error(error: Exception, *, headers: Mapping[str, str] | None = No
 
 
 def problem_of_outcome(
-    failure: Mapping[str, Any], *, headers: Mapping[str, str] | None = None, **members: Any
+    failure: Mapping[str, Any], *, headers: Mapping[str, str] | None = None, **members: Unpack[ProblemTurnWire]
 ) -> Response:
     """Explain why a turn has no answer.
 
@@ -93,29 +107,31 @@ def problem_of_outcome(
     if failure.get("type") == "LogUnavailableError":
         retry_after = LOG_RETRY_SECONDS
     more = {"Retry-After": f"{retry_after:g}"} if retry_after else {}
-    return problem(
-        status, str(failure.get("message")), headers={**(headers or {}), **more}, **_policy_of(failure), **members
-    )
+    return problem_response(problem_body(failure, **members), {**(headers or {}), **more})
 
 
-def problem_body(failure: Mapping[str, Any], **members: Any) -> dict[str, Any]:
+def problem_body(failure: Mapping[str, Any], **members: Unpack[ProblemTurnWire]) -> ProblemWire:
     """Return the problem of a turn that has no answer, for a stream.
 
     Returns:
         The body that `problem_of_outcome` answers with.
     """
-    return _body(_status_of_outcome(failure), str(failure.get("message")), **_policy_of(failure), **members)
-
-
-def _policy_of(failure: Mapping[str, Any]) -> dict[str, Any]:
-    """Return which policy of the model's service has blocked the request."""
-    return {"category": failure["category"]} if failure.get("category") else {}
+    body = _body(_status_of_outcome(failure), str(failure.get("message")), **members)
+    if failure.get("category"):
+        body["category"] = failure["category"]
+    return body
 
 
 def _status_of_outcome(failure: Mapping[str, Any]) -> HTTPStatus:
     return _STATUS_OF_OUTCOME.get(str(failure.get("type")), HTTPStatus.BAD_GATEWAY)
 
 
-def _body(status: HTTPStatus, detail: str, **members: Any) -> dict[str, Any]:
-    body = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail, "error": detail}
-    return body | members
+def _body(status: HTTPStatus, detail: str, **members: Unpack[ProblemTurnWire]) -> ProblemWire:
+    return {
+        "type": "about:blank",
+        "title": status.phrase,
+        "status": int(status),
+        "detail": detail,
+        "error": detail,
+        **members,
+    }

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,6 +29,7 @@ from durable_agent_host.http.gate import DISK_FULL, Action, Authorizer, Incoming
 from durable_agent_host.http.parse import RunParameters, parse_run, reject_repeated_parameters
 from durable_agent_host.http.problem_details import problem, problem_of_error
 from durable_agent_host.http.rate_limits import StreamReaders
+from durable_agent_host.http.response_types import HostedAgentWire
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.budget import Price
 from durable_agent_host.model.conversation_file import ServiceFileReader
@@ -135,6 +136,15 @@ class RoutedAgent(Protocol):
         ...
 
     @property
+    def can_steer(self) -> bool:
+        """Whether its runs take messages that are sent to a running turn."""
+        ...
+
+    def find_parameters(self, tool_name: str) -> Mapping[str, Any] | None:
+        """Return the JSON schema of a tool's arguments; None when it is no function of the agent itself."""
+        ...
+
+    @property
     def may_ask(self) -> bool:
         """Whether it may be a workflow, whose questions a message can answer."""
         ...
@@ -154,6 +164,7 @@ class HandlerContext:
         allows_client_tools: whether requests may bring tools that the client runs.
         list_hosted_agents: lists all agents with how they are reached, as upstream's health route does.
         metrics: renders this process's metrics in Prometheus text format.
+        workflows: hosted by ``workflows=``, by name.
     """
 
     descriptions: Mapping[str, str | None]
@@ -163,8 +174,9 @@ class HandlerContext:
     gate: Authorizer
     allowed_options: Mapping[str, AllowedOptions]
     allows_client_tools: bool
-    list_hosted_agents: Callable[[], list[dict[str, Any]]]
+    list_hosted_agents: Callable[[], list[HostedAgentWire]]
     metrics: Callable[[], str]
+    workflows: Collection[str]
 
     @cached_property
     def readers(self) -> StreamReaders:
@@ -310,6 +322,22 @@ async def read_log(host: HandlerContext, request: TurnRequest) -> AsyncGenerator
         has_more = page.has_more
 
 
+class Parameter(NamedTuple):
+    """A parameter of a request's query, or a header.
+
+    Attributes:
+        name: of the parameter.
+        type: of its value.
+        meaning: in a sentence.
+        place: where it is.
+    """
+
+    name: str
+    type: Any
+    meaning: str
+    place: Literal["query", "header"] = "query"
+
+
 class Route(NamedTuple):
     """One route.
 
@@ -318,7 +346,11 @@ class Route(NamedTuple):
         method: HTTP method.
         template: path after the prefix.
         action: what the gate checks.
-        handler: answers requests that pass the gate.
+        handler: answers requests that pass the gate; its docstring begins with method and path, and what it does.
+        replies: the statuses of its answers, each with what may be the body: types of JSON, and media types.
+        problems: statuses of its problems, besides those that every route has.
+        parameters: of the query, and headers.
+        bodies: what may be the request's body, likewise.
         is_health: open to everyone, and part of the app even without HTTP endpoints for agents.
         is_open: needs no key of the app.
         accepts_token: open to whoever has the token of a deferred call, which the handler checks.
@@ -332,6 +364,10 @@ class Route(NamedTuple):
     template: str
     action: Action
     handler: Handler
+    replies: Mapping[int, Sequence[Any]]
+    problems: Sequence[int] = ()
+    parameters: Sequence[Parameter] = ()
+    bodies: Sequence[Any] = ()
     is_health: bool = False
     streams_body: bool = False
     body_kind: Literal["json", "form", "file"] = "json"

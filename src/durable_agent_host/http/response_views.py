@@ -1,8 +1,8 @@
 """Turns and sessions as JSON for clients."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import asdict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -18,15 +18,30 @@ from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import StateError
 from durable_agent_host.http.problem_details import problem_body
-from durable_agent_host.model.budget import BudgetUsage
-from durable_agent_host.model.ending import AnswerEnd, status_of_end, visible_turn_status
+from durable_agent_host.http.response_types import (
+    AcceptedWire,
+    CallReplyWire,
+    ConversationMessageWire,
+    ConversationWire,
+    EndedTurnWire,
+    FailureWire,
+    RepairChangeWire,
+    SessionIdentityWire,
+    TurnEndWire,
+    TurnUrlsWire,
+    TurnWire,
+    WaitingWire,
+)
+from durable_agent_host.model.ending import AnswerEnd, AnswerEndWire, RefusalWire, status_of_end, visible_turn_status
+from durable_agent_host.model.pending_call import PendingCallWire
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.blob_cache import MAX_BYTES, BlobCache
 from durable_agent_host.segments.conversation_pages import Page
 from durable_agent_host.session.repair import RepairChange
 from durable_agent_host.turn import turn_events
-from durable_agent_host.turn.response_format import with_value
+from durable_agent_host.turn.response_format import parse_answer
+from durable_agent_host.turn.turn_events import ProblemWire, RunAnswerWire, TurnIdentityWire, UsageWire
 
 # Large answers: encoded off the event loop and in parts, so that other requests proceed; sent as clients read them.
 #
@@ -95,7 +110,7 @@ def json_response(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> 
     return Response(encode_strict(body), int(status), headers, media_type="application/json")
 
 
-def turn_identity(request: TurnRequest) -> dict[str, Any]:
+def turn_identity(request: TurnRequest) -> TurnIdentityWire:
     """Name a turn in a body."""
     return {
         "session_id": request.session_id,
@@ -120,11 +135,9 @@ def session_headers(session_id: str) -> dict[str, str]:
     return {"x-ms-session-id": value, "x-ms-thread-id": value}
 
 
-def session_response(agent: str, session_id: str, http_status: HTTPStatus = HTTPStatus.OK, **members: Any) -> Response:
+def session_response(view: SessionIdentityWire, http_status: HTTPStatus = HTTPStatus.OK) -> Response:
     """Answer with JSON about a session."""
-    return json_response(
-        http_status, {"agent": agent, "session_id": session_id, **members}, session_headers(session_id)
-    )
+    return json_response(http_status, view, session_headers(view["session_id"]))
 
 
 def session_url_of(base: str, agent: str, session_id: str) -> str:
@@ -137,59 +150,70 @@ def turn_headers(request: TurnRequest) -> dict[str, str]:
     return session_headers(request.session_id) | {"x-ms-turn-id": _header_value(request.turn_id)}
 
 
-def turn_urls(base: str, request: TurnRequest) -> dict[str, str]:
+def turn_urls(base: str, request: TurnRequest) -> TurnUrlsWire:
     """Return a turn's URLs."""
     session_url = session_url_of(base, request.agent, request.session_id)
     turn_url = f"{session_url}/turns/{quote(request.turn_id, safe='')}"
     return {"session_url": session_url, "turn_url": turn_url, "events_url": f"{turn_url}/events"}
 
 
-def accepted_view(request: TurnRequest) -> dict[str, Any]:
+def accepted_view(request: TurnRequest) -> AcceptedWire:
     """Return the body of a 202."""
-    return {"status": "accepted", "message": request.message} | turn_identity(request)
+    return {"status": "accepted", "message": request.message, **turn_identity(request)}
 
 
-def waiting_view(turn: Turn) -> dict[str, Any]:
-    """Return a turn's pending calls.
+def pending_calls_of(turn: Turn) -> Sequence[PendingCallWire]:
+    """Return a turn's pending calls, as far as they could travel; the turn's events have them in full."""
+    return cast("Sequence[PendingCallWire]", turn.pending)
 
-    Returns:
-        ``status`` (``waiting``), ``message`` and ``pending_calls``: see `durable_agent_host.model.pending_call`, with
-        ``truncated`` where they are too long; the turn's events have them in full.
-    """
-    pending_calls = [dict(call) for call in turn.pending]
-    return turn_identity(turn.request) | {
+
+def waiting_view(turn: Turn) -> WaitingWire:
+    """Return a turn's pending calls."""
+    return {
+        **turn_identity(turn.request),
         "message": turn.request.message,
         "status": "waiting",
-        "pending_calls": pending_calls,
+        "pending_calls": pending_calls_of(turn),
     }
 
 
-def response_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
-    """Return the JSON answer of ``run``.
-
-    Returns:
-        The body; ``status`` is ``success``, ``incomplete``, ``refused`` or ``cancelled``. ``value`` repeats a
-        structured answer.
-    """
-    view = {
+def response_view(request: TurnRequest, outcome: TurnOutcome) -> RunAnswerWire:
+    """Return the JSON answer of ``run``."""
+    view: RunAnswerWire = {
         "response": outcome.text,
         "message": request.message,
-        "status": status_of_end(outcome.finish_reason) if outcome.status == "completed" else outcome.status,
+        "status": "cancelled" if outcome.status == "cancelled" else status_of_end(outcome.finish_reason),
         "message_count": outcome.message_count,
-        "usage": outcome.usage,
+        "usage": _usage_of(outcome),
         **_end_view(outcome.finish_reason, outcome.refusal),
-    } | turn_identity(request)
+        **turn_identity(request),
+    }
     if outcome.redacted:
         view["redacted"] = True
-    return with_value(view, outcome.text, request.response_format) if view["status"] == "success" else view
+    _add_value(view, request, outcome)
+    return view
 
 
-def _end_view(finish_reason: str | None, refusal: Mapping[str, str] | None) -> dict[str, Any]:
+def _end_view(finish_reason: str | None, refusal: Mapping[str, str] | None) -> AnswerEndWire:
     """Return how an answer ended."""
-    return {"finish_reason": finish_reason, **({"refusal": dict(refusal)} if refusal else {})}
+    view: AnswerEndWire = {"finish_reason": finish_reason}
+    if refusal:
+        view["refusal"] = cast("RefusalWire", refusal)
+    return view
 
 
-def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, dict[str, Any]]:
+def _add_value(view: RunAnswerWire | TurnWire, request: TurnRequest, outcome: TurnOutcome) -> None:
+    """Repeat a complete structured answer, parsed."""
+    if request.response_format is not None and view["status"] in {"success", "completed"}:
+        with suppress(ValueError, RecursionError):
+            view["value"] = parse_answer(outcome.text)
+
+
+def _usage_of(outcome: TurnOutcome) -> UsageWire | None:
+    return cast("UsageWire | None", outcome.usage)
+
+
+def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, RunAnswerWire | ProblemWire]:
     """Return the last event of a turn.
 
     Returns:
@@ -202,69 +226,59 @@ def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, dic
     return turn_events.TURN_COMPLETED, response_view(request, outcome)
 
 
-def turn_view(turn: Turn) -> dict[str, Any]:
-    """Return the turn's current state.
-
-    Returns:
-        The view; ``asked_by`` when the caller was known, ``answers`` given by known persons, ``model`` and
-        ``service_tier`` when the turn has ended and the provider reported them, ``options`` when it had some.
-    """
-    view = turn_identity(turn.request) | {
-        "agent": turn.request.agent,
-        "message": turn.request.message,
-        "created_at": turn.request.created_at,
-        "status": "running",
+def turn_view(turn: Turn) -> TurnWire:
+    """Return the turn's current state."""
+    request = turn.request
+    view: TurnWire = {
+        **turn_identity(request),
+        "agent": request.agent,
+        "message": request.message,
+        "created_at": request.created_at,
+        "status": "waiting" if turn.pending else "running",
     }
     if turn.pending:
-        view |= waiting_view(turn)
-    if turn.request.options:
-        view["options"] = dict(turn.request.options)
-    if turn.request.principal:
-        view["asked_by"] = {"principal": turn.request.principal, "tenant": turn.request.tenant}
-    if replies := [{"call_id": name, **answer_view(answer)} for name, answer in turn.replies.items()]:
-        view["answers"] = replies
+        view["pending_calls"] = pending_calls_of(turn)
+    if request.options:
+        view["options"] = request.options
+    if request.principal:
+        view["asked_by"] = {"principal": request.principal, "tenant": request.tenant}
+    if turn.replies:
+        view["answers"] = [answer_view(call_id, answer) for call_id, answer in turn.replies.items()]
     if turn.outcome is not None:
-        view |= {
-            "status": visible_turn_status(turn.outcome.status, turn.outcome.finish_reason),
-            **_end_view(turn.outcome.finish_reason, turn.outcome.refusal),
-            "response": turn.outcome.text if turn.outcome.status in {"completed", "cancelled"} else None,
-            "error": turn.outcome.error,
-            "usage": turn.outcome.usage,
-            "message_count": turn.outcome.message_count,
-            "ended_at": turn.outcome.ended_at,
-            "stats": encode_stats(turn.outcome.stats),
-            **(turn.outcome.model_info or {}),
-        }
-        if turn.outcome.redacted:
-            view["redacted"] = True
-        if turn.outcome.joined_turn_id:
-            view["joined_turn_id"] = turn.outcome.joined_turn_id
-        view |= usage_view(turn.outcome.budget_usage)
-        if view["status"] == "completed":
-            view = with_value(view, turn.outcome.text, turn.request.response_format)
+        _add_outcome(view, request, turn.outcome)
     return view
 
 
-def answer_view(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer to a pending call.
+def _add_outcome(view: TurnWire, request: TurnRequest, outcome: TurnOutcome) -> None:
+    view["status"] = visible_turn_status(outcome.status, outcome.finish_reason)
+    view |= cast("TurnWire", _end_view(outcome.finish_reason, outcome.refusal))
+    view["response"] = outcome.text if outcome.status in {"completed", "cancelled"} else None
+    view["error"] = cast("FailureWire | None", outcome.error)
+    view["usage"] = _usage_of(outcome)
+    view["message_count"] = outcome.message_count
+    view["ended_at"] = outcome.ended_at
+    view["stats"] = encode_stats(outcome.stats)
+    view |= cast("TurnWire", outcome.model_info or {})
+    if outcome.redacted:
+        view["redacted"] = True
+    if outcome.joined_turn_id:
+        view["joined_turn_id"] = outcome.joined_turn_id
+    if outcome.budget_usage is not None:
+        view["spent"] = encode_budget_usage(outcome.budget_usage)
+    _add_value(view, request, outcome)
 
-    Returns:
-        The answer, ``answered_by`` and ``answered_at`` when that is known; ``truncated: true`` replaces what did not
-        travel because it was too large or is to be redacted.
-    """
-    view = {_ANSWER_NAMES.get(name, name): value for name, value in answer.items() if name not in {"stored", "digest"}}
+
+def answer_view(call_id: str, answer: Mapping[str, Any]) -> CallReplyWire:
+    """Return the answer to a pending call."""
+    view: dict[str, Any] = {"call_id": call_id}
+    view |= {_ANSWER_NAMES.get(name, name): value for name, value in answer.items() if name not in {"stored", "digest"}}
     if "stored" in answer:
         emptied_fields = ("reason", "arguments") if "approved" in answer else ("result",)
         view |= dict.fromkeys(emptied_fields) | {"truncated": True}
-    return view
+    return cast("CallReplyWire", view)
 
 
 _ANSWER_NAMES: Final = {"by": "answered_by", "at": "answered_at"}
-
-
-def usage_view(usage: BudgetUsage | None) -> dict[str, Any]:
-    """Return what a turn or session has spent; empty when nothing counts it."""
-    return {} if usage is None else {"spent": encode_budget_usage(usage)}
 
 
 def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -275,7 +289,7 @@ def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [cast("dict[str, Any]", message) for message in cast("list[Any]", messages) if isinstance(message, dict)]
 
 
-def session_view(agent: str, session_id: str, session: Session, page: Page) -> dict[str, Any]:
+def session_view(agent: str, session_id: str, session: Session, page: Page) -> ConversationWire:
     """Return a page of a conversation as it is stored."""
     messages = [
         {"createdAt": entry.get("createdAt")}
@@ -285,42 +299,47 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> d
         for entry in page.entries
         for message in _messages_of(entry)
     ]
+    turns: list[EndedTurnWire] = []
     response_ids = {entry.get("correlationId"): response_id_of(entry) for entry in page.entries}
     entries_by_turn_id = {entry.get("correlationId"): entry for entry in page.entries if entry.get("$type") == RESPONSE}
-    view: dict[str, Any] = {
+    for receipt in page.receipts:
+        turn: EndedTurnWire = {
+            "turn_id": receipt.turn_id,
+            **_receipt_end(receipt, entries_by_turn_id.get(receipt.turn_id)),
+            "ended_at": receipt.ended_at,
+            "error": cast("FailureWire | None", receipt.error),
+            "response_id": response_ids.get(receipt.turn_id),
+            "stats": encode_stats(receipt.stats) if receipt.stats else None,
+        }
+        if receipt.budget_usage is not None:
+            turn["spent"] = encode_budget_usage(receipt.budget_usage)
+        if receipt.joined_turn_id:
+            turn["joined_turn_id"] = receipt.joined_turn_id
+        turns.append(turn)
+    view: ConversationWire = {
         "agent": agent,
         "session_id": session_id,
         "thread_id": session_id,
         "message_count": session.message_count,
-        "messages": messages,
+        "messages": cast("list[ConversationMessageWire]", messages),
         "previous": None if page.previous is None else str(page.previous),
         "running_turn_id": session.running,
         "queued_turn_ids": list(session.queue),
-        "turns": [
-            {
-                "turn_id": receipt.turn_id,
-                **_receipt_end(receipt, entries_by_turn_id.get(receipt.turn_id)),
-                "ended_at": receipt.ended_at,
-                "error": receipt.error,
-                "response_id": response_ids.get(receipt.turn_id),
-                "stats": encode_stats(receipt.stats) if receipt.stats else None,
-                **usage_view(receipt.budget_usage),
-                **({"joined_turn_id": receipt.joined_turn_id} if receipt.joined_turn_id else {}),
-            }
-            for receipt in page.receipts
-        ],
+        "turns": turns,
     }
-    view |= usage_view(session.budget_usage)
+    if session.budget_usage is not None:
+        view["spent"] = encode_budget_usage(session.budget_usage)
     if page.left_out:
         view["left_out"] = [
-            {**asdict(omission), "path": format_json_path(tuple(omission.path))} for omission in page.left_out
+            {"turn_id": text.turn_id, "path": format_json_path(tuple(text.path)), "size": text.size}
+            for text in page.left_out
         ]
     if page.problems:
         view["problems"] = [repair_change_view(problem) for problem in page.problems]
     return view
 
 
-def _receipt_end(receipt: Receipt, response_entry: Mapping[str, Any] | None) -> dict[str, Any]:
+def _receipt_end(receipt: Receipt, response_entry: Mapping[str, Any] | None) -> TurnEndWire:
     end = AnswerEnd() if response_entry is None or receipt.status != "completed" else end_of_entry(response_entry)
     return {
         "status": visible_turn_status(receipt.status, end.finish_reason),
@@ -328,6 +347,6 @@ def _receipt_end(receipt: Receipt, response_entry: Mapping[str, Any] | None) -> 
     }
 
 
-def repair_change_view(change: RepairChange) -> dict[str, str]:
+def repair_change_view(change: RepairChange) -> RepairChangeWire:
     """Return a problem of a conversation and its repair, as clients see it."""
     return {"place": change.location, "problem": change.problem, "repair": change.repair}

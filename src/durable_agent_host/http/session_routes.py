@@ -5,11 +5,10 @@ import logging
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast, get_args
 
 from agent_framework import CharacterEstimatorTokenizer, annotate_message_groups, included_token_count
 from azurefunctions.extensions.http.fastapi import Response
@@ -25,6 +24,20 @@ from durable_agent_host.http.request_handling import (
     RouteRequest,
     named_session,
     parts_without_mark,
+)
+from durable_agent_host.http.response_types import (
+    ContextResetWire,
+    ConversationContextWire,
+    ConversationMessageWire,
+    DeletedSessionWire,
+    ErasedWire,
+    ForkedSessionWire,
+    ImportedSessionWire,
+    ListedSessionWire,
+    RepairedSessionWire,
+    ReplacedRangeWire,
+    SessionPageWire,
+    VerifiedSessionWire,
 )
 from durable_agent_host.http.response_views import (
     json_response,
@@ -52,7 +65,9 @@ from durable_agent_host.turn_log.protocol import FILES_SECONDS
 _TOKENIZER: Final = CharacterEstimatorTokenizer()
 
 
-def context_view(agent: str, session_id: str, context: StoredContext, *, compaction_id: str | None) -> dict[str, Any]:
+def context_view(
+    agent: str, session_id: str, context: StoredContext, *, compaction_id: str | None
+) -> ConversationContextWire:
     """Return the context of a conversation.
 
     Returns:
@@ -68,7 +83,7 @@ def context_view(agent: str, session_id: str, context: StoredContext, *, compact
     pieces = overlay.pieces if overlay is not None else ()
     summaries = {encode_summary_id(piece.name): piece for piece in pieces if isinstance(piece, SummaryMessage)}
     annotate_message_groups(messages, tokenizer=_TOKENIZER)
-    message_views: list[dict[str, Any]] = []
+    message_views: list[ConversationMessageWire] = []
     for name in names:
         position = decode_position(name)
         if position is None:
@@ -76,7 +91,8 @@ def context_view(agent: str, session_id: str, context: StoredContext, *, compact
             continue
         entry = entries[position.entry]
         message = cast("list[Mapping[str, Any]]", entry["messages"])[position.message]
-        message_views.append({"createdAt": entry.get("createdAt"), **message, "turn_id": entry.get("correlationId")})
+        view = {"createdAt": entry.get("createdAt"), **message, "turn_id": entry.get("correlationId")}
+        message_views.append(cast("ConversationMessageWire", view))
     return {
         "agent": agent,
         "session_id": session_id,
@@ -92,19 +108,19 @@ def context_view(agent: str, session_id: str, context: StoredContext, *, compact
     }
 
 
-def _summary_view(summary: SummaryMessage) -> dict[str, Any]:
-    replaced_range = {
+def _summary_view(summary: SummaryMessage) -> ConversationMessageWire:
+    replaced_range: ReplacedRangeWire = {
         "first_turn_id": summary.first_turn_id,
         "last_turn_id": summary.last_turn_id,
         "messages": summary.count,
     }
-    return {**summary.message, "stands_for": replaced_range}
+    return {**cast("ConversationMessageWire", summary.message), "stands_for": replaced_range}
 
 
 _LOGGER = logging.getLogger(__name__)
 _DRAIN_SECONDS: Final = 5.0
 _BACKUP_MARK: Final = ".before-repair-"
-_VIEWS: Final = frozenset({None, "record", "context"})
+View = Literal["record", "context"]
 
 
 async def list_sessions(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -116,11 +132,12 @@ async def list_sessions(host: HandlerContext, call: RouteRequest, client: TurnCl
     sessions_by_use = await client.documents.list_sessions(agent)
     mark = await client.claims.mark()
     page, following = await find_sessions(client, agent, search, sessions_by_use, limit=limit, cursor=cursor, mark=mark)
-    sessions = [
-        {"session_id": key, "last_used_at": used, "session_url": session_url_of(call.base_url, agent, key)} | details
+    sessions: list[ListedSessionWire] = [
+        {"session_id": key, "last_used_at": used, "session_url": session_url_of(call.base_url, agent, key), **details}
         for (used, key), details in page
     ]
-    return json_response(HTTPStatus.OK, {"agent": agent, "sessions": sessions, "cursor": following}, {})
+    view = SessionPageWire(agent=agent, sessions=sessions, cursor=following)
+    return json_response(HTTPStatus.OK, view, {})
 
 
 async def read_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -129,7 +146,7 @@ async def read_session(host: HandlerContext, call: RouteRequest, client: TurnCli
     With ``view=context``, what the model receives.
     """
     agent, session_id = named_session(host, call)
-    if (chosen := call.query.get("view")) not in _VIEWS:
+    if (chosen := call.query.get("view")) not in {None, *get_args(View)}:
         raise RequestError(
             f"'view' is {chosen!r}: leave it out or use view=record for the conversation, or view=context"
         )
@@ -158,7 +175,8 @@ async def reset_context(host: HandlerContext, call: RouteRequest, client: TurnCl
     had_overlay = await client.contexts.reset(agent, session_id)
     if had_overlay is None:
         raise unknown_session(agent, session_id)
-    return session_response(agent, session_id, status="reset" if had_overlay else "unchanged")
+    status = "reset" if had_overlay else "unchanged"
+    return session_response(ContextResetWire(agent=agent, session_id=session_id, status=status))
 
 
 async def export_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -190,13 +208,13 @@ async def import_session(host: HandlerContext, call: RouteRequest, client: TurnC
                 async for _ in body:
                     pass
         return problem_of_error(error, headers={"connection": "close"})
-    return session_response(
-        agent,
-        session_id,
-        HTTPStatus.CREATED,
-        message_count=import_result.message_count,
-        taken_on_trust=import_result.on_trust + ([_USAGE_ON_TRUST] if import_result.has_usage else []),
-    )
+    view: ImportedSessionWire = {
+        "agent": agent,
+        "session_id": session_id,
+        "message_count": import_result.message_count,
+        "taken_on_trust": import_result.on_trust + ([_USAGE_ON_TRUST] if import_result.has_usage else []),
+    }
+    return session_response(view, HTTPStatus.CREATED)
 
 
 _USAGE_ON_TRUST: Final = "the session itself says what it has spent, from which its budget continues"
@@ -212,16 +230,15 @@ async def verify_session(host: HandlerContext, call: RouteRequest, client: TurnC
     state, changes = await client.documents.verify(agent, session_id, rules=rules, on_difference=differences.append)
     if state is None:
         raise unknown_session(agent, session_id)
-    problems = [repair_change_view(change) for change in changes]
-    if not chosen:
-        return session_response(agent, session_id, problems=problems)
-    return session_response(
-        agent,
-        session_id,
-        problems=problems,
-        differences=[asdict(difference) for difference in differences[:MAX_DIFFERENCES]],
-        differences_left_out=max(len(differences) - MAX_DIFFERENCES, 0),
-    )
+    view: VerifiedSessionWire = {
+        "agent": agent,
+        "session_id": session_id,
+        "problems": [repair_change_view(change) for change in changes],
+    }
+    if chosen:
+        view["differences"] = [{"before": each.before, "after": each.after} for each in differences[:MAX_DIFFERENCES]]
+        view["differences_left_out"] = max(len(differences) - MAX_DIFFERENCES, 0)
+    return session_response(view)
 
 
 MAX_DIFFERENCES: Final = 100
@@ -254,12 +271,13 @@ async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnC
                 raise
     if changes:
         _LOGGER.info("session %r of agent %s repaired: %d changes, original kept", session_id, agent, len(changes))
-    return session_response(
-        agent,
-        session_id,
-        changes=[repair_change_view(change) for change in changes],
-        original_session_id=backup_id if changes else None,
-    )
+    view: RepairedSessionWire = {
+        "agent": agent,
+        "session_id": session_id,
+        "changes": [repair_change_view(change) for change in changes],
+        "original_session_id": backup_id if changes else None,
+    }
+    return session_response(view)
 
 
 async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -287,14 +305,14 @@ async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnCli
         new_id = other
     if count is None:
         raise unknown_session(agent, session_id)
-    return session_response(
-        agent,
-        new_id,
-        HTTPStatus.CREATED,
-        forked_from=session_id,
-        message_count=count,
-        session_url=session_url_of(call.base_url, agent, new_id),
-    )
+    view: ForkedSessionWire = {
+        "agent": agent,
+        "session_id": new_id,
+        "forked_from": session_id,
+        "message_count": count,
+        "session_url": session_url_of(call.base_url, agent, new_id),
+    }
+    return session_response(view, HTTPStatus.CREATED)
 
 
 async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -325,13 +343,15 @@ async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnC
         agent, session_id, owner=owner, keeps_history=history_option is not None, seconds=host.settings.wait_seconds
     )
     remaining_copies = [*(history.owners if history_option else ()), *history.copies]
-    copies: dict[str, Any] = {"kept_by": remaining_copies} if remaining_copies else {}
+    view: DeletedSessionWire = {"agent": agent, "session_id": session_id, "status": "deleting"}
+    if remaining_copies:
+        view["kept_by"] = remaining_copies
     if deleted_counts is None:
-        return session_response(agent, session_id, HTTPStatus.ACCEPTED, status="deleting", **copies)
-    erased_by = (datetime.now(UTC) + timedelta(seconds=FILES_SECONDS)).isoformat()
-    return session_response(
-        agent, session_id, status="deleted", erased=deleted_counts, erased_from_files_by=erased_by, **copies
-    )
+        return session_response(view, HTTPStatus.ACCEPTED)
+    view["status"] = "deleted"
+    view["erased"] = cast("ErasedWire", deleted_counts)
+    view["erased_from_files_by"] = (datetime.now(UTC) + timedelta(seconds=FILES_SECONDS)).isoformat()
+    return session_response(view)
 
 
 def backup_session_id(session_id: str, digest: str, owners_mark: str = "") -> str:

@@ -7,26 +7,17 @@ read, or, to search for a status, up to `_MAX_HEADS`, a few at a time.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, cast, get_args
 
+from durable_agent_host.codec.entity_state import encode_budget_usage
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, StateError
 from durable_agent_host.http.parse import page_of
-from durable_agent_host.http.response_views import usage_view
+from durable_agent_host.http.response_types import SessionDetailsWire, SessionStatus
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.session import Session
 
-STATUSES: Final = (
-    "completed",
-    "failed",
-    "cancelled",
-    "running",
-    "waiting",
-    "queued",
-    "empty",
-    "unreadable",
-)
-"""The statuses to search for: how the last turn ended, or what the current one does."""
+STATUSES: Final[tuple[SessionStatus, ...]] = get_args(SessionStatus)
 
 _MAX_HEADS: Final = 500
 """Maximum sessions that one search reads."""
@@ -100,7 +91,7 @@ async def find_sessions(
     limit: int,
     cursor: tuple[str, str] | None,
     mark: str = "",
-) -> tuple[list[tuple[tuple[str, str], dict[str, Any]]], str | None]:
+) -> tuple[list[tuple[tuple[str, str], SessionDetailsWire]], str | None]:
     """Cut a page out of a list.
 
     Returns:
@@ -113,15 +104,15 @@ async def find_sessions(
         matching.sort(key=sort_key, reverse=True)
     if not search.statuses:
         page, following = page_of(matching, limit=limit, cursor=cursor, sort_key=sort_key)
-        no_details: list[dict[str, Any]] = [{} for _ in page]
+        no_details: list[SessionDetailsWire] = [{} for _ in page]
         details = await _details(client, agent, page) if search.details else no_details
         return list(zip(page, details, strict=True)), following
-    matches: list[tuple[tuple[str, str], dict[str, Any]]] = []
+    matches: list[tuple[tuple[str, str], SessionDetailsWire]] = []
     following: str | None = None
     for _ in range(0, _MAX_HEADS, _AT_ONCE):
         page, following = page_of(matching, limit=min(_AT_ONCE, limit - len(matches)), cursor=cursor, sort_key=sort_key)
         details = await _details(client, agent, page)
-        matches += [item for item in zip(page, details, strict=True) if item[1]["status"] in search.statuses]
+        matches += [item for item in zip(page, details, strict=True) if item[1].get("status") in search.statuses]
         if following is None or len(matches) == limit:
             break
         cursor = sort_key(page[-1])
@@ -139,17 +130,17 @@ def _sort_key(mark: str) -> Callable[[tuple[str, str]], tuple[str, str]]:
     return lambda session: (session[0], f"{session[1].removeprefix(mark)}/{derived_id('cursor', mark, session[1])}")
 
 
-async def _details(client: TurnClient, agent: str, page: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+async def _details(client: TurnClient, agent: str, page: Sequence[tuple[str, str]]) -> list[SessionDetailsWire]:
     turns = asyncio.Semaphore(_AT_ONCE)
 
-    async def read(session_id: str) -> dict[str, Any]:
+    async def read(session_id: str) -> SessionDetailsWire:
         async with turns:
             return await _detail(client, agent, session_id)
 
     return await asyncio.gather(*(read(session_id) for _, session_id in page))
 
 
-async def _detail(client: TurnClient, agent: str, session_id: str) -> dict[str, Any]:
+async def _detail(client: TurnClient, agent: str, session_id: str) -> SessionDetailsWire:
     """Return the details of a session."""
     try:
         session = await client.documents.session(agent, session_id)
@@ -160,23 +151,25 @@ async def _detail(client: TurnClient, agent: str, session_id: str) -> dict[str, 
         return {"status": "empty"}
     if session is None:
         return {"status": status}
-    return {
+    details: SessionDetailsWire = {
         "status": status,
         "message_count": session.message_count,
         "running_turn_id": session.running,
         "queued_turns": len(session.queue),
-        **usage_view(session.budget_usage),
     }
+    if session.budget_usage is not None:
+        details["spent"] = encode_budget_usage(session.budget_usage)
+    return details
 
 
-async def _status(client: TurnClient, session: Session) -> str:
+async def _status(client: TurnClient, session: Session) -> SessionStatus:
     if session.running is not None:
         turn = await client.read(session.running)
         return "waiting" if turn is not None and turn.pending else "running"
     if session.queue:
         return "queued"
     if session.receipts:
-        return session.receipts[-1].status
+        return cast("SessionStatus", session.receipts[-1].status)
     return "completed" if session.message_count else "empty"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from azurefunctions.extensions.http.fastapi import Response
 
@@ -18,6 +18,7 @@ from durable_agent_host.http.parse import RunParameters, parse_hidden_events, pa
 from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
 from durable_agent_host.http.question_messages import answer_question
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session, read_log
+from durable_agent_host.http.response_types import AcceptedWire, CancellingWire, TurnWire, WaitingWire
 from durable_agent_host.http.response_views import (
     accepted_view,
     json_response,
@@ -35,6 +36,8 @@ from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.request_options import check_options
 from durable_agent_host.turn.step_reader import StepReader, turn_summary
+from durable_agent_host.turn.step_types import StepPageWire
+from durable_agent_host.turn.turn_events import ProblemTurnWire
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_requests import ClientRequest, SessionTarget, request_of_client
 
@@ -85,7 +88,7 @@ async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, 
     redacted_request = await client.storage.redact_request(request)
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
     own_turn_id = request.turn_id
-    if parameters.policy == "steer":
+    if parameters.policy == "steer" and host.agents[agent].can_steer:
         turn_id = await _steered_turn_id(host, client, request, completed_turn)
         redacted_request = replace(redacted_request, turn_id=turn_id)
     return await _respond(host, call, client, redacted_request, own_turn_id=own_turn_id, turn=completed_turn)
@@ -107,8 +110,10 @@ async def _respond(
         admission_outcome = turn.outcome if turn else await _admission(host, client, request)
         if admission_outcome and admission_outcome.status == "rejected" and admission_outcome.error is not None:
             return problem_of_outcome(admission_outcome.error, headers=headers, **turn_identity(request), **urls)
-        queued_turn = {} if own_turn_id == request.turn_id else {"queued_turn_id": own_turn_id}
-        return _accepted_response(call, request, accepted_view(request) | queued_turn)
+        view = accepted_view(request)
+        if own_turn_id != request.turn_id:
+            view["queued_turn_id"] = own_turn_id
+        return _accepted_response(call, request, view)
     if call.run.wants_events:
         return await _streamed_run(host, call, client, request, turn)
     try:
@@ -123,9 +128,13 @@ async def _respond(
     if (outcome := turn.outcome) is None:
         return _accepted_response(call, request, waiting_view(turn))
     if outcome.error is not None:
-        partial_response = {"response": outcome.text} if outcome.status == "cancelled" else {}
-        urls = turn_urls(call.base_url, request)
-        names = turn_identity(request) | {"turn_status": outcome.status} | urls | partial_response
+        names: ProblemTurnWire = {
+            **turn_identity(request),
+            "turn_status": outcome.status,
+            **turn_urls(call.base_url, request),
+        }
+        if outcome.status == "cancelled":
+            names["response"] = outcome.text
         return problem_of_outcome(outcome.error, headers=turn_headers(request), **names)
     return _answer(call, client, request, outcome)
 
@@ -141,11 +150,14 @@ async def _steered_turn_id(
 
 
 def _accepted_response(
-    call: RouteRequest, request: TurnRequest, view: dict[str, Any], status: HTTPStatus = HTTPStatus.ACCEPTED
+    call: RouteRequest,
+    request: TurnRequest,
+    view: AcceptedWire | WaitingWire | CancellingWire | TurnWire,
+    status: HTTPStatus = HTTPStatus.ACCEPTED,
 ) -> Response:
     """Answer with the state of a turn, and where to follow it."""
     urls = turn_urls(call.base_url, request)
-    return json_response(status, view | urls, turn_headers(request) | {"Location": urls["turn_url"]})
+    return json_response(status, {**view, **urls}, turn_headers(request) | {"Location": urls["turn_url"]})
 
 
 def _answer(call: RouteRequest, client: TurnClient, request: TurnRequest, outcome: TurnOutcome) -> Response:
@@ -190,7 +202,7 @@ async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClien
     steps = reader.steps()
     following = str(first + limit) if first + limit < len(steps) else None
     page_steps = steps[first : first + limit]
-    view = turn_summary(turn) | {"steps": page_steps, "cursor": following}
+    view: StepPageWire = {**turn_summary(turn), "steps": page_steps, "cursor": following}
     return await large_json_response(len(page_steps), lambda: view, turn_headers(request))
 
 
@@ -213,13 +225,13 @@ async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClie
     turn = await named_turn(host, call, client)
     if turn.outcome is None:
         await client.cancel(turn)
-        return _accepted_response(call, turn.request, turn_identity(turn.request) | {"status": "cancelling"})
+        return _accepted_response(call, turn.request, {**turn_identity(turn.request), "status": "cancelling"})
     if turn.outcome.status == "cancelled":
         return _accepted_response(call, turn.request, await view_for_caller(client, turn), HTTPStatus.OK)
     return turn_conflict(turn, f"the turn is {turn.outcome.status}, so there is nothing to cancel")
 
 
-async def view_for_caller(client: TurnClient, turn: Turn) -> dict[str, Any]:
+async def view_for_caller(client: TurnClient, turn: Turn) -> TurnWire:
     """Return a turn's state for a caller who has changed it: without what was said if the caller may not read it."""
     access = client.context.access
     request = turn.request
@@ -228,7 +240,7 @@ async def view_for_caller(client: TurnClient, turn: Turn) -> dict[str, Any]:
     owner = (await client.documents.lookup(request.agent, request.session_id)).owner
     if await access.can_access(request.agent, request.session_id, owner, exists=True, action="turn.read"):
         return turn_view(turn)
-    return turn_identity(request) | {"agent": request.agent, "status": turn_view(turn)["status"]}
+    return {**turn_identity(request), "agent": request.agent, "status": turn_view(turn)["status"]}
 
 
 def turn_conflict(turn: Turn, detail: str, http_status: HTTPStatus = HTTPStatus.CONFLICT) -> Response:

@@ -42,7 +42,7 @@ _ACTIONS: Final[Mapping[str, Action]] = {
 
 _PREFIX: Final = "workflow/"
 _RUN_ID: Final = "runId"
-_INSTANCE_ID: Final = "instanceId"
+INSTANCE_ID: Final = "instanceId"
 _REQUEST_ID: Final = "requestId"
 _NOT_IN_IDS: Final = frozenset("/\\#?")
 """Characters that upstream refuses in a run id, and the Durable extension in an instance id."""
@@ -84,7 +84,7 @@ def _mark(owner: Owner, run_id: str, secret: str) -> str:
     return derived_id("workflow-run", owner.tenant, owner.principal, run_id, secret)[:_MARK_CHARACTERS]
 
 
-def _can_be_named(ids_by_name: Mapping[str, str], *names: str) -> bool:
+def can_be_named(ids_by_name: Mapping[str, str], *names: str) -> bool:
     """Return whether ids stay unchanged in a URL."""
     ids = [ids_by_name[name] for name in names if name in ids_by_name]
     return all(
@@ -111,6 +111,17 @@ def _without_stacks(answer: func.HttpResponse) -> func.HttpResponse:
         return answer
     status |= {name: failure_reason(str(status[name])) for name in ("output", "error") if status.get(name) is not None}
     return func.HttpResponse(encode_strict(status), status_code=answer.status_code, mimetype=answer.mimetype)
+
+
+async def find_run(turns: TurnClient, workflow: str, run_id: str, action: Action) -> str:
+    """Return the id of the run that a caller means: where the run is somebody else's, that of the caller's own."""
+    access = turns.context.access
+    if (owner := access.owner) is None:
+        return run_id
+    stored_id = run_of(owner, run_id, await turns.claims.id_secret())
+    if stored_id == run_id or await access.can_access(workflow, run_id, None, exists=False, action=action):
+        return run_id
+    return stored_id
 
 
 class WorkflowRoute:
@@ -183,18 +194,14 @@ class WorkflowRoute:
         """Return what the request names for its caller; raises what the gate raises."""
         query = workflow_request.query
         path = workflow_request.path
-        if self._action == "workflow.run" and not _can_be_named(query, _RUN_ID):
+        if self._action == "workflow.run" and not can_be_named(query, _RUN_ID):
             raise RequestError(f"runId is {query[_RUN_ID]!r}: use letters, digits, '-', '_', '.', ':' and the like")
-        if not _can_be_named(path, _INSTANCE_ID, _REQUEST_ID):
-            path = {**path, _INSTANCE_ID: uuid.uuid4().hex}  # there is no such run
-        access = turns.context.access
-        if (owner := access.owner) is None:
+        if not can_be_named(path, INSTANCE_ID, _REQUEST_ID):
+            path = {**path, INSTANCE_ID: uuid.uuid4().hex}  # there is no such run
+        if (owner := turns.context.access.owner) is None:
             return WorkflowRequest(query, path)
-        secret = await turns.claims.id_secret()
         if self._action == "workflow.run":
-            return WorkflowRequest({**query, _RUN_ID: _new_run(owner, query, secret)}, path)
-        instance_id = path.get(_INSTANCE_ID, "")
-        stored_id = run_of(owner, instance_id, secret)
-        if stored_id != instance_id and await access.can_access(self._name, instance_id, None, exists=False):
-            stored_id = instance_id
-        return WorkflowRequest(query, {**path, _INSTANCE_ID: stored_id})
+            run_id = _new_run(owner, query, await turns.claims.id_secret())
+            return WorkflowRequest({**query, _RUN_ID: run_id}, path)
+        run_id = await find_run(turns, self._name, path.get(INSTANCE_ID, ""), self._action)
+        return WorkflowRequest(query, {**path, INSTANCE_ID: run_id})

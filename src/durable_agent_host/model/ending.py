@@ -2,17 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NotRequired, TypedDict, cast
 
 from agent_framework import AgentResponse, ChatResponse, Content, Message
 
-REFUSAL: Final = "durable_agent_host.refusal"
+from durable_agent_host.model.turn import EndStatus, TurnStatus
+
+REFUSAL_DETAILS: Final = "durable_agent_host.refusal"
 """Key in a response's ``additional_properties``: what the service says of a refusal or filter, beside the answer:
 ``message`` and ``category``, as far as it does."""
 
 LENGTH: Final = "length"
 CONTENT_FILTER: Final = "content_filter"
-REFUSED: Final = "refusal"
+REFUSAL: Final = "refusal"
 
 _NEUTRAL: Final[Mapping[str, str]] = {
     **dict.fromkeys(("end_turn", "stop_sequence", "STOP", "COMPLETE"), "stop"),
@@ -27,9 +29,27 @@ _NEUTRAL: Final[Mapping[str, str]] = {
 _INCOMPLETE: Final = frozenset({LENGTH, "insufficient_system_resource"})
 _REFUSALS: Final[Mapping[str, str]] = {
     CONTENT_FILTER: "the content filter of the model's service has stopped the answer",
-    REFUSED: "the model has refused to answer",
+    REFUSAL: "the model has refused to answer",
 }
 """Finish reasons of refused answers → the message where the service gives none."""
+
+AnswerStatus = Literal["success", "incomplete", "refused"]
+VisibleStatus = Literal[EndStatus, "incomplete", "refused"]
+
+
+class RefusalWire(TypedDict):
+    """The words and the category that a service gives for a refused answer."""
+
+    message: str
+    category: NotRequired[str]
+
+
+class AnswerEndWire(TypedDict):
+    """How an answer ended: a neutral reason, or else the service's own word; None when it is unknown."""
+
+    finish_reason: str | None
+    refusal: NotRequired[RefusalWire]
+
 
 _MAX_CHARACTERS: Final = 2_000
 """Of the message of a refusal."""
@@ -65,22 +85,22 @@ class AnswerEnd:
     refusal: Mapping[str, str] | None = None
 
     @property
-    def status(self) -> Literal["success", "incomplete", "refused"]:
+    def status(self) -> AnswerStatus:
         """The status for callers."""
         return status_of_end(self.finish_reason)
 
 
-def status_of_end(finish_reason: str | None) -> Literal["success", "incomplete", "refused"]:
+def status_of_end(finish_reason: str | None) -> AnswerStatus:
     """Return the status for callers of an answer with a neutral finish reason."""
     if finish_reason in _REFUSALS:
         return "refused"
     return "incomplete" if finish_reason in _INCOMPLETE else "success"
 
 
-def visible_turn_status(status: str, finish_reason: str | None) -> str:
+def visible_turn_status(status: TurnStatus, finish_reason: str | None) -> VisibleStatus:
     """Return the status of a turn for callers: ``completed`` only when its answer is complete."""
     end_status = status_of_end(finish_reason)
-    return end_status if status == "completed" and end_status != "success" else status
+    return end_status if status == "completed" and end_status != "success" else cast("EndStatus", status)
 
 
 def end_of_answer(response: AgentResponse[Any] | ChatResponse[Any]) -> AnswerEnd:
@@ -88,10 +108,10 @@ def end_of_answer(response: AgentResponse[Any] | ChatResponse[Any]) -> AnswerEnd
     reason = _NEUTRAL.get(response.finish_reason or "", response.finish_reason)
     refusal_text = "".join(content.text or "" for content in _last_contents(response.messages) if is_refusal(content))
     if refusal_text and reason in {None, "stop"}:
-        reason = REFUSED
+        reason = REFUSAL
     if reason not in _REFUSALS:
         return AnswerEnd(reason)
-    details: Any = (response.additional_properties or {}).get(REFUSAL)
+    details: Any = (response.additional_properties or {}).get(REFUSAL_DETAILS)
     fields = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
     message = str(refusal_text or fields.get("message") or _REFUSALS[reason])
     category = fields.get("category")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.call_path import CallPath
@@ -51,6 +51,20 @@ class ToolCallStartedEntry:
     arguments: Mapping[str, Any]
 
 
+ToolOutcome = Literal[
+    "success",
+    "error",
+    "invalid_arguments",
+    "denied",
+    "unknown",
+    "unreachable",
+    "stopped",
+    "terminated",
+    "input_required",
+    "deferred",
+]
+"""How a tool call ended; "Events" in ``docs/reference/http.md`` says when. Clients get no event of a deferred call."""
+
 DEFERRED: Final = "deferred"
 """The outcome of a tool call that has done its own work, and whose result comes later, in another entry."""
 
@@ -61,13 +75,13 @@ class ToolCallCompletedEntry:
 
     Attributes:
         path: of the call.
-        outcome: such as ``success``, ``error`` or ``denied``.
+        outcome: how it ended.
         result: for the model; of a deferred call, what its pending call needs.
         state: changes of the session's state up to here, or None.
     """
 
     path: CallPath
-    outcome: str
+    outcome: ToolOutcome
     result: Mapping[str, Any]
     state: Mapping[str, Any] | None = None
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NotRequired, TypedDict
 
 PendingKind = Literal["approval", "in_doubt", "client_tool", "callback", "input", "budget"]
 """Who is asked for what.
@@ -14,6 +14,39 @@ whether a turn may use more. ``client_tool`` asks the caller, ``callback`` a job
 
 DECISIONS: Final[frozenset[str]] = frozenset({"approval", "in_doubt", "budget"})
 """The kinds whose answer is ``approved``; the answer of the others is a ``result`` or an ``error``."""
+
+
+class ProgressWire(TypedDict):
+    """How far a deferred call is, for people."""
+
+    text: str
+    fraction: float | None
+    at: str
+
+
+class PrincipalWire(TypedDict):
+    """Somebody whom the app has identified."""
+
+    principal: str
+    tenant: NotRequired[str | None]
+
+
+class PendingCallWire(TypedDict):
+    """A call that waits for an answer; where it is too long, `truncated` stands for its largest members."""
+
+    call_id: str
+    kind: PendingKind
+    name: str
+    arguments: Mapping[str, Any] | None
+    path: str
+    created_at: str
+    expires_at: str
+    reason: NotRequired[str | None]
+    schema: NotRequired[Mapping[str, Any] | None]
+    approved_by: NotRequired[str]
+    changed_by: NotRequired[PrincipalWire]
+    progress: NotRequired[ProgressWire | None]
+    truncated: NotRequired[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +64,7 @@ class PendingCall:
         approved_by: who must approve, or None for everyone whom the app lets in.
         changed_by: who has changed the arguments, or None.
         created_at: when it was asked, UTC, ISO-8601.
-        expires_at: from when on no answer is accepted, UTC, ISO-8601.
+        expires_at: from when on no answer is accepted, UTC, ISO-8601; empty for a question of a workflow's run.
     """
 
     call_id: str
@@ -42,19 +75,13 @@ class PendingCall:
     reason: str | None = None
     schema: Mapping[str, Any] | None = None
     approved_by: str | None = None
-    changed_by: Mapping[str, Any] | None = None
+    changed_by: PrincipalWire | None = None
     created_at: str = ""
     expires_at: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> PendingCallWire:
         """Return the call as JSON, as clients and the turn's orchestration have it."""
-        optional_fields = {
-            "reason": self.reason,
-            "schema": self.schema,
-            "approved_by": self.approved_by,
-            "changed_by": self.changed_by,
-        }
-        return {
+        wire: PendingCallWire = {
             "call_id": self.call_id,
             "kind": self.kind,
             "name": self.name,
@@ -62,7 +89,16 @@ class PendingCall:
             "path": self.path,
             "created_at": self.created_at,
             "expires_at": self.expires_at,
-        } | {name: value for name, value in optional_fields.items() if value is not None}
+        }
+        if self.reason is not None:
+            wire["reason"] = self.reason
+        if self.schema is not None:
+            wire["schema"] = self.schema
+        if self.approved_by is not None:
+            wire["approved_by"] = self.approved_by
+        if self.changed_by is not None:
+            wire["changed_by"] = self.changed_by
+        return wire
 
 
 def is_answer_to(kind: str, answer: Mapping[str, Any]) -> bool:

@@ -49,7 +49,8 @@ class RecordingLimits:
 
 
 Policy = Literal["queue", "reject", "interrupt", "steer"]
-TurnStatus = Literal["completed", "failed", "rejected", "cancelled", "suspended"]
+EndStatus = Literal["completed", "failed", "rejected", "cancelled"]
+TurnStatus = Literal[EndStatus, "suspended"]
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ def joined_text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None or isinstance(value, bool) else str(value)
 
 
-def listed_objects(value: Any) -> list[Json]:
+def to_object_list(value: Any) -> list[Json]:
     """Return the objects of a list, which may be missing, or a single object instead."""
     return [cast("Json", value)] if isinstance(value, dict) else as_objects(value)
 

@@ -5,7 +5,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
-from durable_agent_host.model.ending import REFUSAL
+from durable_agent_host.model.ending import REFUSAL_DETAILS
 
 
 def as_object(value: Any) -> dict[str, Any]:
@@ -50,11 +50,11 @@ def filtered_categories(results: Any) -> str:
 def refusal_properties(*, message: Any = None, category: Any = None) -> dict[str, Any]:
     """Return the properties of an update or response with what a service says of a refusal; none when it says nothing.
 
-    See `durable_agent_host.model.ending.REFUSAL`.
+    See `durable_agent_host.model.ending.REFUSAL_DETAILS`.
     """
     details = {"message": message, "category": category}
     texts = {name: value for name, value in details.items() if isinstance(value, str) and value}
-    return {REFUSAL: texts} if texts else {}
+    return {REFUSAL_DETAILS: texts} if texts else {}
 
 
 WEB_SEARCHES: Final = "web_search_count"

@@ -249,7 +249,7 @@ def context_messages(
     *,
     count: int,
     imported_count: int = 0,
-    omits_refused_turns: bool = False,
+    omits_refusals: bool = False,
 ) -> list[Message]:
     """Rehydrate the messages of the context, each with its name.
 
@@ -259,7 +259,7 @@ def context_messages(
     Raises:
         CorruptStateError: an entry cannot be read.
     """
-    unsent_turn_ids = unsent_turns(entries.values(), omits_refused_turns=omits_refused_turns)
+    unsent_turn_ids = unsent_turns(entries.values(), omits_refusals=omits_refusals)
     messages: list[Message] = []
     end = MessagePosition(count, 0)
     for piece in (

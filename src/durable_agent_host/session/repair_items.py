@@ -391,12 +391,20 @@ def _hosted_call_id(content: Json) -> Any:
 
 
 def pending_approval_call_ids(entries: list[Json]) -> set[Any]:
-    """Return the calls that a person is asked about."""
-    return {
-        _call_id_of_approval_request(found.content)
-        for found in stored_contents(entries)
-        if found.type == "functionApprovalRequest"
-    }
+    """Return the calls that a person is asked about; those of a workflow stay open in an ended turn."""
+    call_ids: set[Any] = set()
+    for found in stored_contents(entries):
+        if found.type == "functionApprovalRequest":
+            call_ids.add(_call_id_of_approval_request(found.content))
+        elif found.type == "functionCall" and _is_question(found.content):
+            call_ids.add(found.call_id)
+    return call_ids
+
+
+def _is_question(content: Json) -> bool:
+    """Return whether a call is the question of a workflow, as its agent has it."""
+    request_id = _object(content.get("arguments")).get("request_id")
+    return request_id is not None and request_id == content.get("callId")
 
 
 def _call_id_of_approval_request(content: Json) -> Any:

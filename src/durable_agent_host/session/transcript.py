@@ -8,7 +8,7 @@ from agent_framework import Content, Message
 from durable_agent_host.codec.content import OPAQUE, STORED
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.model.ending import REFUSED
+from durable_agent_host.model.ending import REFUSAL
 from durable_agent_host.model.provider_item import IMPORT, OWNER, PART_OF, STAMP
 
 BuildResult = Callable[[str, int], Content]
@@ -61,7 +61,7 @@ def close_calls(messages: Sequence[Message], build_result: BuildResult) -> list[
 
 
 def replay_messages(
-    entries: Iterable[Mapping[str, Any]], *, imported_count: int = 0, omits_refused_turns: bool = False
+    entries: Iterable[Mapping[str, Any]], *, imported_count: int = 0, omits_refusals: bool = False
 ) -> list[Message]:
     """Rehydrate the messages that the model receives again.
 
@@ -73,7 +73,7 @@ def replay_messages(
         CorruptStateError: an entry cannot be read.
     """
     all_entries = list(entries)
-    unsent_turn_ids = unsent_turns(all_entries, omits_refused_turns=omits_refused_turns)
+    unsent_turn_ids = unsent_turns(all_entries, omits_refusals=omits_refusals)
     messages: list[Message] = []
     for index, entry in enumerate(all_entries):
         if not unsent_turn_ids or entry.get("correlationId") not in unsent_turn_ids:
@@ -122,19 +122,19 @@ def _without_marks(contents: list[Content]) -> list[Content]:
     return [content for content in contents if OPAQUE not in content.additional_properties]
 
 
-def unsent_turns(entries: Iterable[Mapping[str, Any]], *, omits_refused_turns: bool = False) -> set[Any]:
+def unsent_turns(entries: Iterable[Mapping[str, Any]], *, omits_refusals: bool = False) -> set[Any]:
     """Return the turns that the model does not receive again, question and answer.
 
     Upstream stored some as failed (a response of nothing but errors): the model never answered them.
 
     Args:
         entries: of the conversation.
-        omits_refused_turns: see `durable_agent_host.model.repair_rules.RepairRules`.
+        omits_refusals: see `durable_agent_host.model.repair_rules.RepairRules`.
     """
     return {
         entry.get("correlationId")
         for entry in entries
-        if _is_failure(entry) or (omits_refused_turns and extension_of(entry).get("finishReason") == REFUSED)
+        if _is_failure(entry) or (omits_refusals and extension_of(entry).get("finishReason") == REFUSAL)
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, cast
 from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
 
 from durable_agent_host.codec.tool_result_text import result_text
+from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.stream.fold import ItemReader
 from durable_agent_host.turn.turn_events import (
@@ -63,7 +64,7 @@ def text_of_messages(messages: Iterable[Message]) -> str:
     )
 
 
-def _outcome(*, has_failed: bool) -> str:
+def _outcome(*, has_failed: bool) -> ToolOutcome:
     return "error" if has_failed else "success"
 
 

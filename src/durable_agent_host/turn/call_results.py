@@ -22,27 +22,35 @@ def check_schema(schema: Mapping[str, Any], subject: str) -> None:
         raise RequestError(f"{subject} is not a usable JSON schema: {_reason_of(error)}") from None
 
 
-def check_fit(result: Any, schema: Mapping[str, Any] | None, *, max_bytes: int, max_steps: int | None = None) -> None:
+def check_fit(
+    result: Any,
+    schema: Mapping[str, Any] | None,
+    *,
+    max_bytes: int,
+    max_steps: int | None = None,
+    field: str = "result",
+) -> None:
     """Refuse a result that is too large or does not fit its schema.
 
     Args:
         result: as JSON.
         schema: None when any result will do.
         max_bytes: of the result.
+        field: of the answer that has it.
         max_steps: where a check that takes more is left to whoever has asked for the result; None for all it takes.
 
     Raises:
         RequestError: says where.
     """
     if (size := len(json_bytes_of(result))) > max_bytes:
-        raise RequestError(f"'result' has {size} bytes, and {max_bytes} are allowed: send less")
+        raise RequestError(f"{field!r} has {size} bytes, and {max_bytes} are allowed: send less")
     if schema is None:
         return
     try:
         with suppress(TooMuchToCheckError):
             validate_response(json.dumps(result), _format_of(schema), max_steps=max_steps)
     except (InvalidAnswerError, RequestError) as error:
-        raise RequestError(f"'result' does not fit the schema of the call: {_reason_of(error)}") from None
+        raise RequestError(f"{field!r} does not fit the schema of the call: {_reason_of(error)}") from None
 
 
 def _format_of(schema: Mapping[str, Any]) -> dict[str, Any]:

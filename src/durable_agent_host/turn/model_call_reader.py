@@ -5,8 +5,8 @@ finished call that a later attempt found in the journal is listed for that attem
 then.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry
 from durable_agent_host.codec.log_entry import format_entry_time
@@ -29,6 +29,55 @@ _FAILED_STATUS: Final = 400
 """HTTP statuses from here on are failures."""
 
 
+class ModelCallBodyWire(TypedDict):
+    """A body of a call: its size on the wire, and the hash of what is kept of it.
+
+    A single call has the body itself as far as it is kept, and where it can be downloaded. The form of the answer to a
+    stream says whether it is the whole answer, or its events.
+    """
+
+    bytes: NotRequired[int]
+    sha256: NotRequired[str | None]
+    form: NotRequired[str]
+    complete: NotRequired[bool]
+    missing_characters: NotRequired[int]
+    body: NotRequired[Any]
+    text: NotRequired[str]
+    too_large: NotRequired[Literal[True]]
+    url: NotRequired[str]
+
+
+_TryWire = TypedDict("_TryWire", {"try": NotRequired[int | None]})  # a keyword, which only this form can name
+
+
+class ModelCallWire(_TryWire):
+    """A request to the model's service and its answer, by its unique name; nothing was sent for a replayed one."""
+
+    name: str
+    position: int | None
+    strategy_call: NotRequired[int]
+    attempt: int
+    method: str | None
+    url: str | None
+    outcome: Literal["completed", "failed", "lost"] | None
+    status: int | None
+    replayed: bool
+    made_in_attempt: NotRequired[int]
+    error: NotRequired[str | None]
+    sent_at: NotRequired[str | None]
+    answered_at: NotRequired[str | None]
+    request: NotRequired[ModelCallBodyWire | None]
+    answer: NotRequired[ModelCallBodyWire | None]
+    redacted: NotRequired[Literal[True]]
+
+
+class ModelCallPageWire(TypedDict):
+    """A page of the requests to the model's service in a turn."""
+
+    calls: Sequence[ModelCallWire]
+    cursor: str | None
+
+
 class CallReader:
     """Reads the calls of one turn.
 
@@ -38,10 +87,10 @@ class CallReader:
 
     def __init__(self, *, has_ended: bool) -> None:
         self._has_ended = has_ended
-        self._calls: list[dict[str, Any]] = []
-        self._sent: dict[str, dict[str, Any]] = {}
+        self._calls: list[ModelCallWire] = []
+        self._sent: dict[str, ModelCallWire] = {}
         self._bodies: dict[tuple[str, Side], Mapping[str, Any]] = {}
-        self._completed_calls: dict[CallPath, dict[str, Any]] = {}
+        self._completed_calls: dict[CallPath, ModelCallWire] = {}
 
     def read(self, records: Iterable[LogRecord]) -> None:
         """Add the next records of the log."""
@@ -59,7 +108,7 @@ class CallReader:
             elif kind in (MODEL_FINISHED, SIDE_CALL_FINISHED):
                 self._add_completion(record)
 
-    def calls(self) -> list[dict[str, Any]]:
+    def calls(self) -> list[ModelCallWire]:
         """Return the calls in order, without their bodies; call it once."""
         if self._has_ended:
             self._lose()
@@ -82,10 +131,9 @@ class CallReader:
 
     def _add_request(self, data: Mapping[str, Any], attempt: int) -> None:
         name = str(data.get("name"))
-        call = {
+        call: ModelCallWire = {
             "name": name,
             "position": data.get("position"),
-            **({"strategy_call": data["number"]} if "number" in data else {}),
             "attempt": attempt,
             "try": data.get("try"),
             "method": data.get("method"),
@@ -99,6 +147,8 @@ class CallReader:
             "answer": None,
             "replayed": False,
         }
+        if "number" in data:
+            call["strategy_call"] = data["number"]
         self._sent[name] = call
         self._calls.append(call)
         if "body" in data:
@@ -111,13 +161,11 @@ class CallReader:
         status = data.get("status")
         error = data.get("error")
         has_failed = error is not None or not isinstance(status, int) or status >= _FAILED_STATUS
-        call |= {
-            "answered_at": format_entry_time(data),
-            "outcome": "failed" if has_failed else "completed",
-            "status": status,
-            "error": error,
-            "answer": _sizes(data),
-        }
+        call["answered_at"] = format_entry_time(data)
+        call["outcome"] = "failed" if has_failed else "completed"
+        call["status"] = status
+        call["error"] = error
+        call["answer"] = _sizes(data)
         if "body" in data:
             self._bodies[name, "answer"] = data
 
@@ -135,23 +183,26 @@ class CallReader:
 
     def _add_replays(self, attempt: int) -> None:
         for completed_call in self._completed_calls.values():
-            replay = {name: completed_call[name] for name in ("name", "position", "method", "url", "outcome", "status")}
-            strategy = {"strategy_call": completed_call["strategy_call"]} if "strategy_call" in completed_call else {}
-            self._calls.append(
-                {
-                    **replay,
-                    **strategy,
-                    "attempt": attempt,
-                    "replayed": True,
-                    "made_in_attempt": completed_call["attempt"],
-                }
-            )
+            replay: ModelCallWire = {
+                "name": completed_call["name"],
+                "position": completed_call["position"],
+                "method": completed_call["method"],
+                "url": completed_call["url"],
+                "outcome": completed_call["outcome"],
+                "status": completed_call["status"],
+                "attempt": attempt,
+                "replayed": True,
+                "made_in_attempt": completed_call["attempt"],
+            }
+            if "strategy_call" in completed_call:
+                replay["strategy_call"] = completed_call["strategy_call"]
+            self._calls.append(replay)
 
     def _lose(self) -> None:
         for call in self._sent.values():
             call["outcome"] = call["outcome"] or "lost"
 
 
-def _sizes(data: Mapping[str, Any]) -> dict[str, Any]:
+def _sizes(data: Mapping[str, Any]) -> ModelCallBodyWire:
     """Return the size of a body."""
     return {"bytes": data.get("bytes", 0), "sha256": data.get("sha256")}

@@ -230,19 +230,5 @@ def _limit_steps(validator_class: Any, max_steps: int) -> Any:
     return cast("Any", validators).extend(validator_class, {name: with_limit(hold) for name, hold in keywords.items()})
 
 
-def with_value(view: dict[str, Any], text: str, response_format: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Add a structured answer to the view for clients.
-
-    Returns:
-        The view, with the parsed answer as ``value`` when a format was requested.
-    """
-    if response_format is None:
-        return view
-    try:
-        return view | {"value": parse_answer(text)}
-    except (ValueError, RecursionError):
-        return view
-
-
 def _unusable(reason: str) -> RequestError:
     return RequestError(f"response_format is not a usable JSON schema: {reason}")

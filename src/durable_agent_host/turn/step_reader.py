@@ -22,7 +22,7 @@ from durable_agent_host.codec.journal_entry import (
 from durable_agent_host.codec.log_entry import format_entry_time
 from durable_agent_host.model.budget import Price, is_measured
 from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.model.ending import end_of_answer, visible_turn_status
+from durable_agent_host.model.ending import RefusalWire, VisibleStatus, end_of_answer, visible_turn_status
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
     ClientSwitchedEntry,
@@ -33,6 +33,7 @@ from durable_agent_host.model.journal_entry import (
     ModelCallStartedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
+    ToolOutcome,
 )
 from durable_agent_host.model.log_entry import (
     ATTEMPT,
@@ -46,10 +47,27 @@ from durable_agent_host.model.log_entry import (
     SUSPENDED,
     LogRecord,
 )
-from durable_agent_host.model.turn import Turn, TurnOutcome
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStatus
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.budget_checks import usage_of_response
+from durable_agent_host.turn.step_types import (
+    AttemptStepWire,
+    FallbackStepWire,
+    InnerCallStepWire,
+    MessageStepWire,
+    ModelCallStepWire,
+    ModelResponseWire,
+    RestartStepWire,
+    RetryStepWire,
+    StepWire,
+    StrategyCallStepWire,
+    ToolCallStepWire,
+    TurnSummaryWire,
+    WaitingCallWire,
+    WaitStepWire,
+)
 from durable_agent_host.turn.timeline import bounded_name
+from durable_agent_host.turn.turn_events import UsageWire
 
 MAX_TEXT_CHARACTERS: Final = 4000
 """A longer result is cut; the conversation has it in full."""
@@ -57,8 +75,6 @@ MAX_TEXT_CHARACTERS: Final = 4000
 _MAX_ARGUMENTS: Final = 16_000
 """Maximum characters of the arguments of a call, as JSON."""
 _DELTAS: Final = frozenset(name for name, rule in turn_events.EVENTS.items() if rule.is_delta)
-
-Step = dict[str, Any]
 
 
 class StepReader:
@@ -72,21 +88,28 @@ class StepReader:
     def __init__(self, turn: Turn, prices: Mapping[str, Price]) -> None:
         self._turn = turn
         self._prices = prices
-        self._steps: list[Step] = []
-        self._attempt: Step | None = None
-        self._model: Step | None = None
-        self._wait: Step | None = None
-        self._tools: dict[CallPath, Step] = {}
-        self._announced_calls: dict[str, Step] = {}
+        queue: WaitStepWire = {
+            "kind": "wait",
+            "reason": "queue",
+            "began_at": turn.request.created_at or None,
+            "ended_at": None,
+        }
+        self._queue = queue
+        self._steps: list[StepWire] = [queue]
+        self._attempt: AttemptStepWire | None = None
+        self._model: ModelCallStepWire | None = None
+        self._wait: WaitStepWire | None = None
+        self._tools: dict[CallPath, ToolCallStepWire] = {}
+        self._announced_calls: dict[str, ToolCallStepWire] = {}
         self._calls_by_id: dict[str, tuple[str, Any]] = {}
         self._questions: dict[str, Mapping[str, Any]] = {}
-        self._completed_counts = {"model_calls": 0, "tool_calls": 0}
+        self._model_calls = 0
+        self._tool_calls = 0
         self._last_at: str | None = None
         self._sent_at: str | None = None
         self._side_sent_at: str | None = None
         self._client: str | None = None
         self._started_at: str | None = None
-        self._add("wait", reason="queue", began_at=turn.request.created_at or None, ended_at=None)
 
     def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""
@@ -109,7 +132,7 @@ class StepReader:
         elif kind == SUSPENDED:
             self._suspend(data, at)
         elif kind == OUTCOME:
-            self._end_attempt(str(data.get("status") or "ended"), at)
+            self._end_attempt(cast("TurnStatus", data.get("status")), at)
         elif (step := decode_journal_entry(record.entry)) is not None:
             self._add_journal_step(step, at)
         self._last_at = at or self._last_at
@@ -119,7 +142,7 @@ class StepReader:
         for record in records:
             self.add(record)
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[StepWire]:
         """Return the steps so far, in the order in which they began; call it once."""
         outcome = self._turn.outcome
         if outcome is not None:
@@ -129,13 +152,11 @@ class StepReader:
             )
         elif self._attempt is not None and self._attempt["ended"] is None:
             self._attempt["ended"] = "running"
-        queue = self._steps[0]
-        if queue["ended_at"] is None and outcome is not None:
-            queue["ended_at"] = self._started_at or outcome.ended_at or None
+        if self._queue["ended_at"] is None and outcome is not None:
+            self._queue["ended_at"] = self._started_at or outcome.ended_at or None
         return self._steps
 
-    def _add(self, kind: str, **members: Any) -> Step:
-        step: Step = {"kind": kind, **members}
+    def _add[S: StepWire](self, step: S) -> S:
         self._steps.append(step)
         return step
 
@@ -144,22 +165,34 @@ class StepReader:
         return self._attempt["number"] if self._attempt is not None else 0
 
     def _begin_attempt(self, number: int) -> None:
+        model_call = self._model
         self._interrupt()
-        counts_at_start = {f"found_{name}": count for name, count in self._completed_counts.items()}
-        self._attempt = self._add("attempt", number=number, began_at=None, ended_at=None, ended=None, **counts_at_start)
+        if model_call is not None and model_call.get("background"):  # its service continues it
+            model_call["outcome"] = None
+            self._model = model_call
+        attempt: AttemptStepWire = {
+            "kind": "attempt",
+            "number": number,
+            "began_at": None,
+            "ended_at": None,
+            "ended": None,
+            "found_model_calls": self._model_calls,
+            "found_tool_calls": self._tool_calls,
+        }
+        self._attempt = self._add(attempt)
 
     def _start(self, at: str | None) -> None:
         """Record that an attempt runs the agent; the turn's waits are over."""
         self._started_at = self._started_at or at
         if self._attempt is not None and self._attempt["began_at"] is None:
             self._attempt["began_at"] = at
-        if self._steps[0]["ended_at"] is None:
-            self._steps[0]["ended_at"] = at
+        if self._queue["ended_at"] is None:
+            self._queue["ended_at"] = at
         if self._wait is not None:
             self._wait["ended_at"] = at
             self._wait = None
 
-    def _end_attempt(self, status: str, at: str | None) -> None:
+    def _end_attempt(self, status: TurnStatus, at: str | None) -> None:
         if self._attempt is not None:
             self._attempt["ended"] = status
             self._attempt["ended_at"] = at
@@ -168,7 +201,8 @@ class StepReader:
                 step for step in self._tools.values() if step["outcome"] is None and not step["in_doubt"]
             ]
             for step in (*interrupted_steps, *([self._model] if self._model is not None else ())):
-                step |= {"outcome": "cancelled", "ended_at": at}
+                step["outcome"] = "cancelled"
+                step["ended_at"] = at
             self._model = None
         elif self._model is not None and status in {"completed", "suspended"}:
             self._steps.remove(self._model)  # what agents of a workflow said was no call of its own
@@ -189,17 +223,18 @@ class StepReader:
             self._model["outcome"] = "lost"
             self._model = None
 
-    def _open_model_call(self) -> Step:
+    def _open_model_call(self) -> ModelCallStepWire:
         if self._model is None:
-            self._model = self._add(
-                "model_call",
-                position=self._completed_counts["model_calls"],
-                attempt=self._number,
-                outcome=None,
-                began_at=self._sent_at or self._last_at,
-                ended_at=None,
-                characters=0,
-            )
+            step: ModelCallStepWire = {
+                "kind": "model_call",
+                "position": self._model_calls,
+                "attempt": self._number,
+                "outcome": None,
+                "began_at": self._sent_at or self._last_at,
+                "ended_at": None,
+                "characters": 0,
+            }
+            self._model = self._add(step)
         return self._model
 
     def _add_exchange(self, kind: str, data: Mapping[str, Any], at: str | None) -> None:
@@ -230,14 +265,19 @@ class StepReader:
             self._questions[str(data["call_id"])] = data
         elif name == turn_events.TURN_RESTARTED:
             self._lose_model_call()
-            self._add("restart", attempt=self._number, discard_from=data["discard_from"], at=at)
+            restart: RestartStepWire = {
+                "kind": "restart",
+                "attempt": self._number,
+                "discard_from": data["discard_from"],
+                "at": at,
+            }
+            self._add(restart)
 
     def _add_journal_step(self, step: JournalStep, at: str | None) -> None:
         match step:
             case ModelCallCompletedEntry() if step.path.is_nested:
-                self._add_inner_call(
-                    str(step.path), at, **self._describe_response(decode_model_response(step.response))
-                )
+                inner_call = self._add_inner_call(str(step.path), at)
+                inner_call |= cast("InnerCallStepWire", self._describe_response(decode_model_response(step.response)))
             case ModelCallCompletedEntry():
                 self._finish_model_call(step, at)
             case ToolCallStartedEntry():
@@ -245,30 +285,41 @@ class StepReader:
             case ToolCallCompletedEntry():
                 self._end_tool(step, at)
             case CompactionCallCompletedEntry():
-                identity = {"position": step.path.position, "attempt": self._number, "at": at}
-                times = {"began_at": self._side_sent_at or at, "ended_at": at}
-                self._side_sent_at = None
-                self._add(
-                    "strategy_call",
-                    **identity,
-                    **times,
+                strategy_call: StrategyCallStepWire = {
+                    "kind": "strategy_call",
+                    "position": step.path.position,
+                    "attempt": self._number,
+                    "at": at,
+                    "began_at": self._side_sent_at or at,
+                    "ended_at": at,
                     **self._describe_response(decode_model_response(step.response)),
-                )
+                }
+                self._side_sent_at = None
+                self._add(strategy_call)
             case ModelCallStartedEntry() if not step.path.is_nested:
                 self._open_model_call()["background"] = step.continuation is not None
             case ClientSwitchedEntry():
                 self._client = step.name if step.client else None
-                self._add(
-                    "fallback",
-                    position=step.path.position,
-                    attempt=self._number,
-                    client=step.name,
-                    reason=step.reason or None,
-                    at=at,
-                )
+                fallback: FallbackStepWire = {
+                    "kind": "fallback",
+                    "position": step.path.position,
+                    "attempt": self._number,
+                    "client": step.name,
+                    "reason": step.reason or None,
+                    "at": at,
+                }
+                self._add(fallback)
             case MessageReceivedEntry():
-                sent = {name: step.request[name] for name in ("turn_id", "message", "created_at")}
-                self._add("message", position=step.path.position, attempt=self._number, at=at, **sent)
+                message: MessageStepWire = {
+                    "kind": "message",
+                    "position": step.path.position,
+                    "attempt": self._number,
+                    "at": at,
+                    "turn_id": step.request["turn_id"],
+                    "message": step.request["message"],
+                    "created_at": step.request["created_at"],
+                }
+                self._add(message)
             case _:
                 pass
 
@@ -276,47 +327,52 @@ class StepReader:
         response = decode_model_response(step.response)
         call = self._open_model_call()
         self._model = self._sent_at = None
-        call |= {
-            "position": step.path.position,
-            "outcome": "completed",
-            **({"rejected": reason} if (reason := rejection_of(step.response)) else {}),
-            "ended_at": at,
-            **self._describe_response(response),
-            **({"client": self._client} if self._client else {}),
-        }
+        call["position"] = step.path.position
+        call["outcome"] = "completed"
+        call["ended_at"] = at
+        if reason := rejection_of(step.response):
+            call["rejected"] = reason
+        if self._client:
+            call["client"] = self._client
+        call |= cast("ModelCallStepWire", self._describe_response(response))
         self._calls_by_id |= {
             content.call_id: (content.name or "", content.arguments)
             for message in response.messages
             for content in message.contents
             if content.type == "function_call" and content.call_id
         }
-        self._completed_counts["model_calls"] += 1
+        self._model_calls += 1
 
-    def _add_inner_call(self, path: str, at: str | None, **members: Any) -> None:
-        self._add("inner_call", path=path, attempt=self._number, at=at, **members)
+    def _add_inner_call(self, path: str, at: str | None) -> InnerCallStepWire:
+        call: InnerCallStepWire = {"kind": "inner_call", "path": path, "attempt": self._number, "at": at}
+        return self._add(call)
 
     def _fail_model_call(self, data: Mapping[str, Any], at: str | None) -> None:
         if "path" in data:
-            self._add_inner_call(data["path"], at, reason=data["reason"])
+            self._add_inner_call(data["path"], at)["reason"] = data["reason"]
             return
         call = self._open_model_call()
         self._model = self._sent_at = None
-        call |= {"position": data["position"], "outcome": "failed", "reason": data["reason"], "ended_at": at}
+        call["position"] = data["position"]
+        call["outcome"] = "failed"
+        call["reason"] = data["reason"]
+        call["ended_at"] = at
 
-    def _tool(self, call_id: str, name: str, arguments: Any, at: str | None, *, is_hosted: bool) -> Step:
-        return self._add(
-            "tool_call",
-            call_id=call_id,
-            name=name,
-            arguments=_short_arguments(arguments),
-            runs_in="service" if is_hosted else "host",
-            attempts=[],
-            outcome=None,
-            result=None,
-            in_doubt=False,
-            began_at=at,
-            ended_at=None,
-        )
+    def _tool(self, call_id: str, name: str, arguments: Any, at: str | None, *, is_hosted: bool) -> ToolCallStepWire:
+        step: ToolCallStepWire = {
+            "kind": "tool_call",
+            "call_id": call_id,
+            "name": name,
+            "arguments": _short_arguments(arguments),
+            "runs_in": "service" if is_hosted else "host",
+            "attempts": [],
+            "outcome": None,
+            "result": None,
+            "in_doubt": False,
+            "began_at": at,
+            "ended_at": None,
+        }
+        return self._add(step)
 
     def _start_tool(self, entry: ToolCallStartedEntry, at: str | None) -> None:
         step = self._tools.get(entry.path)
@@ -325,7 +381,7 @@ class StepReader:
             if step is None or step["outcome"] is not None:
                 step = self._tool(entry.path.call_id, entry.name, None, at, is_hosted=False)
             self._tools[entry.path] = step
-        step |= _locate_tool(entry.path)
+        _locate_tool(step, entry.path)
         step["arguments"] = _short_arguments(entry.arguments)
         step["attempts"].append({"attempt": self._number, "at": at})
 
@@ -335,21 +391,25 @@ class StepReader:
             name, arguments = self._calls_by_id.get(entry.path.call_id, ("", None))
             step = self._tool(entry.path.call_id, name, arguments, at, is_hosted=False)
         self._tools[entry.path] = step
-        step |= _locate_tool(entry.path)
+        _locate_tool(step, entry.path)
         self._finish_tool(step, entry.outcome, tool_result_text(entry.result), at)
         if (exception_json := entry.result.get("raised")) is not None:
             step["raised"] = exception_json
         if entry.outcome != DEFERRED:
-            self._completed_counts["tool_calls"] += 1
+            self._tool_calls += 1
 
-    def _finish_tool(self, step: Step, outcome: str, result: str, at: str | None) -> None:
-        step |= {"outcome": outcome, "result": result[:MAX_TEXT_CHARACTERS], "ended_at": at}
+    def _finish_tool(self, step: ToolCallStepWire, outcome: ToolOutcome, result: str, at: str | None) -> None:
+        step["outcome"] = outcome
+        step["result"] = result[:MAX_TEXT_CHARACTERS]
+        step["ended_at"] = at
         if len(result) > MAX_TEXT_CHARACTERS:
             step["result_characters"] = len(result)
 
     def _add_retry(self, data: Mapping[str, Any], at: str | None) -> None:
         if "path" in data:
-            self._add_inner_call(data["path"], at, reason=data["reason"], wait_seconds=data["seconds"])
+            call = self._add_inner_call(data["path"], at)
+            call["reason"] = data["reason"]
+            call["wait_seconds"] = data["seconds"]
             return
         last = self._steps[-1]
         if "position" not in data and last["kind"] == "retry":  # for a stream that broke, both have reported it
@@ -359,74 +419,89 @@ class StepReader:
         if self._model is not None:
             self._model["ended_at"] = at
         self._lose_model_call()
-        self._add(
-            "retry",
-            position=data.get("position"),
-            attempt=self._number,
-            reason=data["reason"],
-            wait_seconds=data["seconds"],
-            repeats_run="position" not in data,
-            began_at=started_at,
-            ended_at=at,
-            at=at,
-        )
+        retry: RetryStepWire = {
+            "kind": "retry",
+            "position": data.get("position"),
+            "attempt": self._number,
+            "reason": data["reason"],
+            "wait_seconds": data["seconds"],
+            "repeats_run": "position" not in data,
+            "began_at": started_at,
+            "ended_at": at,
+            "at": at,
+        }
+        self._add(retry)
 
     def _suspend(self, data: Mapping[str, Any], at: str | None) -> None:
         self._end_attempt("suspended", at)
-        calls = [
-            {
-                "call_id": call_id,
-                **{name: self._questions.get(call_id, {}).get(name) for name in ("name", "reason")},
-                "arguments": _short_arguments(self._questions.get(call_id, {}).get("arguments")),
-                "answer": _shown_answer(self._turn.replies.get(call_id)),
-            }
-            for call_id in data["calls"]
-        ]
-        self._wait = self._add("wait", reason="person", calls=calls, began_at=at, ended_at=None)
+        wait: WaitStepWire = {
+            "kind": "wait",
+            "reason": "person",
+            "calls": [self._waiting_call(call_id) for call_id in data["calls"]],
+            "began_at": at,
+            "ended_at": None,
+        }
+        self._wait = self._add(wait)
 
-    def _describe_response(self, model_response: ChatResponse[Any]) -> dict[str, Any]:
+    def _waiting_call(self, call_id: str) -> WaitingCallWire:
+        question = self._questions.get(call_id, {})
+        return {
+            "call_id": call_id,
+            "name": question.get("name"),
+            "reason": question.get("reason"),
+            "arguments": _short_arguments(question.get("arguments")),
+            "answer": _shown_answer(self._turn.replies.get(call_id)),
+        }
+
+    def _describe_response(self, model_response: ChatResponse[Any]) -> ModelResponseWire:
         """Return the model that served a call, and its usage."""
         usage = cast("Mapping[str, Any] | None", model_response.usage_details)
         end = end_of_answer(model_response)
-        return {
+        response: ModelResponseWire = {
             "model": _bounded_or_none(model_response.model),
-            "usage": dict(usage) if usage else None,
+            "usage": cast("UsageWire", dict(usage)) if usage else None,
             "finish_reason": end.finish_reason,
-            **({"refusal": dict(end.refusal)} if end.refusal else {}),
-            **self._cost(usage, model_response.model),
         }
+        if end.refusal:
+            response["refusal"] = cast("RefusalWire", end.refusal)
+        cost = usage_of_response(usage, model_response.model, self._prices).cost if is_measured(usage) else None
+        if cost is not None:
+            response["cost"] = cost
+        return response
 
-    def _cost(self, usage: Mapping[str, Any] | None, model: str | None) -> dict[str, Any]:
-        cost = usage_of_response(usage, model, self._prices).cost if is_measured(usage) else None
-        return {} if cost is None else {"cost": cost}
 
-
-def _locate_tool(path: CallPath) -> Step:
-    """Return where a tool call was made: by which model call of the turn's agent, or on which path within it."""
-    return {"runs_in": "host", **({"path": str(path)} if path.is_nested else {"position": path.position})}
+def _locate_tool(step: ToolCallStepWire, path: CallPath) -> None:
+    """Say where a tool call was made: by which model call of the turn's agent, or on which path within it."""
+    step["runs_in"] = "host"
+    if path.is_nested:
+        step["path"] = str(path)
+    else:
+        step["position"] = path.position
 
 
 def _bounded_or_none(model: str | None) -> str | None:
     return bounded_name(model) if model else model
 
 
-def turn_summary(turn: Turn) -> dict[str, Any]:
+def turn_summary(turn: Turn) -> TurnSummaryWire:
     """Return a short summary of the steps' turn."""
     outcome = turn.outcome
     status = _status_of(outcome) if outcome else "waiting" if turn.pending else "running"
-    return {
+    summary: TurnSummaryWire = {
         "agent": turn.request.agent,
         "session_id": turn.request.session_id,
         "turn_id": turn.request.turn_id,
         "status": status,
         "created_at": turn.request.created_at or None,
         "ended_at": (outcome.ended_at or None) if outcome else None,
-        "usage": outcome.usage if outcome else None,
-        **({"spent": encode_budget_usage(outcome.budget_usage)} if outcome and outcome.budget_usage else {}),
+        "usage": cast("UsageWire | None", outcome.usage) if outcome else None,
     }
+    if outcome and outcome.budget_usage:
+        summary["spent"] = encode_budget_usage(outcome.budget_usage)
+    return summary
 
 
-def _status_of(outcome: TurnOutcome) -> str:
+def _status_of(outcome: TurnOutcome) -> VisibleStatus:
     return visible_turn_status(outcome.status, outcome.finish_reason)
 
 

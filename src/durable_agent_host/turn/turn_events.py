@@ -1,10 +1,13 @@
 """The events of a turn: each name once, with its meaning for storage and streaming, and its fields."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict, cast
 
 from durable_agent_host.codec.tool_result_text import short_text
-from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.model.ending import AnswerEndWire, AnswerStatus
+from durable_agent_host.model.journal_entry import ToolOutcome
+from durable_agent_host.model.pending_call import PendingCallWire, PendingKind, PrincipalWire
+from durable_agent_host.model.turn import TurnRequest, TurnStatus
 
 TURN_STARTED: Final = "turn.started"
 MESSAGE_DELTA: Final = "message.delta"
@@ -23,38 +26,180 @@ TURN_FAILED: Final = "turn.failed"
 TURN_CANCELLED: Final = "turn.cancelled"
 
 
+class TurnStartedWire(TypedDict):
+    """The turn's agent starts."""
+
+    turn_id: str
+    session_id: str
+
+
+class TextWire(TypedDict):
+    """A text that continues the text of the events of its name before."""
+
+    text: str
+
+
+class ToolStartedWire(TypedDict):
+    """A tool call starts; its arguments are as the model wrote them, or null."""
+
+    call_id: str
+    name: str
+    arguments: str | Mapping[str, Any] | None
+
+
+class ToolDeltaWire(TextWire):
+    """A chunk of what a hosted tool is to do, as code."""
+
+    call_id: str
+
+
+class ToolProgressWire(TypedDict):
+    """How far a running tool is; the fraction is from 0 to 1."""
+
+    call_id: str
+    text: str
+    fraction: float | None
+
+
+class ToolCompletedWire(TypedDict):
+    """A tool call has ended; the result is shortened."""
+
+    call_id: str
+    outcome: ToolOutcome
+    result: str
+
+
+ReplyOutcome = Literal["approved", "denied", "result", "error", "expired"]
+
+
+class CallRepliedWire(TypedDict):
+    """A pending call has its answer, which is not in the event."""
+
+    call_id: str
+    kind: PendingKind
+    name: str
+    outcome: ReplyOutcome
+    answered_by: NotRequired[PrincipalWire]
+    answered_at: NotRequired[str]
+
+
+class TurnWaitingWire(TypedDict):
+    """The turn does nothing until its pending calls are answered."""
+
+    turn_id: str
+    session_id: str
+    status: Literal["waiting"]
+    pending_calls: Sequence[PendingCallWire]
+
+
+class NestedWire(TypedDict):
+    """An event of an agent within the turn's agent."""
+
+    path: str
+    event: Literal["tool.started", "tool.progress", "tool.completed"]
+    data: ToolStartedWire | ToolProgressWire | ToolCompletedWire
+
+
+class TurnRestartedWire(TypedDict):
+    """The text of all events from this id on is sent again: discard it."""
+
+    discard_from: int
+
+
+class UsageWire(TypedDict, total=False):
+    """Token counts by the framework's names; a provider may add its own."""
+
+    input_token_count: int | None
+    output_token_count: int | None
+    total_token_count: int | None
+    cache_creation_input_token_count: int | None
+    cache_read_input_token_count: int | None
+    reasoning_output_token_count: int | None
+
+
+class TurnIdentityWire(TypedDict):
+    """Names a turn; `thread_id` is the session's id, and `correlation_id` the turn's."""
+
+    session_id: str
+    thread_id: str
+    turn_id: str
+    correlation_id: str
+
+
+class RunAnswerWire(TurnIdentityWire, AnswerEndWire):
+    """The JSON answer of ``run``, and the data of a turn's last event.
+
+    `value` repeats a structured answer; `redacted` says that something of the turn was redacted.
+    """
+
+    response: str
+    message: str
+    status: AnswerStatus | Literal["cancelled"]
+    message_count: int | None
+    usage: UsageWire | None
+    value: NotRequired[Any]
+    redacted: NotRequired[bool]
+
+
+class ProblemTurnWire(TypedDict, total=False):
+    """What a problem of a turn says of the turn; a request that the service's policy blocks has a category."""
+
+    session_id: str
+    thread_id: str
+    turn_id: str
+    correlation_id: str
+    turn_status: TurnStatus | Literal["running"]
+    session_url: str
+    turn_url: str
+    events_url: str
+    response: str
+    category: str
+
+
+class ProblemWire(ProblemTurnWire):
+    """Why there is no answer, and what to do (RFC 9457); `error` repeats `detail`."""
+
+    type: Literal["about:blank"]
+    title: str
+    status: int
+    detail: str
+    error: str
+
+
 class EventRule(NamedTuple):
     """The meaning of an event.
 
     Attributes:
+        data: the type of its JSON object.
         is_delta: its ``text`` continues the previous event's, so adjacent events can be joined.
         is_discardable: it reports on a model call, and is void when that call is retried.
         is_terminal: the last event of a stream. It is made from the turn's outcome and never stored in the log.
     """
 
+    data: Any = Mapping[str, Any]
     is_delta: bool = False
     is_discardable: bool = False
     is_terminal: bool = False
 
 
 EVENTS: Final[Mapping[str, EventRule]] = {
-    TURN_STARTED: EventRule(),
-    MESSAGE_DELTA: EventRule(is_delta=True, is_discardable=True),
-    REASONING_DELTA: EventRule(is_delta=True, is_discardable=True),
-    TOOL_STARTED: EventRule(is_discardable=True),
-    TOOL_DELTA: EventRule(is_delta=True, is_discardable=True),
-    TOOL_PROGRESS: EventRule(is_discardable=True),
-    TOOL_COMPLETED: EventRule(is_discardable=True),
-    CALL_PENDING: EventRule(),
-    CALL_REPLIED: EventRule(),
-    TURN_WAITING: EventRule(),
-    NESTED: EventRule(),
-    TURN_RESTARTED: EventRule(),
-    TURN_COMPLETED: EventRule(is_terminal=True),
-    TURN_FAILED: EventRule(is_terminal=True),
-    TURN_CANCELLED: EventRule(is_terminal=True),
+    TURN_STARTED: EventRule(TurnStartedWire),
+    MESSAGE_DELTA: EventRule(TextWire, is_delta=True, is_discardable=True),
+    REASONING_DELTA: EventRule(TextWire, is_delta=True, is_discardable=True),
+    TOOL_STARTED: EventRule(ToolStartedWire, is_discardable=True),
+    TOOL_DELTA: EventRule(ToolDeltaWire, is_delta=True, is_discardable=True),
+    TOOL_PROGRESS: EventRule(ToolProgressWire, is_discardable=True),
+    TOOL_COMPLETED: EventRule(ToolCompletedWire, is_discardable=True),
+    CALL_PENDING: EventRule(PendingCallWire),
+    CALL_REPLIED: EventRule(CallRepliedWire),
+    TURN_WAITING: EventRule(TurnWaitingWire),
+    NESTED: EventRule(NestedWire),
+    TURN_RESTARTED: EventRule(TurnRestartedWire),
+    TURN_COMPLETED: EventRule(RunAnswerWire, is_terminal=True),
+    TURN_FAILED: EventRule(ProblemWire, is_terminal=True),
+    TURN_CANCELLED: EventRule(RunAnswerWire, is_terminal=True),
 }
-"""One row per event. To add an event, add its constant, its row, and below the function that makes it."""
+"""One row per event. To add an event, add its constant, its type, its row, and below the function that makes it."""
 
 _UNKNOWN: Final = EventRule()
 
@@ -77,48 +222,48 @@ class LiveEvent(NamedTuple):
     """
 
     event: str
-    data: dict[str, Any]
+    data: Mapping[str, Any]
 
 
 def turn_started(request: TurnRequest) -> LiveEvent:
     """Make the event of a turn whose agent starts."""
-    return LiveEvent(TURN_STARTED, {"turn_id": request.turn_id, "session_id": request.session_id})
+    return LiveEvent(TURN_STARTED, TurnStartedWire(turn_id=request.turn_id, session_id=request.session_id))
 
 
 def message_delta(text: str) -> LiveEvent:
     """Make the event of a chunk of the response."""
-    return LiveEvent(MESSAGE_DELTA, {"text": text})
+    return LiveEvent(MESSAGE_DELTA, TextWire(text=text))
 
 
 def reasoning_delta(text: str) -> LiveEvent:
     """Make the event of a chunk of the model's reasoning."""
-    return LiveEvent(REASONING_DELTA, {"text": text})
+    return LiveEvent(REASONING_DELTA, TextWire(text=text))
 
 
 def tool_started(call_id: str, name: str, arguments: Any) -> LiveEvent:
     """Make the event of a tool call that starts."""
-    return LiveEvent(TOOL_STARTED, {"call_id": call_id, "name": name, "arguments": arguments})
+    return LiveEvent(TOOL_STARTED, ToolStartedWire(call_id=call_id, name=name, arguments=arguments))
 
 
 def tool_delta(call_id: str, text: str) -> LiveEvent:
     """Make the event of a chunk of what a hosted tool is to do, as code."""
-    return LiveEvent(TOOL_DELTA, {"call_id": call_id, "text": text})
+    return LiveEvent(TOOL_DELTA, ToolDeltaWire(call_id=call_id, text=text))
 
 
 def tool_progress(call_id: str, text: str, fraction: float | None) -> LiveEvent:
     """Make the event of a running tool that shows how far it is."""
-    return LiveEvent(TOOL_PROGRESS, {"call_id": call_id, "text": short_text(text), "fraction": fraction})
+    return LiveEvent(TOOL_PROGRESS, ToolProgressWire(call_id=call_id, text=short_text(text), fraction=fraction))
 
 
-def tool_completed(call_id: str, outcome: str, result: str = "") -> LiveEvent:
+def tool_completed(call_id: str, outcome: ToolOutcome, result: str = "") -> LiveEvent:
     """Make the event of a tool call that has ended."""
-    data = {"call_id": call_id, "outcome": outcome, "result": short_text(result)}
+    data = ToolCompletedWire(call_id=call_id, outcome=outcome, result=short_text(result))
     return LiveEvent(TOOL_COMPLETED, data)
 
 
-def call_pending(call: Mapping[str, Any]) -> LiveEvent:
+def call_pending(call: PendingCallWire) -> LiveEvent:
     """Make the event of a call that waits for an answer from outside."""
-    return LiveEvent(CALL_PENDING, dict(call))
+    return LiveEvent(CALL_PENDING, call)
 
 
 def call_replied(call: Mapping[str, Any], answer: Mapping[str, Any]) -> LiveEvent:
@@ -128,8 +273,9 @@ def call_replied(call: Mapping[str, Any], answer: Mapping[str, Any]) -> LiveEven
         call: as it was pending.
         answer: its answer.
     """
-    data: dict[str, Any] = {"call_id": call["call_id"], "kind": call["kind"], "name": call["name"]}
-    data["outcome"] = _answer_outcome(answer)
+    data = CallRepliedWire(
+        call_id=call["call_id"], kind=call["kind"], name=call["name"], outcome=_answer_outcome(answer)
+    )
     if answer.get("by"):
         data["answered_by"] = answer["by"]
     if answer.get("at"):
@@ -137,7 +283,7 @@ def call_replied(call: Mapping[str, Any], answer: Mapping[str, Any]) -> LiveEven
     return LiveEvent(CALL_REPLIED, data)
 
 
-def _answer_outcome(answer: Mapping[str, Any]) -> str:
+def _answer_outcome(answer: Mapping[str, Any]) -> ReplyOutcome:
     if answer.get("expired"):
         return "expired"
     if "approved" in answer:
@@ -147,15 +293,20 @@ def _answer_outcome(answer: Mapping[str, Any]) -> str:
 
 def turn_waiting(request: TurnRequest, pending_calls: Sequence[Mapping[str, Any]]) -> LiveEvent:
     """Make the event of a turn that does nothing until its pending calls are answered."""
-    identity = {"turn_id": request.turn_id, "session_id": request.session_id}
-    return LiveEvent(TURN_WAITING, identity | {"status": "waiting", "pending_calls": [dict(c) for c in pending_calls]})
+    data = TurnWaitingWire(
+        turn_id=request.turn_id,
+        session_id=request.session_id,
+        status="waiting",
+        pending_calls=cast("Sequence[PendingCallWire]", pending_calls),
+    )
+    return LiveEvent(TURN_WAITING, data)
 
 
 def nested_event(path: str, event: LiveEvent) -> LiveEvent:
     """Make the event of an agent within the turn's agent; clients that do not know it lose nothing of the answer."""
-    return LiveEvent(NESTED, {"path": path, "event": event.event, "data": event.data})
+    return LiveEvent(NESTED, cast("NestedWire", {"path": path, "event": event.event, "data": event.data}))
 
 
 def turn_restarted(discard_from: int) -> LiveEvent:
     """Make the event of text that clients must discard, because it is sent again."""
-    return LiveEvent(TURN_RESTARTED, {"discard_from": discard_from})
+    return LiveEvent(TURN_RESTARTED, TurnRestartedWire(discard_from=discard_from))

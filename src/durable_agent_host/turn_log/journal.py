@@ -40,9 +40,11 @@ from durable_agent_host.model.journal_entry import (
     ReservationReleasedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
+    ToolOutcome,
     WorkflowWaitingEntry,
 )
 from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
+from durable_agent_host.model.pending_call import PendingCallWire
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import TurnLog, check_order, missing_entries
@@ -102,6 +104,8 @@ class JournalState:
         messages: that were sent to the running turn and that a model call got, by the ids of their own turns.
         switches: of the turn's agent to another client, in order.
         overflows: by model call whose request was too long, the share of the messages that its next request keeps.
+        announced_calls: tool calls of agents within, by the path of their run and their id, of which clients know that
+            they start, and the journal does not.
     """
 
     responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
@@ -112,7 +116,7 @@ class JournalState:
     tools: dict[CallPath, RecordedTool] = field(default_factory=dict[CallPath, RecordedTool])
     outcome: Mapping[str, Any] | None = None
     discard_from: int | None = None
-    pending_calls: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    pending_calls: dict[str, PendingCallWire] = field(default_factory=dict[str, PendingCallWire])
     replied_call_ids: set[str] = field(default_factory=set[str])
     waiting_call_ids: tuple[str, ...] = ()
     has_started: bool = False
@@ -129,6 +133,7 @@ class JournalState:
     messages: dict[str, MessageReceivedEntry] = field(default_factory=dict[str, MessageReceivedEntry])
     switches: list[ClientSwitchedEntry] = field(default_factory=list[ClientSwitchedEntry])
     overflows: dict[CallPath, float] = field(default_factory=dict[CallPath, float])
+    announced_calls: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     _last_offset: int = -1
 
     def add(self, record: LogRecord) -> None:
@@ -157,6 +162,7 @@ class JournalState:
                 return rejection_of(step.response) is None
             case ToolCallStartedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).starts += 1
+                self.announced_calls.discard((str(step.path.run), step.path.call_id))
             case ToolCallCompletedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).add_end(step)
                 self._add_completion(step.path, step.state, record.offset)
@@ -218,6 +224,8 @@ class JournalState:
         open_calls = self.reserved.setdefault(step.path, [])
         match step:
             case BudgetReservedEntry():
+                if self.continuations.get(step.path) is not None:  # the service continues the call
+                    open_calls.clear()
                 open_calls.append(step.reservation)
                 self.active_seconds = max(self.active_seconds, step.seconds)
             case ReservationRaisedEntry():
@@ -247,6 +255,8 @@ class JournalState:
             self.waiting_call_ids = tuple(call["call_id"] for call in data["data"]["pending_calls"])
         elif event == turn_events.TURN_STARTED:
             self.has_started = True
+        elif event == turn_events.NESTED and data["data"]["event"] == turn_events.TOOL_STARTED:
+            self.announced_calls.add((data["data"]["path"], data["data"]["data"]["call_id"]))
         elif event == turn_events.TURN_RESTARTED:
             self.discard_from = self.first_output = None
             self.open_events = []
@@ -458,7 +468,7 @@ class Journal:
         await self._writer.commit(*intents)
 
     async def tool_finished(
-        self, path: CallPath, outcome: str, result: Mapping[str, Any], state: Mapping[str, Any] | None = None
+        self, path: CallPath, outcome: ToolOutcome, result: Mapping[str, Any], state: Mapping[str, Any] | None = None
     ) -> None:
         """Append a result and changes of the session's state; durable when this returns."""
         step = ToolCallCompletedEntry(path, outcome, result, state)

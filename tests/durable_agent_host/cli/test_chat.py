@@ -35,7 +35,7 @@ def test_a_conversation_in_a_terminal_streams_and_continues(lab: AgentHost, mode
         chat.sees("> ", times=3)
         chat.type(CTRL_D)
         assert chat.wait_for_exit() == 0
-        assert f"chat Ledger --session {session}" in chat.text
+        assert f"chat Ledger --session {session} --url {lab.url} continues it" in chat.text.replace("\n", "")
     assert ledger.read_text() == "5.0\n"
     assert lab.session("Ledger", session)["message_count"] == 4
 

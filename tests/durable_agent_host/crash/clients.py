@@ -9,10 +9,13 @@ from typing import Any
 
 import requests
 
+from durable_agent_host.turn.turn_events import EVENTS
 from tests.durable_agent_host.crash.site import LOST, PATIENCE_SECONDS, Site
 
 TERMINAL_EVENTS = ("turn.completed", "turn.failed", "turn.cancelled")
 UNDER_WAY = ("running", "waiting")
+Event = tuple[int, str, dict[str, Any]]
+"""Its id, its name and its data."""
 _NUMBERS = itertools.count()
 
 
@@ -180,6 +183,19 @@ class Stream:
             self.pieces = {at: text for at, text in self.pieces.items() if at < data["discard_from"]}
         elif name in TERMINAL_EVENTS:
             self.end = (name, data)
+
+    @property
+    def valid_events(self) -> list[Event]:
+        """The events that are not void, without texts and the last one."""
+        void_offsets: set[int] = set()
+        for restarted_at, _, data in (event for event in self.events if event[1] == "turn.restarted"):
+            void_offsets |= set(range(data["discard_from"], restarted_at))
+        return [
+            event
+            for event in self.events
+            if event[1] not in {*TERMINAL_EVENTS, "message.delta", "turn.restarted"}
+            and not (event[0] in void_offsets and EVENTS[event[1]].is_discardable)
+        ]
 
     @property
     def text(self) -> str:

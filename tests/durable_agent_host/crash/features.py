@@ -26,12 +26,16 @@ OWNER, STRANGER = {"x-caller": "ann"}, {"x-caller": "bob"}
 
 
 def featured_site(
-    folder: Path, model: PracticeModel, features: Iterable[str], crash: dict[str, str] | None = None
+    folder: Path,
+    model: PracticeModel,
+    features: Iterable[str],
+    crash: dict[str, str] | None = None,
+    canary: str = CANARY,
 ) -> Site:
     """Start a host with features, whose users, model and tools say the canary."""
     chosen = frozenset(features)
     env, headers = KEYS if "encryption" in chosen else {}, OWNER if "owners" in chosen else {}
-    return Site(folder, model, crash=crash or {}, env=env, features=chosen, canary=CANARY, headers=headers)
+    return Site(folder, model, crash=crash or {}, env=env, features=chosen, canary=canary, headers=headers)
 
 
 class Baselines:

@@ -8,7 +8,7 @@ and a tool that was running is reported in doubt. Each must have a kill of its o
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from http.client import OK
@@ -20,14 +20,16 @@ from practice_model.dialects.chat_completions.messages import items_from_message
 from practice_model.dialects.gemini.contents import parse_generate_request
 from tests.durable_agent_host.crash import clients
 from tests.durable_agent_host.crash.clients import Stream, TurnRequest
-from tests.durable_agent_host.crash.scenarios import Case
+from tests.durable_agent_host.crash.scenarios import AGENTS, Case
 from tests.durable_agent_host.crash.site import Effect, Site
 
-MAY_RUN_AGAIN = frozenset({"again", "linger", "brood"})
+MAY_RUN_AGAIN = frozenset({"again", "reorder", "linger", "brood"})
 RUN_BY_CLIENT = frozenset({"browse"})
+YOU_ARE = "You are "
 IN_DOUBT = "outcome of this call is not known"
 _ID = re.compile(r"\b(call|fc|msg|resp|rs|toolu|af-call|chatcmpl|step|run|thread|asst)([_-])[0-9a-f-]{16,}")
 _TIME = re.compile(r'(?<=_at": )\d+')
+_REQUEST_ID = re.compile(r"\b([0-9a-f]{8})((?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 _SIGNATURE = re.compile(r'(?<="thoughtSignature": )"[^"]*"')
 _LEFT_OUT = frozenset({"createdAt", "turn_id"})
 
@@ -55,9 +57,16 @@ class Figures:
 
 @dataclass(frozen=True)
 class ModelCall:
-    """A request that the model received; ``pid`` is the host's process that sent it."""
+    """A request that the model received.
+
+    Attributes:
+        mark: of the turn.
+        agent: the name of the agent that sent it, if the model knows it by its name.
+        pid: of the host's process that sent it.
+    """
 
     mark: str
+    agent: str
     round: int
     started_at: float
     outcome: str | None
@@ -126,8 +135,16 @@ def _read_call(entry: dict[str, Any], calls_by_response: dict[str, ModelCall]) -
 
 def _build_call(entry: dict[str, Any], mark: str, rounds: int) -> ModelCall:
     started_at = datetime.fromisoformat(entry["at"]).timestamp()
+    instructions = str(entry["body"].get("instructions"))
+    agent = instructions[len(YOU_ARE) : -1] if instructions.startswith(YOU_ARE) else ""
     return ModelCall(
-        mark, rounds, started_at, entry["ended"], entry["milliseconds_streaming"], int(entry["headers"]["x-process"])
+        mark,
+        agent,
+        rounds,
+        started_at,
+        entry["ended"],
+        entry["milliseconds_streaming"],
+        int(entry["headers"]["x-process"]),
     )
 
 
@@ -174,11 +191,21 @@ def _items_of(entry: dict[str, Any]) -> Iterable[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """What a case has told, without what differs from run to run: ids, times, usage."""
+    """What a case has told, without what differs from run to run: ids, times, usage.
+
+    Attributes:
+        messages: of the session.
+        responses: status of HTTP, status and text, of each request.
+        texts: of each turn, as they are stored.
+        inputs: what the agents within the agent have sent last in the first turn, by their names.
+        events: of calls in the first turn; some are about a line.
+    """
 
     messages: list[Any]
     responses: list[tuple[int, str, str]]
     texts: list[str]
+    inputs: dict[str, list[Any]]
+    events: list[str]
 
 
 def read_result(case: Case) -> CaseResult:
@@ -190,18 +217,83 @@ def read_result(case: Case) -> CaseResult:
     order = [request.turn_id for request in case.requests]
     transcript = [{"turn": order.index(message["turn_id"])} | message for message in body["messages"]]
     bare = [{name: value for name, value in message.items() if name not in _LEFT_OUT} for message in transcript]
-    ids: dict[str, str] = {}
-
-    def number(found: re.Match[str]) -> str:
-        return ids.setdefault(found[0], f"{found[1]}-{len(ids)}")
-
-    text = _ID.sub(number, _TIME.sub("0", _SIGNATURE.sub('"signed"', json.dumps(bare)))).replace(case.tag, "TAG")
+    ordered = bare if case.scenario.is_ordered else sorted(bare, key=_author_of)
+    messages = _without_ids(ordered if case.scenario.turns[0] else _without_live_fields(ordered), case)
     responses = [
         (request.status, _read_status(request.answer), request.answer.get("response") or "")
         for request in case.requests
     ]
-    messages = json.loads(text)
-    return CaseResult(messages, responses, [_text_of(messages, turn) for turn in range(len(order))])
+    if not case.scenario.is_ordered:
+        responses = [(status, word, "".join(sorted(text))) for status, word, text in responses]
+    texts = [_text_of(transcript, turn) for turn in range(len(order))]
+    return CaseResult(messages, responses, texts, _read_inputs(case), _read_events(case))
+
+
+def _author_of(message: dict[str, Any]) -> tuple[int, str]:
+    return message["turn"], "" if message["role"] == "user" else message["authorName"]
+
+
+_LIVE_FIELDS = frozenset({"id", "status", "logprobs", "annotations", "extensionData"})
+"""The live answer of a workflow's agent has other fields in the session than a recorded one."""
+
+
+def _without_live_fields(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_live_fields(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _without_live_fields(field) for name, field in value.items() if name not in _LIVE_FIELDS}
+    return value
+
+
+def _without_ids(value: Any, case: Case) -> Any:
+    ids: dict[str, str] = {}
+
+    def number(found: re.Match[str]) -> str:
+        return ids.setdefault(found[0], f"{found[1] if found.re is _ID else 'request'}-{len(ids)}")
+
+    text = _ID.sub(number, _TIME.sub("0", _SIGNATURE.sub('"signed"', json.dumps(value)))).replace(case.tag, "TAG")
+    return json.loads(_REQUEST_ID.sub(number, text))
+
+
+def _read_inputs(case: Case) -> dict[str, list[Any]]:
+    inputs: dict[str, list[Any]] = {}
+    for entry in case.site.model.requests() if case.scenario.members else ():
+        agent = str(entry["body"].get("instructions"))[len(YOU_ARE) : -1]
+        if agent in case.scenario.members and case.mark(0) in json.dumps(entry["body"]["input"]):
+            inputs[agent] = entry["body"]["input"]
+    return {agent: _without_ids(items, case) for agent, items in inputs.items() if agent}
+
+
+def _read_events(case: Case) -> list[str]:
+    """Read the events of calls that a client has that comes late, with what each call is about in place of its id."""
+    if case.followed_events is None:
+        return []
+    request = case.requests[0]
+    stream = Stream(case.site, TurnRequest(request.body, request.agent, turn_id=request.turn_id))
+    stream.follow(posts=False)
+    assert _story_of(stream.events) == _story_of(case.followed_events), (stream.events, case.followed_events)
+    lines: dict[str, str] = {}
+    texts: list[str] = []
+    for _, name, data in stream.valid_events:
+        if (event := data.get("data", data)).get("arguments"):
+            call_id = event.get("path", event["call_id"]).rpartition("t:")[2]
+            lines[call_id] = next(iter(event["arguments"].values()))
+        parts = [pending["call_id"] for pending in data["pending_calls"]] if name == "turn.waiting" else [data]
+        texts += [json.dumps([name, _without_times(part)]) for part in parts]
+    for call_id, line in lines.items():
+        texts = [text.replace(call_id, line) for text in texts]
+    return sorted(text.replace(request.turn_id, "TURN").replace(case.tag, "TAG") for text in texts)
+
+
+def _story_of(events: Sequence[clients.Event]) -> list[clients.Event]:
+    """Leave out texts, which come in larger pieces to those who come late."""
+    return [event for event in events if event[1] not in {"message.delta", "reasoning.delta"}]
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_times(field) for name, field in value.items() if not name.endswith("_at")}
+    return value
 
 
 def _read_status(answer: dict[str, Any]) -> str:
@@ -213,7 +305,9 @@ def _read_status(answer: dict[str, Any]) -> str:
 def _text_of(messages: list[Any], turn: int) -> str:
     """Put together what the agent said in a turn, as it is stored."""
     return "".join(
-        " ".join(content["text"] for content in message["contents"] if content["$type"] == "text" and content["text"])
+        " ".join(
+            content["text"] for content in message["contents"] if content["$type"] == "text" and content.get("text")
+        )
         for message in messages
         if message["turn"] == turn and message["role"] == "assistant"
     )
@@ -225,6 +319,11 @@ def check_case(case: Case, baseline: CaseResult, witnesses: Witnesses, figures: 
     assert result.responses == baseline.responses, (result.responses, baseline.responses)
     doubts = _excuse_doubts(result.messages, baseline.messages)
     assert result.messages == baseline.messages
+    assert result.inputs.keys() == baseline.inputs.keys()
+    for agent, items in result.inputs.items():
+        doubts |= (inner_doubts := _doubts_in(items))
+        assert _without_results(items, inner_doubts) == _without_results(baseline.inputs[agent], inner_doubts)
+    assert _without_doubts(result.events, doubts) == _without_doubts(baseline.events, doubts)
     figures.counts["turns"] += len(case.requests)
     figures.counts["tool calls in doubt"] += len(doubts)
     for turn in range(len(case.steps)):
@@ -233,10 +332,11 @@ def check_case(case: Case, baseline: CaseResult, witnesses: Witnesses, figures: 
             line.replace("TAG", case.tag) for line in doubts if line.replace("TAG", case.tag).startswith(mark)
         }
         check_effects(case, turn, turn_doubts, witnesses, figures)
-        check_calls(mark, case.rounds(turn), witnesses, figures)
+        rounds = {agent: len(steps) for agent, steps in case.steps_by_agent(turn).items()}
+        check_calls(mark, rounds, witnesses, figures)
         if case.scenario.is_posted_once:
             assert witnesses.post_counts[mark] == 1, mark
-            assert len(witnesses.calls[mark]) == case.rounds(turn), witnesses.calls[mark]
+            assert len(witnesses.calls[mark]) == sum(rounds.values()), witnesses.calls[mark]
     for request, text in zip(case.requests, result.texts, strict=True):
         check_client(case.site, request, text)
 
@@ -247,12 +347,42 @@ def _excuse_doubts(messages: list[Any], baseline_messages: list[Any]) -> set[str
     doubts: set[str] = set()
     for content, baseline_content in zip(_contents(messages), _contents(baseline_messages), strict=False):
         if content["$type"] == "functionCall":
-            lines[content["callId"]] = content["arguments"]["line"]
+            lines[content["callId"]] = content["arguments"].get("line")
         elif content["$type"] == "functionResult" and IN_DOUBT in json.dumps(content):
             doubts.add(lines[content["callId"]])
             content.clear()
             content.update(baseline_content)
     return doubts
+
+
+def _doubts_in(items: list[Any]) -> set[str]:
+    """Find the calls of an agent within the agent that are reported in doubt to its model."""
+    lines = _lines_by_call(items)
+    return {lines[item["call_id"]] for item in items if IN_DOUBT in str(item.get("output"))}
+
+
+def _without_results(items: list[Any], doubts: set[str]) -> list[Any]:
+    lines = _lines_by_call(items)
+    return [
+        {name: value for name, value in item.items() if name != "output" or lines[item["call_id"]] not in doubts}
+        for item in items
+    ]
+
+
+def _lines_by_call(items: list[Any]) -> dict[str, str]:
+    return {
+        item["call_id"]: json.loads(item["arguments"]).get("line")
+        for item in items
+        if item.get("type") == "function_call"
+    }
+
+
+def _without_doubts(events: list[str], doubts: set[str]) -> list[str]:
+    return [
+        event
+        for event in events
+        if not any(line in event for line in doubts) and not (doubts and event.startswith('["turn.waiting'))
+    ]
 
 
 def _contents(messages: list[Any]) -> Iterator[Any]:
@@ -263,10 +393,11 @@ def check_effects(case: Case, turn: int, doubts: set[str], witnesses: Witnesses,
     """Every tool took effect once; or it was in doubt; or it may be run again, and a kill made it do so."""
     mark = case.mark(turn)
     expected_calls = {
-        (call["name"], call["arguments"]["line"].format(f"{mark}{round_}")): round_
-        for round_, step in enumerate(case.steps[turn][: case.rounds(turn)])
+        (call["name"], call["arguments"]["line"].format(case.prefix(turn, agent, round_))): (agent, round_)
+        for agent, steps in case.steps_by_agent(turn).items()
+        for round_, step in enumerate(steps)
         for call in step.get("calls", [])
-        if call["name"] not in RUN_BY_CLIENT
+        if call["name"] not in RUN_BY_CLIENT | AGENTS
     }
     left: dict[tuple[str, str], list[Effect]] = {}
     for effect in witnesses.effects.get(mark, []):
@@ -275,9 +406,11 @@ def check_effects(case: Case, turn: int, doubts: set[str], witnesses: Witnesses,
     assert doubts <= {line for tool, line in expected_calls if tool not in MAY_RUN_AGAIN}, doubts
     assert not doubts or witnesses.kills
     figures.counts["tool calls"] += len(expected_calls)
-    for (tool, line), round_ in expected_calls.items():
+    for (tool, line), (agent, round_) in expected_calls.items():
         effects = left.get((tool, line), [])
-        used = [call.started_at for call in witnesses.calls[mark] if call.round > round_]
+        others = case.scenario.members.keys() - {agent}
+        calls = [call for call in witnesses.calls[mark] if call.agent not in others]
+        used = [call.started_at for call in calls if call.round > round_]
         assert all(effect.at < min(used, default=effect.at + 1) for effect in effects), (
             f"{line} after its result was used"
         )
@@ -293,29 +426,33 @@ def check_effects(case: Case, turn: int, doubts: set[str], witnesses: Witnesses,
             assert (before.attempt or 0) < (after.attempt or 0), (before, after)
 
 
-def check_calls(mark: str, rounds: int, witnesses: Witnesses, figures: Figures) -> None:
+def check_calls(mark: str, rounds: Mapping[str, int], witnesses: Witnesses, figures: Figures) -> None:
     """Each round was asked of the model once, and once more for each kill that cut it off; never after it was used.
 
     Args:
         mark: of the turn.
-        rounds: how many it takes.
+        rounds: how many each agent takes, by the names of the agents within the agent.
         witnesses: what was seen.
         figures: are added to.
     """
-    calls = witnesses.calls.get(mark, [])
-    assert {call.round for call in calls} == set(range(rounds)), (mark, calls)
-    newest = -1
-    last: dict[int, ModelCall] = {}
-    for call in calls:
-        assert call.round >= newest, f"{mark}: round {call.round} was asked for again, after round {newest}: {calls}"
-        newest = call.round
-        if before := last.get(call.round):
-            assert before.pid != call.pid, f"{mark}: no kill between {before} and {call}"
-            figures.counts["model calls made again"] += 1
-            figures.add_repeat(before, witnesses)
-        last[call.round] = call
-    figures.counts["model calls needed"] += len(last)
-    figures.counts["model calls made"] += len(calls)
+    calls_by_agent: dict[str, list[ModelCall]] = {}
+    for call in witnesses.calls.get(mark, []):
+        calls_by_agent.setdefault(call.agent, []).append(call)
+    assert rounds.keys() - {""} <= calls_by_agent.keys(), (mark, calls_by_agent)
+    for agent, calls in calls_by_agent.items():
+        assert {call.round for call in calls} == set(range(rounds[agent if agent in rounds else ""])), (mark, calls)
+        newest = -1
+        last: dict[int, ModelCall] = {}
+        for call in calls:
+            assert call.round >= newest, f"{mark}: round {call.round} was asked for again, after {newest}: {calls}"
+            newest = call.round
+            if before := last.get(call.round):
+                assert before.pid != call.pid, f"{mark}: no kill between {before} and {call}"
+                figures.counts["model calls made again"] += 1
+                figures.add_repeat(before, witnesses)
+            last[call.round] = call
+        figures.counts["model calls needed"] += len(last)
+        figures.counts["model calls made"] += len(calls)
 
 
 def check_client(site: Site, request: TurnRequest, text: str) -> None:

@@ -52,6 +52,7 @@ class Effect:
     key: str | None = None
     attempt: int | None = None
     pid: int = 0
+    callback: str = ""
 
 
 @dataclass
@@ -150,6 +151,14 @@ class Site:
         while len(self.kills) == before or not self.up.is_set():
             self.check()
             time.sleep(0.005)
+
+    def plan_crash(self, plan: str) -> None:
+        """Let the host that runs now die at a point of the journal, as ``point:n`` counted from now."""
+        assert requests.post(self.api("/crash"), data=plan, headers=self.headers, timeout=PATIENCE_SECONDS).ok
+
+    def strike(self) -> None:
+        """Kill the host that runs now, and go on while it is gone."""
+        self._host.process.kill()
 
     def check(self) -> None:
         """Raise what keeps the host from running."""

@@ -117,3 +117,18 @@ def test_a_folder_without_recordings_is_rejected(tmp_path):
         Recordings.load(tmp_path / "missing")
     with pytest.raises(RecordingsError, match="holds no recordings"):
         Recordings.load(tmp_path)
+
+
+def test_a_recorded_stream_in_the_background_goes_on_after_an_event(player, recordings_dir):
+    """A response is streamed again from a number on, as recorded; one that is not in the background is not cancelled."""
+    folder = "multiturn/background-resume-starting-after"
+    player.plan({"recording": f"{folder}/01"}, {"recording": "background-queued"}, {"text": "Hi."})
+    first, *_ = parse_events(player.ask("Anything", stream=True, background=True))
+    path = f"/v1/responses/{first['response']['id']}"
+    resumed = player.http.get(path, params={"stream": "true", "starting_after": 0})
+    assert parse_events(resumed) == load_events(recordings_dir, f"{folder}/02.events")
+    assert player.http.post(f"{path}/cancel").json()["status"] == "cancelled"
+    queued = parse_events(player.ask("Anything", stream=True, background=True))
+    assert [event["type"] for event in queued][:3] == ["response.created", "response.queued", "response.in_progress"]
+    response = player.ask("Anything").json()
+    assert player.http.post(f"/v1/responses/{response['id']}/cancel").status_code == 400

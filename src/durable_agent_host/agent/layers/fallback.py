@@ -57,13 +57,14 @@ class FallBack:
             await self._record(ClientSwitchedEntry(call.path, active.first, None, self._name(active.first), ""))
         while True:
             is_fallback = active.index > 0
+            has_switched = active.has_switched
             sent_call = active.make_call(call, self.session_id)
             has_started = False
             try:
                 async with aclosing(call_next(sent_call)) as items:
                     async for item in items:
                         has_started = True
-                        if is_fallback:
+                        if has_switched:
                             without_conversation(item)
                         is_update = isinstance(item, ChatResponseUpdate)
                         yield item if is_update or not is_fallback else replace(item, is_folded=True)

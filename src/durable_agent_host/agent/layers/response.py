@@ -1,5 +1,6 @@
 """The response of a model's service: corrected, measured, and checked for its end. The innermost layer."""
 
+import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,8 +22,7 @@ from durable_agent_host.errors import DurableAgentHostError, ProviderError
 from durable_agent_host.model.budget import known_counts
 from durable_agent_host.model.response_normalization import correct_contents, text_for
 
-_MOST_CHARACTERS: Final = 300
-"""Of the text of an error, in the sentence about a response that cannot be read."""
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _response_parse_errors(client: Any, explain: Callable[[BaseException], Provi
     """Turn an error of reading an answer into a sentence: one that nobody explains, after some of the answer has come.
 
     Raises:
-        ProviderError: the answer cannot be read; with the client's name and the error's text.
+        ProviderError: the answer cannot be read; the log has the client's name and the error.
         Exception: any other, unchanged.
     """
     before = received_bytes().bytes
@@ -118,9 +118,11 @@ def _response_parse_errors(client: Any, explain: Callable[[BaseException], Provi
             or classify_error(error) is not None
         ):
             raise
-        reason = f"{type(client).__name__}: {type(causes[-1]).__name__}: {causes[-1]}"[:_MOST_CHARACTERS]
+        _LOGGER.warning("%s cannot read an answer of its service", type(client).__name__, exc_info=causes[-1])
         raise ProviderError(
-            f"the model's service sent an answer that cannot be read: {reason}", retryable=False
+            "the model's service sent an answer that cannot be read: check that the endpoint has the API of the "
+            "agent's client; the app's log has the reason",
+            retryable=False,
         ) from error
 
 

@@ -27,6 +27,7 @@ from durable_agent_host.agent.tool_invocation import (
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.codec.journal_entry import encode_tool_result
 from durable_agent_host.errors import CorruptStateError, TurnError, locate_error, strip_error_text
+from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.tool_calls import DeferredCall
 
 _LOGGER = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class RunTool:
         return self._succeed(call, value)
 
     def _succeed(
-        self, call: ToolInvocation, value: Any, outcome: str = "success", error: BaseException | None = None
+        self, call: ToolInvocation, value: Any, outcome: ToolOutcome = "success", error: BaseException | None = None
     ) -> ToolCallEnd:
         match value:
             case DeferredCall() as deferral:

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.agent.response_limits import until_its_end
-from durable_agent_host.model.ending import REFUSED
+from durable_agent_host.model.ending import REFUSAL
 from durable_agent_host.model.response_normalization import with_text_names
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, start_in_thread
 from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_container
@@ -171,6 +171,7 @@ class BlockPreservingMixin(FoldedStreamMixin):
             case "message_start" | "message_delta":
                 return self._message_event(reader, event, emitted_usage, request_state)
             case "message_stop":
+                reader.finish()
                 return ChatResponseUpdate(raw_representation=ItemUpdate(None, event))
             case _:
                 client: Any = super()
@@ -304,8 +305,8 @@ def _set_stop(target: Any, message: Any) -> None:
     stop_reason = getattr(message, "stop_reason", None)
     if stop_reason == PAUSE:
         target.finish_reason = PAUSE
-    elif stop_reason == REFUSED:
-        target.finish_reason = REFUSED
+    elif stop_reason == REFUSAL:
+        target.finish_reason = REFUSAL
         details = plain_block(message).get("stop_details")
         properties = refusal_properties(message=within(details, "explanation"), category=within(details, "category"))
         target.additional_properties = {**(target.additional_properties or {}), **properties}

@@ -162,6 +162,19 @@ class MessageAccumulator:
             open_block = self.start(index, {"type": kind})
         return open_block
 
+    def is_open_call(self, index: Any) -> bool:
+        """Return whether an open block is a call of one of the app's tools."""
+        return index in self._open and self._open[index].block.get("type") == "tool_use"
+
+    @property
+    def has_open_calls(self) -> bool:
+        """Whether such a call is not finished."""
+        return any(map(self.is_open_call, self._open))
+
+    def discard_open_calls(self) -> None:
+        """Leave out the calls that are not finished."""
+        self._open = {index: block for index, block in self._open.items() if not self.is_open_call(index)}
+
     def stop(self, index: Any) -> ItemPart | None:
         """Finish a block; None when it is not open."""
         open_block = self._open.pop(index, None)

@@ -55,7 +55,7 @@ class AnthropicProvider(GenericProvider):
     @property
     def repair_rules(self) -> RepairRules:
         """The requirements of every service; "Reset context after refusal" of the API's documentation."""
-        return RepairRules(omits_refused_turns=True)
+        return RepairRules(omits_refusals=True)
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that it keeps the provider's blocks, and reads what compatible services send otherwise."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Content
+from agent_framework.exceptions import ResponseInvalidatedException
 
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.response_normalization import with_text_names
@@ -44,6 +45,9 @@ async def flatten_groups(updates: AsyncIterable[ChatResponseUpdate]) -> AsyncGen
 class Reader:
     """Reads the events of one stream.
 
+    Calls of the app's tools are held back until the service says that the model has stopped for them: they are left out
+    of an answer that was refused or cut off before.
+
     Args:
         parse: the framework's reading of a block; used only for calls of the app's tools.
     """
@@ -52,6 +56,7 @@ class Reader:
         self._parse = parse
         self._accumulator = MessageAccumulator()
         self._container: Block | None = None
+        self._calls: list[ChatResponseUpdate] = []
 
     def begin(self, event: Any) -> list[ChatResponseUpdate]:
         """Read the blocks and the container with which the message starts."""
@@ -62,11 +67,11 @@ class Reader:
             updates += self._item_updates(event, self._accumulator.stop_all())
         return updates
 
-    def start(self, event: Any) -> ChatResponseUpdate:
+    def start(self, event: Any) -> ChatResponseUpdate | None:
         """Read ``content_block_start``."""
-        return self._start_block(event, event.index, event.content_block)
+        return self._hold_call(event.index, self._start_block(event, event.index, event.content_block))
 
-    def delta(self, event: Any) -> ChatResponseUpdate:
+    def delta(self, event: Any) -> ChatResponseUpdate | None:
         """Read ``content_block_delta``."""
         delta = event.delta
         kind = str(getattr(delta, "type", None) or "")
@@ -79,20 +84,51 @@ class Reader:
         plain = plain_block(delta)
         open_block.add(plain)
         content = _LIVE[kind](plain, open_block) if kind in _LIVE else None
-        return _update(content, ItemUpdate(open_block.part, event))
+        return self._hold_call(event.index, _update(content, ItemUpdate(open_block.part, event)))
 
     def stop(self, event: Any) -> ChatResponseUpdate | None:
         """Read ``content_block_stop``."""
+        is_call = self._accumulator.is_open_call(event.index)
         part = self._accumulator.stop(event.index)
-        return None if part is None else _update(None, ItemUpdate(part, event))
+        if part is None:
+            return None
+        update = _update(None, ItemUpdate(part, event))
+        if not is_call:
+            return update
+        self._calls.append(update)
+        return None
 
     def end(self, event: Any) -> list[ChatResponseUpdate]:
-        """Read ``message_delta``: finish what is open, and report where code ran."""
+        """Read ``message_delta``: finish what is open, emit calls that may run, and report where code ran."""
+        stop_reason = getattr(event.delta, "stop_reason", None)
+        calls: list[ChatResponseUpdate] = []
+        if stop_reason in _CUT:
+            self._accumulator.discard_open_calls()
+            self._calls = []
+        elif stop_reason == "tool_use":
+            calls = self._calls
+            self._calls = []
         if (container := getattr(event.delta, "container", None)) is not None:
             self._container = plain_block(container)
-        return self._item_updates(
-            event, [*self._accumulator.stop_all(), *self._accumulator.set_container(self._container)]
-        )
+        if self._accumulator.has_open_calls:
+            raise _invalid_calls_error()
+        parts = [*self._accumulator.stop_all(), *self._accumulator.set_container(self._container)]
+        return [*calls, *self._item_updates(event, parts)]
+
+    def finish(self) -> None:
+        """Read ``message_stop``.
+
+        Raises:
+            ResponseInvalidatedException: the model has called tools, and has not stopped for them.
+        """
+        if self._calls:
+            raise _invalid_calls_error()
+
+    def _hold_call(self, index: Any, update: ChatResponseUpdate) -> ChatResponseUpdate | None:
+        if not self._accumulator.is_open_call(index):
+            return update
+        self._calls.append(update)
+        return None
 
     def _start_block(self, event: Any, index: Any, block: Any) -> ChatResponseUpdate:
         plain = with_text_names(plain_block(block))
@@ -110,6 +146,14 @@ class Reader:
 
     def _item_updates(self, event: Any, parts: Iterable[ItemPart]) -> list[ChatResponseUpdate]:
         return [_update(None, ItemUpdate(part, event)) for part in parts]
+
+
+_CUT: Final = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
+"""Stop reasons of answers whose calls do not run."""
+
+
+def _invalid_calls_error() -> ResponseInvalidatedException:
+    return ResponseInvalidatedException("the response ended within a tool call")
 
 
 _APPENDED_TYPES: Final = frozenset({"text", "text_reasoning", "function_call", "code_interpreter_tool_call"})

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from durable_agent_host.providers.event_normalization import Json, joined_text, json_text, listed_objects
+from durable_agent_host.providers.event_normalization import Json, joined_text, json_text, to_object_list
 from durable_agent_host.providers.neutral_contents import as_object
 
 _CALL: Final = "tool_use"
@@ -21,9 +21,9 @@ class MessageEventNormalizer:
     """
 
     def __init__(self) -> None:
-        self._last_index: Any = None
+        self._last_index = 0
         self._block_count = 0
-        self._open_indexes = set[Any]()
+        self._open_indexes = set[int]()
         self._has_call = self._is_ended = self._is_stopped = False
 
     def read(self, name: str | None, data: Any, /) -> Iterator[Json]:
@@ -33,14 +33,14 @@ class MessageEventNormalizer:
         match event_type:
             case "message_start":
                 message = as_object(event.get("message"))
-                content = [_normalize_texts(block) for block in listed_objects(message.get("content"))]
+                content = [_normalize_texts(block) for block in to_object_list(message.get("content"))]
                 event = {**event, "message": {**message, "content": content, "usage": _usage(message)}}
                 self._has_call = any(block.get("type") == _CALL for block in content)
                 self._is_ended = message.get("stop_reason") is not None
             case "content_block_start":
                 if not (block := as_object(event.get("content_block"))):
                     return
-                self._last_index = self._block_count if (index := event.get("index")) is None else index
+                self._last_index = index if isinstance(index := event.get("index"), int) else self._block_count
                 self._block_count += 1
                 self._open_indexes.add(self._last_index)
                 self._has_call = self._has_call or block.get("type") == _CALL
@@ -77,8 +77,8 @@ class MessageEventNormalizer:
             delta = {**delta, "stop_reason": _CALL}
         return {**event, "delta": delta, "usage": _usage(event)}
 
-    def _index(self, event: Json) -> Any:
-        return self._last_index if event.get("index") is None else event["index"]
+    def _index(self, event: Json) -> int:
+        return index if isinstance(index := event.get("index"), int) else self._last_index
 
 
 def _usage(holder: Json) -> Json | None:

@@ -12,7 +12,6 @@ from typing import Any, Final
 from agent_framework import Content, Message
 
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, start_in_thread
-from durable_agent_host.providers.chat_completions.chunk_normalization import ChunkNormalizer, normalize_completion
 from durable_agent_host.providers.chat_completions.completion_stream import CompletionReader
 from durable_agent_host.providers.chat_completions.message_accumulator import complete_message
 from durable_agent_host.providers.chat_completions.message_metadata import complete_item
@@ -24,6 +23,7 @@ from durable_agent_host.providers.chat_completions.request_messages import (
     pair_messages,
     with_valid_names,
 )
+from durable_agent_host.providers.chat_completions.stream_normalization import ChunkNormalizer, normalize_completion
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for
 from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, sdk_json, within

@@ -12,10 +12,10 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.ending import CONTENT_FILTER, is_refusal
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.adapted_client import ItemUpdate
-from durable_agent_host.providers.chat_completions.chunk_normalization import STREAM_END
 from durable_agent_host.providers.chat_completions.content_mapping import reasoning_text, spoken_text
 from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
+from durable_agent_host.providers.chat_completions.stream_normalization import STREAM_END
 from durable_agent_host.providers.client_errors import response_failure
 from durable_agent_host.providers.neutral_contents import filtered_categories, refusal_properties, sdk_json, within
 from durable_agent_host.providers.stream_completion import READ_TO_END
@@ -89,11 +89,12 @@ class CompletionReader:
         Args:
             messages: by the index of their choice.
         """
-        first, *others = sorted(messages)
+        first, *other_indexes = sorted(messages)
         other_choices = [
-            {**self._extra_fields.get(index, {}), "index": index, "message": dict(messages[index])} for index in others
+            {**self._extra_fields.get(index, {}), "index": index, "message": dict(messages[index])}
+            for index in other_indexes
         ]
-        extra_fields = self._extra_fields.get(first, {}) | ({"other_choices": other_choices} if others else {})
+        extra_fields = self._extra_fields.get(first, {}) | ({"other_choices": other_choices} if other_indexes else {})
         return finished_item(
             messages[first], completion_id=self._completion_id, extra_fields=extra_fields, **self._item_options
         )

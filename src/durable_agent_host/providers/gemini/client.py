@@ -16,7 +16,7 @@ from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.codec.strict_json import is_nested_too_deeply
 from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.model.budget import TOOL_INPUT
-from durable_agent_host.model.ending import CONTENT_FILTER, REFUSAL
+from durable_agent_host.model.ending import CONTENT_FILTER, REFUSAL_DETAILS
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
 from durable_agent_host.providers.gemini.part_mapping import parts_to_send
@@ -166,5 +166,5 @@ def _add_response_fields(target: Any, response_json: dict[str, Any]) -> None:
     add_counts(target, {WEB_SEARCHES: count_searches(response_json)})
     properties = read_filter(response_json) | ({SERVICE_TIER: tier} if tier else {})
     if properties:
-        target.finish_reason = CONTENT_FILTER if REFUSAL in properties else target.finish_reason
+        target.finish_reason = CONTENT_FILTER if REFUSAL_DETAILS in properties else target.finish_reason
         target.additional_properties = {**(target.additional_properties or {}), **properties}

@@ -157,7 +157,8 @@ async def stream_or_retrieve(
         async with stream:
             has_started = cursor is None
             async for update in stream:
-                if cursor is not None and getattr(unwrap_update(update), "sequence_number", cursor + 1) <= cursor:
+                number: Any = getattr(unwrap_update(update), "sequence_number", None)
+                if cursor is not None and isinstance(number, int) and number <= cursor:
                     continue
                 if not has_started:
                     has_started = True

@@ -2,7 +2,7 @@
 
 Some services send an item, or the rest of its text, only in ``response.completed``; some leave out the events that
 start or finish an item, their positions, or fields that are lists. The final response is compared with the items that
-were streamed, and the events of what is missing are added before it.
+were progress, and the events of what is missing are added before it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,7 @@ from durable_agent_host.providers.event_normalization import (
     Json,
     joined_text,
     json_text,
-    listed_objects,
+    to_object_list,
     unix_seconds,
 )
 from durable_agent_host.providers.neutral_contents import as_object, as_objects
@@ -38,7 +38,7 @@ _TYPE_BY_STEM: Final = {
 
 
 @dataclass
-class _StreamedItem:
+class _ItemProgress:
     position: int
     type: str
     ids: set[Any]
@@ -57,9 +57,9 @@ class ResponseEventNormalizer:
     """Normalizes the events of one stream."""
 
     def __init__(self) -> None:
-        self._items: list[_StreamedItem] = []
+        self._items: list[_ItemProgress] = []
         self._response: Json = {}
-        self._is_whole: bool | None = None
+        self._has_all_events: bool | None = None
         self._is_finished = False
 
     def read(self, name: str | None, data: Any, /) -> Iterator[Json]:
@@ -68,9 +68,9 @@ class ResponseEventNormalizer:
         event_type = event.get("type")
         if not isinstance(event_type, str):
             event = {**event, "type": (event_type := name or "")}
-        if self._is_whole is None:
+        if self._has_all_events is None:
             number = event.get("sequence_number")
-            self._is_whole = event_type == "response.created" or not isinstance(number, int) or number <= 1
+            self._has_all_events = event_type == "response.created" or not isinstance(number, int) or number <= 1
         if event_type == "response.done":
             event_type = f"response.{as_object(event.get('response')).get('status') or 'completed'}"
             event = {**event, "type": event_type}
@@ -97,40 +97,42 @@ class ResponseEventNormalizer:
         if item is None:
             return
         is_done = event["type"].endswith("done")
-        streamed = self._find(event, item["type"], _ids(item), is_start=not is_done)
-        if streamed is None:
-            streamed = self._add(event.get("output_index"), item)
-            if is_done:
-                yield _item_event("added", streamed, _open(item))
-        streamed.ids |= _ids(item)
+        progress = self._find(event, item["type"], _ids(item), is_start=not is_done)
+        if progress is None:
+            progress = self._add(event.get("output_index"), item)
+            if is_done and self._has_all_events:
+                yield _item_event("added", progress, _open(item))
+        progress.ids |= _ids(item)
         if is_done:
-            yield from _missing_deltas(streamed, item)
-            streamed.is_done = True
-        yield {**event, "output_index": streamed.position, "item": item}
+            yield from _missing_deltas(progress, item) if self._has_all_events else ()
+            progress.is_done = True
+        yield {**event, "output_index": progress.position, "item": item}
 
     def _read_part(self, event: Json, item_type: str) -> Iterator[Json]:
-        streamed = self._find(event, item_type, {event.get("item_id")} - {None, ""})
-        if streamed is None:
+        progress = self._find(event, item_type, _ids({"id": event.get("item_id")}))
+        if progress is None:
             item = {"type": item_type, "id": event.get("item_id") or ""}
-            streamed = self._add(event.get("output_index"), item)
-            if item_type == "message":
-                yield _item_event("added", streamed, item | {"role": "assistant", "content": []})
+            progress = self._add(event.get("output_index"), item)
+            if item_type == "message" and self._has_all_events:
+                yield _item_event("added", progress, item | {"role": "assistant", "content": []})
         part_index = event.get("summary_index", event.get("content_index"))
+        if not isinstance(part_index, int):
+            part_index = 0 if item_type == "message" else None
         is_delta = event["type"].endswith(".delta")
         name = next((name for name in ("delta", "text", "refusal", "arguments") if name in event), None)
         if name is not None and not isinstance(event[name], str):
             event = {**event, name: (json_text if name == "arguments" else joined_text)(event[name])}
         if is_delta:
-            streamed.fragments.setdefault(part_index, []).append(event.get("delta", ""))
+            progress.fragments.setdefault(part_index, []).append(event.get("delta", ""))
         elif name is not None:
-            streamed.fragments[part_index] = [event[name]]
+            progress.fragments[part_index] = [event[name]]
         if "part" in event:
             event = {**event, "part": _normalize_part(event["part"])}
-        if item_type == "message" and not isinstance(part_index, int):
-            event = {**event, "content_index": 0}
-        yield event if event.get("output_index") == streamed.position else {**event, "output_index": streamed.position}
+        if item_type == "message" and event.get("content_index") != part_index:
+            event = {**event, "content_index": part_index}
+        yield event if event.get("output_index") == progress.position else {**event, "output_index": progress.position}
 
-    def _find(self, event: Json, item_type: str, ids: set[Any], *, is_start: bool = False) -> _StreamedItem | None:
+    def _find(self, event: Json, item_type: str, ids: set[Any], *, is_start: bool = False) -> _ItemProgress | None:
         """Return the streamed item of an event: by its position, or without one by its id, or the last of its type."""
         position = event.get("output_index")
         for item in reversed(self._items):
@@ -140,33 +142,33 @@ class ResponseEventNormalizer:
                 return None if is_start and item.is_done else item
         return None
 
-    def _add(self, position: Any, item: Json) -> _StreamedItem:
+    def _add(self, position: Any, item: Json) -> _ItemProgress:
         if not isinstance(position, int):
-            position = max((streamed.position + 1 for streamed in self._items), default=0)
-        self._items.append(_StreamedItem(position, item["type"], _ids(item)))
+            position = max((progress.position + 1 for progress in self._items), default=0)
+        self._items.append(_ItemProgress(position, item["type"], _ids(item)))
         return self._items[-1]
 
     def _finish(self, event: Json) -> Iterator[Json]:
         self._is_finished = True
         response = normalize_response(event.get("response"), self._response, _STATUS_BY_EVENT[event["type"]])
-        if self._is_whole and event["type"] != "response.failed":
+        if self._has_all_events and event["type"] != "response.failed":
             yield from self._missing_events(response["output"])
         yield {**event, "response": response}
 
     def _missing_events(self, output: list[Json]) -> Iterator[Json]:
         remaining = list(self._items)
-        matches = [_pop(remaining, lambda streamed, item=item: streamed.is_same(item)) for item in output]
+        matches = [_pop(remaining, lambda progress, item=item: progress.is_same(item)) for item in output]
         for index, item in enumerate(output):
-            streamed = matches[index] or _pop(remaining, lambda streamed, item=item: streamed.type == item["type"])
-            if streamed is None:
-                is_free = all(streamed.position != index for streamed in self._items)
-                streamed = self._add(index if is_free else None, item)
-                yield _item_event("added", streamed, _open(item))
-            deltas = list(_missing_deltas(streamed, item))
+            progress = matches[index] or _pop(remaining, lambda progress, item=item: progress.type == item["type"])
+            if progress is None:
+                is_free = all(progress.position != index for progress in self._items)
+                progress = self._add(index if is_free else None, item)
+                yield _item_event("added", progress, _open(item))
+            deltas = list(_missing_deltas(progress, item))
             yield from deltas
-            if deltas or not streamed.is_done:
-                streamed.is_done = True
-                yield _item_event("done", streamed, item)
+            if deltas or not progress.is_done:
+                progress.is_done = True
+                yield _item_event("done", progress, item)
 
 
 def normalize_response(data: Any, known_fields: Json = _NOTHING, status: str = "completed") -> Json:
@@ -181,7 +183,7 @@ def normalize_response(data: Any, known_fields: Json = _NOTHING, status: str = "
         **known_fields,
         **{name: value for name, value in as_object(data).items() if not (value is None and name in known_fields)},
     }
-    items = (_normalize_item(item) for item in listed_objects(fields.get("output")))
+    items = (_normalize_item(item) for item in to_object_list(fields.get("output")))
     usage = fields.get("usage")
     return {
         **fields,
@@ -192,7 +194,7 @@ def normalize_response(data: Any, known_fields: Json = _NOTHING, status: str = "
     }
 
 
-def _pop(items: list[_StreamedItem], is_match: Callable[[_StreamedItem], bool]) -> _StreamedItem | None:
+def _pop(items: list[_ItemProgress], is_match: Callable[[_ItemProgress], bool]) -> _ItemProgress | None:
     index = next((index for index, item in enumerate(items) if is_match(item)), None)
     return None if index is None else items.pop(index)
 
@@ -201,8 +203,8 @@ def _ids(item: Json) -> set[Any]:
     return {value for name in ("id", "call_id") if isinstance(value := item.get(name), str | int) and value}
 
 
-def _item_event(kind: str, streamed: _StreamedItem, item: Json) -> Json:
-    return {"type": f"response.output_item.{kind}", "output_index": streamed.position, "item": item}
+def _item_event(kind: str, progress: _ItemProgress, item: Json) -> Json:
+    return {"type": f"response.output_item.{kind}", "output_index": progress.position, "item": item}
 
 
 def _open(item: Json) -> Json:
@@ -216,24 +218,33 @@ def _open(item: Json) -> Json:
             return item
 
 
-def _missing_deltas(streamed: _StreamedItem, item: Json) -> Iterator[Json]:
-    """Yield the text or the arguments of a finished item as far as they were not streamed."""
-    location = {"output_index": streamed.position, "item_id": item.get("id") or ""}
-    if streamed.type == "function_call" and (rest := _rest(item["arguments"], streamed.text(None))):
-        yield {"type": "response.function_call_arguments.delta", **location, "delta": rest}
-    for index, part in enumerate(item["content"] if streamed.type == "message" else ()):
+def _missing_deltas(progress: _ItemProgress, item: Json) -> Iterator[Json]:
+    """Yield the text or the arguments of a finished item as far as they were not progress."""
+    location = {"output_index": progress.position, "item_id": item.get("id") or ""}
+    if progress.type == "function_call" and (remaining_text := _remaining_text(item["arguments"], progress.text(None))):
+        yield {"type": "response.function_call_arguments.delta", **location, "delta": remaining_text}
+    parts: list[Json] = item["content"] if progress.type == "message" else []
+    if "".join(map(progress.text, progress.fragments)) == "".join(map(joined_text, parts)):
+        return  # some services give all parts one number
+    for index, part in enumerate(parts):
         kind = part.get("type")
         text = joined_text(part) if kind in {"output_text", "refusal"} else ""
-        if not (rest := _rest(text, streamed.text(index))):
+        if not (remaining_text := _remaining_text(text, progress.text(index))):
             continue
-        if index not in streamed.fragments:
+        if index not in progress.fragments:
             empty_part: Json = {**part, "refusal" if kind == "refusal" else "text": ""}
             yield {"type": "response.content_part.added", **location, "content_index": index, "part": empty_part}
-        yield {"type": f"response.{kind}.delta", **location, "content_index": index, "delta": rest, "logprobs": []}
-        streamed.fragments[index] = [text]
+        yield {
+            "type": f"response.{kind}.delta",
+            **location,
+            "content_index": index,
+            "delta": remaining_text,
+            "logprobs": [],
+        }
+        progress.fragments[index] = [text]
 
 
-def _rest(text: str, streamed_text: str) -> str:
+def _remaining_text(text: str, streamed_text: str) -> str:
     return text[len(streamed_text) :] if text.startswith(streamed_text) else ""
 
 
@@ -247,7 +258,7 @@ def _normalize_item(raw_item: Any) -> Json | None:
     match item["type"]:
         case "message":
             content = item.get("content")
-            parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else listed_objects(content)
+            parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else to_object_list(content)
             return {"role": "assistant", **item, "content": [_normalize_part(part) for part in parts]}
         case "function_call":
             arguments = json_text(item.get("arguments"))

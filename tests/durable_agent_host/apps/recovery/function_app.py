@@ -23,7 +23,7 @@ from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 from anthropic import AsyncAnthropic
 from google.genai import Client
 
-from durable_agent_host import DurableAgentApp
+from durable_agent_host import Budget, Budgets, DurableAgentApp, Price
 
 URL = os.environ["OPENAI_BASE_URL"]
 HOST = URL.removesuffix("/v1")
@@ -84,8 +84,13 @@ app.add_agent(
     Agent(responses("down"), "Talk.", name="Sticky", tools=[find_word], default_options=stateless),
     fallbacks=[chat],
     fallback_sticky=True,
+    budgets=Budgets(prices={"practice": Price(input=1.0, output=1.0), "down": Price(input=100.0, output=100.0)}),
 )
 app.add_agent(Agent(responses(), "Talk.", name="Caught", middleware=[answer_instead], default_options=stateless))
+app.add_agent(
+    Agent(responses(), "Talk.", name="Background", default_options={"background": True}),
+    budgets=Budgets(turn=Budget(model_calls=5)),
+)
 app.add_agent(
     Agent(responses(), "Talk.", name="Summing", default_options=stateless),
     compaction=SummarizationStrategy(client=responses(), target_count=8, threshold=8),

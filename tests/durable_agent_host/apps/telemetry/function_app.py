@@ -40,7 +40,10 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-agent = Agent(chat_client_from_environment(), "Use your tools.", name="Traced", tools=[write_text, linger, pay])
+client = chat_client_from_environment()
+clerk = Agent(client, "You are the clerk.", name="clerk", description="A clerk.", tools=[write_text])
+tools = [write_text, linger, pay, clerk.as_tool()]
+agent = Agent(client, "Use your tools.", name="Traced", tools=tools)
 app = DurableAgentApp(agents=[agent], enable_mcp_tool_trigger=True)
 
 

@@ -7,7 +7,7 @@ from durable_agent_host.providers.event_normalization import (
     Json,
     joined_text,
     json_text,
-    listed_objects,
+    to_object_list,
     unix_seconds,
 )
 from durable_agent_host.providers.neutral_contents import as_object
@@ -58,7 +58,7 @@ def normalize_completion(data: Any, message_name: str) -> Json:
         message_name: ``delta`` or ``message``.
     """
     completion = as_object(data)
-    raw_choices = listed_objects(completion.get("choices"))
+    raw_choices = to_object_list(completion.get("choices"))
     usage_holders = (completion, *raw_choices, as_object(completion.get("x_groq")))
     usage = next((holder["usage"] for holder in usage_holders if isinstance(holder.get("usage"), dict)), None)
     return {
@@ -92,7 +92,7 @@ def _normalize_message(message: Json) -> Json:
         changed_fields["content"] = list(map(_text_part, parts)) if is_typed else joined_text(parts)
     legacy_call = as_object(message.get("function_call"))
     if message.get("tool_calls") or legacy_call:
-        calls = listed_objects(message.get("tool_calls"))
+        calls = to_object_list(message.get("tool_calls"))
         if not calls:
             calls = [{"index": 0, "type": "function", "function": legacy_call}]
         changed_fields["tool_calls"] = [_normalize_call(call) for call in calls] or None

@@ -1,0 +1,503 @@
+"""The JSON that routes answer with: each shape once. Handlers return them, and the OpenAPI document is made of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NotRequired, TypedDict
+
+from durable_agent_host.codec.wire_types import SpentWire, StatsWire
+from durable_agent_host.model.ending import AnswerEndWire, RefusalWire, VisibleStatus
+from durable_agent_host.model.pending_call import PendingCallWire, PendingKind, PrincipalWire
+from durable_agent_host.model.turn import Policy
+from durable_agent_host.turn.turn_events import ProblemWire, TurnIdentityWire, UsageWire
+
+
+class FailureWire(TypedDict):
+    """The error that ended a turn."""
+
+    type: str
+    message: str
+    running_turn_id: NotRequired[str | None]
+    category: NotRequired[str]
+    retryable: NotRequired[bool]
+    retry_after_seconds: NotRequired[float | None]
+
+
+class TurnUrlsWire(TypedDict):
+    """Where a turn and its session are."""
+
+    session_url: str
+    turn_url: str
+    events_url: str
+
+
+class AcceptedWire(TurnIdentityWire):
+    """A turn that runs; `queued_turn_id` is the turn that runs if a message to the running turn comes too late."""
+
+    status: Literal["accepted"]
+    message: str
+    queued_turn_id: NotRequired[str]
+
+
+class WaitingWire(TurnIdentityWire):
+    """A turn that waits for the answers to its pending calls."""
+
+    message: str
+    status: Literal["waiting"]
+    pending_calls: Sequence[PendingCallWire]
+
+
+class AcceptedTurnWire(AcceptedWire, TurnUrlsWire):
+    """A turn that runs, and where to follow it."""
+
+
+class WaitingTurnWire(WaitingWire, TurnUrlsWire):
+    """A turn that waits, and where to answer."""
+
+
+class ReplyWire(TypedDict, total=False):
+    """The answer to a pending call; `truncated` stands for what was too long to travel, or is to be redacted."""
+
+    approved: bool
+    reason: str | None
+    arguments: Mapping[str, Any] | None
+    result: Any
+    error: Any
+    expired: bool
+    answered_by: PrincipalWire
+    answered_at: str
+    truncated: bool
+
+
+class CallReplyWire(ReplyWire):
+    """The answer to one of a turn's pending calls."""
+
+    call_id: str
+
+
+class TurnStateWire(TurnIdentityWire):
+    """A turn's current state. A caller who may not read the turn gets its names and its status alone."""
+
+    agent: str
+    status: Literal["running", "waiting"] | VisibleStatus
+    message: NotRequired[str]
+    created_at: NotRequired[str]
+    pending_calls: NotRequired[Sequence[PendingCallWire]]
+    options: NotRequired[Mapping[str, Any]]
+    asked_by: NotRequired[PrincipalWire]
+    finish_reason: NotRequired[str | None]
+    refusal: NotRequired[RefusalWire]
+    response: NotRequired[str | None]
+    value: NotRequired[Any]
+    error: NotRequired[FailureWire | None]
+    usage: NotRequired[UsageWire | None]
+    message_count: NotRequired[int | None]
+    ended_at: NotRequired[str]
+    stats: NotRequired[StatsWire]
+    model: NotRequired[str]
+    service_tier: NotRequired[str]
+    redacted: NotRequired[bool]
+    joined_turn_id: NotRequired[str]
+    spent: NotRequired[SpentWire]
+
+
+class TurnWire(TurnStateWire):
+    """A turn's current state, with the answers to its pending calls."""
+
+    answers: NotRequired[Sequence[CallReplyWire]]
+
+
+class CancellingWire(TurnIdentityWire):
+    """A turn that is being cancelled."""
+
+    status: Literal["cancelling"]
+
+
+class CancellingTurnWire(CancellingWire, TurnUrlsWire):
+    """A turn that is being cancelled, and where to follow it."""
+
+
+class CancelledTurnWire(TurnWire, TurnUrlsWire):
+    """A turn that was cancelled before."""
+
+
+class AnsweredTurnWire(TurnStateWire, TurnUrlsWire):
+    """A turn that was sent answers: those that it has received."""
+
+    answers: Sequence[CallReplyWire]
+
+
+class AnsweredRunWire(TypedDict):
+    """A workflow's run that was sent answers."""
+
+    workflow: str
+    run_id: str
+    answers: Sequence[CallReplyWire]
+
+
+class CallbackWire(TypedDict):
+    """What became of the result of a deferred call."""
+
+    call_id: str
+    status: Literal["answered", "accepted", "waiting"]
+
+
+class ShownCallWire(TypedDict):
+    """A pending call. A caller who may answer it and not read what it belongs to gets neither name nor arguments."""
+
+    call_id: str
+    kind: PendingKind
+    created_at: str
+    expires_at: str | None
+    name: NotRequired[str]
+    arguments: NotRequired[Mapping[str, Any] | None]
+    path: NotRequired[str]
+    reason: NotRequired[str | None]
+    schema: NotRequired[Mapping[str, Any] | None]
+    approved_by: NotRequired[str]
+    changed_by: NotRequired[PrincipalWire]
+    progress: NotRequired[Mapping[str, Any] | None]
+    truncated: NotRequired[bool]
+
+
+class PendingTurnCallWire(ShownCallWire, TurnIdentityWire):
+    """A pending call and its turn."""
+
+    agent: str
+    turn_url: str
+    answer_url: str
+
+
+class PendingRunCallWire(ShownCallWire):
+    """A question of a workflow's run."""
+
+    workflow: str
+    run_id: str
+    answer_url: str
+
+
+class PendingPageWire(TypedDict):
+    """A page of pending calls; it may be short."""
+
+    pending_calls: Sequence[PendingTurnCallWire | PendingRunCallWire]
+    cursor: str | None
+
+
+class AgentWire(TypedDict):
+    """An agent that is reachable by HTTP."""
+
+    name: str
+    description: str | None
+    run_url: str
+
+
+class AgentsWire(TypedDict):
+    """The agents that are reachable by HTTP."""
+
+    agents: Sequence[AgentWire]
+
+
+class HostedAgentWire(TypedDict):
+    """An agent of the app, and how it is reached."""
+
+    name: str
+    type: str
+    http_endpoint_enabled: bool
+    mcp_tool_enabled: bool
+
+
+class CheckWire(TypedDict):
+    """Whether a store can be written; the reason names its error."""
+
+    ok: bool
+    reason: NotRequired[str]
+
+
+class HealthChecksWire(TypedDict):
+    """The agents and the stores of an app."""
+
+    agents: Sequence[HostedAgentWire]
+    agent_count: int
+    checks: Mapping[str, CheckWire]
+
+
+class HealthWire(HealthChecksWire):
+    """All stores can be written."""
+
+    status: Literal["healthy"]
+
+
+class HealthProblemWire(ProblemWire, HealthChecksWire):
+    """A store cannot be written."""
+
+    healthy: Literal[False]
+    health: Literal["unhealthy", "degraded"]
+
+
+class ClientToolWire(TypedDict):
+    """A tool that the client runs; the parameters are a JSON schema."""
+
+    name: str
+    description: NotRequired[str]
+    parameters: NotRequired[Mapping[str, Any]]
+
+
+class RunRequestWire(TypedDict):
+    """The body of ``run``; `role` is ``user``, and `response_format` a JSON schema."""
+
+    message: str | Sequence[Mapping[str, Any]]
+    session_id: NotRequired[str | None]
+    thread_id: NotRequired[str | None]
+    role: NotRequired[Literal["user"] | None]
+    response_format: NotRequired[Mapping[str, Any] | None]
+    options: NotRequired[Mapping[str, Any] | None]
+    enable_tool_calls: NotRequired[bool | None]
+    wait_for_response: NotRequired[bool | None]
+    policy: NotRequired[Policy]
+    client_tools: NotRequired[Sequence[ClientToolWire] | None]
+
+
+class ForkRequestWire(TypedDict, total=False):
+    """The body of ``fork``; `before` ends the copy before the turn `at_turn`."""
+
+    session_id: str | None
+    at_turn: str | None
+    before: bool | None
+
+
+class DecisionWire(TypedDict):
+    """A decision on a pending call."""
+
+    call_id: str
+    approved: bool
+    reason: NotRequired[str | None]
+    arguments: NotRequired[Mapping[str, Any] | None]
+
+
+class ResultWire(TypedDict):
+    """The result of a pending call."""
+
+    call_id: NotRequired[str]
+    result: Any
+
+
+class ErrorWire(TypedDict):
+    """Why a pending call has no result."""
+
+    call_id: NotRequired[str]
+    error: str
+
+
+class ProgressNoteWire(TypedDict):
+    """How far a deferred call is."""
+
+    text: str
+    fraction: NotRequired[float | None]
+
+
+class ProgressRequestWire(TypedDict):
+    """A note on a deferred call."""
+
+    progress: ProgressNoteWire
+
+
+SessionStatus = Literal["completed", "failed", "cancelled", "running", "waiting", "queued", "empty", "unreadable"]
+"""How the last turn of a session ended, or what the current one does."""
+
+
+class SessionIdentityWire(TypedDict):
+    """Names a session."""
+
+    agent: str
+    session_id: str
+
+
+class SessionDetailsWire(TypedDict, total=False):
+    """Details of a session, as far as it can be read."""
+
+    status: SessionStatus
+    message_count: int
+    running_turn_id: str | None
+    queued_turns: int
+    spent: SpentWire
+
+
+class ListedSessionWire(SessionDetailsWire):
+    """A session of a list, with its details where they were requested."""
+
+    session_id: str
+    last_used_at: str
+    session_url: str
+
+
+class SessionPageWire(TypedDict):
+    """A page of an agent's sessions, newest first."""
+
+    agent: str
+    sessions: Sequence[ListedSessionWire]
+    cursor: str | None
+
+
+class ConversationMessageWire(TypedDict, total=False):
+    """A message as it is stored, in upstream's format; it may have members of later versions."""
+
+    role: str
+    contents: Sequence[Mapping[str, Any]]
+    authorName: str
+    createdAt: str | None
+    extensionData: Mapping[str, Any]
+    turn_id: str | None
+    redacted: bool
+    stands_for: "ReplacedRangeWire"
+
+
+class ReplacedRangeWire(TypedDict):
+    """The messages that a summary replaces."""
+
+    first_turn_id: str | None
+    last_turn_id: str | None
+    messages: int
+
+
+class TurnEndWire(AnswerEndWire):
+    """How a turn ended."""
+
+    status: VisibleStatus
+
+
+class EndedTurnWire(TurnEndWire):
+    """How a turn of the conversation ended."""
+
+    turn_id: str
+    ended_at: str
+    error: FailureWire | None
+    response_id: str | None
+    stats: StatsWire | None
+    spent: NotRequired[SpentWire]
+    joined_turn_id: NotRequired[str]
+
+
+class OmissionWire(TypedDict):
+    """A text that does not fit on a page."""
+
+    turn_id: str
+    path: str
+    size: int
+
+
+class RepairChangeWire(TypedDict):
+    """A problem of a conversation, and its repair."""
+
+    place: str
+    problem: str
+    repair: str
+
+
+class ConversationWire(SessionIdentityWire):
+    """A page of a conversation as it is stored, oldest message first."""
+
+    thread_id: str
+    message_count: int
+    messages: Sequence[ConversationMessageWire]
+    previous: str | None
+    running_turn_id: str | None
+    queued_turn_ids: Sequence[str]
+    turns: Sequence[EndedTurnWire]
+    spent: NotRequired[SpentWire]
+    left_out: NotRequired[Sequence[OmissionWire]]
+    problems: NotRequired[Sequence[RepairChangeWire]]
+
+
+class ContextWire(TypedDict):
+    """What the model would get of a conversation; `stands_for` of a summary says which messages it replaces."""
+
+    made_by: str | None
+    is_whole: bool
+    kept_by_service: bool
+    estimated_tokens: int
+    messages: Sequence[ConversationMessageWire]
+
+
+class ConversationContextWire(SessionIdentityWire):
+    """A conversation's context."""
+
+    thread_id: str
+    message_count: int
+    context: ContextWire
+
+
+class ContextResetWire(SessionIdentityWire):
+    """Whether there was anything to discard."""
+
+    status: Literal["reset", "unchanged"]
+
+
+class ImportedSessionWire(SessionIdentityWire):
+    """A session that was imported, and what of it cannot be checked."""
+
+    message_count: int
+    taken_on_trust: Sequence[str]
+
+
+class DifferenceWire(TypedDict):
+    """An entry before and after its repair, with large texts abbreviated; null when it would be left out."""
+
+    before: Any
+    after: Mapping[str, Any] | None
+
+
+class VerifiedSessionWire(SessionIdentityWire):
+    """What the model's service would reject, and what a repair would change."""
+
+    problems: Sequence[RepairChangeWire]
+    differences: NotRequired[Sequence[DifferenceWire]]
+    differences_left_out: NotRequired[int]
+
+
+class RepairedSessionWire(SessionIdentityWire):
+    """What was repaired, and which session has the original."""
+
+    changes: Sequence[RepairChangeWire]
+    original_session_id: str | None
+
+
+class ForkedSessionWire(SessionIdentityWire):
+    """A session that begins with a copy of another one's conversation."""
+
+    forked_from: str
+    message_count: int
+    session_url: str
+
+
+class ErasedWire(TypedDict):
+    """How much was erased; pieces are blobs."""
+
+    turns: int
+    orchestrations: int
+    pieces: int
+    bytes: int
+
+
+class DeletedSessionWire(SessionIdentityWire):
+    """What was erased, once it is, and by when it is in no file; `kept_by` names what keeps a copy."""
+
+    status: Literal["deleting", "deleted"]
+    erased: NotRequired[ErasedWire]
+    erased_from_files_by: NotRequired[str]
+    kept_by: NotRequired[Sequence[str]]
+
+
+class FileWire(TypedDict):
+    """A file of a session."""
+
+    id: str
+    name: str | None
+    media_type: str | None
+    size: int | None
+    role: str
+    turn_id: str | None
+    file_url: str
+
+
+class FilesWire(SessionIdentityWire):
+    """Files of a session, newest first."""
+
+    files: Sequence[FileWire]

@@ -1,0 +1,228 @@
+"""The steps of a turn, as clients see them: each kind once. A time is UTC, or None where the log has none."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NotRequired, TypedDict
+
+from durable_agent_host.codec.wire_types import SpentWire
+from durable_agent_host.model.ending import RefusalWire, VisibleStatus
+from durable_agent_host.model.journal_entry import ToolOutcome
+from durable_agent_host.model.turn import EndStatus
+from durable_agent_host.turn.turn_events import UsageWire
+
+
+class WaitingCallWire(TypedDict):
+    """A call that a turn waited for, and its answer, or None while there is none."""
+
+    call_id: str
+    name: str | None
+    reason: str | None
+    arguments: Any
+    answer: Mapping[str, Any] | None
+
+
+class WaitStepWire(TypedDict):
+    """From the request until the first attempt, or while a person is asked."""
+
+    kind: Literal["wait"]
+    reason: Literal["queue", "person"]
+    calls: NotRequired[Sequence[WaitingCallWire]]
+    began_at: str | None
+    ended_at: str | None
+
+
+class AttemptStepWire(TypedDict):
+    """An attempt; it has crashed when no end was written. What it found in the journal is not run again."""
+
+    kind: Literal["attempt"]
+    number: int
+    ended: EndStatus | Literal["suspended", "running", "crashed"] | None
+    found_model_calls: int
+    found_tool_calls: int
+    began_at: str | None
+    ended_at: str | None
+
+
+class ModelResponseWire(TypedDict, total=False):
+    """What a model's service said of its answer; the cost is absent without prices."""
+
+    model: str | None
+    usage: UsageWire | None
+    finish_reason: str | None
+    refusal: RefusalWire
+    cost: float
+
+
+class ModelCallStepWire(ModelResponseWire):
+    """A model call; a lost one was cut off, and is made again unless the turn has ended."""
+
+    kind: Literal["model_call"]
+    position: int
+    attempt: int
+    outcome: Literal["completed", "lost", "cancelled", "failed"] | None
+    characters: int
+    background: NotRequired[bool]
+    reason: NotRequired[str]
+    rejected: NotRequired[str]
+    client: NotRequired[str]
+    began_at: str | None
+    ended_at: str | None
+
+
+class ToolAttemptWire(TypedDict):
+    """An attempt in which a tool was started."""
+
+    attempt: int
+    at: str | None
+
+
+class RaisedWire(TypedDict):
+    """What a tool raised, and where in the app."""
+
+    type: str
+    file: NotRequired[str]
+    line: NotRequired[int]
+    function: NotRequired[str]
+
+
+class ToolCallStepWire(TypedDict):
+    """A tool call, by the model call of the turn's agent at `position`, or by one of an agent within it at `path`."""
+
+    kind: Literal["tool_call"]
+    call_id: str
+    name: str
+    arguments: Any
+    position: NotRequired[int]
+    path: NotRequired[str]
+    runs_in: Literal["host", "service"]
+    attempts: list[ToolAttemptWire]
+    outcome: ToolOutcome | Literal["cancelled"] | None
+    result: str | None
+    result_characters: NotRequired[int]
+    in_doubt: bool
+    raised: NotRequired[RaisedWire]
+    began_at: str | None
+    ended_at: str | None
+
+
+class StrategyCallStepWire(ModelResponseWire):
+    """A model call of compaction, before the model call at `position`."""
+
+    kind: Literal["strategy_call"]
+    position: int
+    attempt: int
+    at: str | None
+    began_at: str | None
+    ended_at: str | None
+
+
+class MessageStepWire(TypedDict):
+    """A message to the running turn that the model call at `position` is about to get."""
+
+    kind: Literal["message"]
+    position: int
+    attempt: int
+    at: str | None
+    turn_id: str
+    message: str
+    created_at: str
+
+
+class FallbackStepWire(TypedDict):
+    """The model calls from `position` on go to another client."""
+
+    kind: Literal["fallback"]
+    position: int
+    attempt: int
+    client: str
+    reason: str | None
+    at: str | None
+
+
+class InnerCallStepWire(ModelResponseWire):
+    """A model call of an agent within the agent; `reason` says why it failed."""
+
+    kind: Literal["inner_call"]
+    path: str
+    attempt: int
+    at: str | None
+    reason: NotRequired[str]
+    wait_seconds: NotRequired[float]
+
+
+class RetryStepWire(TypedDict):
+    """A model call has failed, and is made again; `repeats_run` when the agent is run again for it."""
+
+    kind: Literal["retry"]
+    position: int | None
+    attempt: int
+    reason: str
+    wait_seconds: float
+    repeats_run: bool
+    began_at: str | None
+    ended_at: str | None
+    at: str | None
+
+
+class FallbackStepWire(TypedDict):
+    """Another client answers from here on: its class, and why."""
+
+    kind: Literal["fallback"]
+    position: int
+    attempt: int
+    client: str
+    reason: str | None
+    at: str | None
+
+
+class RestartStepWire(TypedDict):
+    """Clients were told to discard text from an event on."""
+
+    kind: Literal["restart"]
+    attempt: int
+    discard_from: int
+    at: str | None
+
+
+class EndStepWire(TypedDict):
+    """The end of the turn."""
+
+    kind: Literal["end"]
+    status: VisibleStatus
+    error: Mapping[str, Any] | None
+    at: str | None
+
+
+StepWire = (
+    WaitStepWire
+    | AttemptStepWire
+    | ModelCallStepWire
+    | ToolCallStepWire
+    | StrategyCallStepWire
+    | MessageStepWire
+    | FallbackStepWire
+    | InnerCallStepWire
+    | RetryStepWire
+    | FallbackStepWire
+    | RestartStepWire
+    | EndStepWire
+)
+
+
+class TurnSummaryWire(TypedDict):
+    """A short summary of the steps' turn."""
+
+    agent: str
+    session_id: str
+    turn_id: str
+    status: VisibleStatus | Literal["running", "waiting"]
+    created_at: str | None
+    ended_at: str | None
+    usage: UsageWire | None
+    spent: NotRequired[SpentWire]
+
+
+class StepPageWire(TurnSummaryWire):
+    """A page of the steps of a turn, in the order in which they began."""
+
+    steps: Sequence[StepWire]
+    cursor: str | None

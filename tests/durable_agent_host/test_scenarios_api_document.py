@@ -1,0 +1,143 @@
+"""The document of the API says what the routes do: schemathesis asks them, and finds nothing else."""
+
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from durable_agent_host.http.api_document import api_document, summary_of
+from durable_agent_host.http.routes import ROUTES
+from durable_agent_host.turn.turn_events import CALL_PENDING, EVENTS, TURN_WAITING
+from tests.forks import ROOT
+from tests.kit import AgentHost, PracticeModel
+from tests.sweeps import IS_LONG, SEED, count
+
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+)
+CONFIGURATION = """
+[parameters]
+"path.agent" = "Ledger"
+"path.session" = "described"
+"path.turn" = "{turn}"
+"path.call" = "1.0"
+"path.body" = "request"
+"query.session_id" = "described"
+"query.thread_id" = "described"
+
+[[operations]]
+include-method = "DELETE"
+parameters = {{ "path.session" = "to-delete" }}
+"""
+
+
+def test_the_document_is_open_to_everyone_and_names_its_server(lab: AgentHost):
+    """Tools get it from the host that they ask, with the routes, the events and nothing else."""
+    response = requests.get(f"{lab.url}/api/openapi.json?x=y", timeout=60)
+    document = response.json()
+    assert response.headers["content-type"] == "application/json"
+    assert document.pop("servers") == [{"url": f"{lab.url}/api"}]
+    assert document == api_document()
+
+
+def test_every_route_is_described():
+    """A route says what it does, what it answers, and what each part of its path means."""
+    paths = api_document()["paths"]
+    assert {(f"/{route.template}", route.method.lower()) for route in ROUTES} == {
+        (path, method) for path, methods in paths.items() for method in methods
+    }
+    for route in ROUTES:
+        operation = paths[f"/{route.template}"][route.method.lower()]
+        named_parts = {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "path"}
+        assert summary_of(route), route.name
+        assert any(int(status) < 400 for status in operation["responses"]), route.name
+        assert named_parts == set(re.findall(r"\{(\w+)\}", route.template)), route.name
+
+
+def test_parameters_that_routes_read_are_described():
+    """What a handler looks up in the query is in the table."""
+    parameters = {parameter.name for route in ROUTES for parameter in route.parameters}
+    sources = [path.read_text() for path in (ROOT / "src/durable_agent_host/http").glob("*.py")]
+    reads = r"(?:query|params)(?:\.get\(|, )\"([\w-]+)\""
+    assert {name for text in sources for name in re.findall(reads, text)} - {"token"} <= parameters
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(3600)
+def test_schemathesis_finds_no_answer_outside_of_the_document(lab: AgentHost, model: PracticeModel, tmp_path: Path):
+    """Statuses, headers, media types and bodies of drawn requests are those of the document."""
+    answer = lab.run("Ledger", {"message": 'charge with {"amount": 4}', "session_id": "described"}).json()
+    assert lab.run("Ledger", "Hello", session_id="to-delete").ok
+    (tmp_path / "schemathesis.toml").write_text(CONFIGURATION.format(turn=answer["turn_id"]))
+    command = [
+        *(str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(tmp_path / "schemathesis.toml")),
+        *("run", f"{lab.url}/api/openapi.json", "--checks", ",".join(CHECKS), "--no-color", "--seed", str(SEED)),
+        *("--max-examples", str(count("EXAMPLES", short=2, long=200)), "--request-timeout", "60"),
+        *("--phases", "coverage,fuzzing,stateful" if IS_LONG else "fuzzing", "--suppress-health-check", "all"),
+    ]
+    report = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert report.returncode == 0, report.stdout[-8000:] + report.stderr
+    assert f"Tested: {len(ROUTES)}" in report.stdout
+
+
+NAME = re.compile(r"`(\w+)(?:: true)?`")
+
+
+def _rows(heading: str) -> list[list[str]]:
+    section = (ROOT / "docs/reference/http.md").read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `") or line[:4] == "| | "]
+
+
+def _members(schema: Mapping[str, Any]) -> set[str]:
+    schemas = api_document()["components"]["schemas"]
+    return set(schemas[schema["$ref"].rpartition("/")[2]]["properties"])
+
+
+def test_the_events_of_the_documents_table_have_the_members_of_their_types():
+    """Neither the table of events in http.md nor the types can change alone."""
+    documented: dict[str, set[str]] = {}
+    event = ""
+    for name, members, *_ in _rows("Events"):
+        event = name.strip(" `") or event
+        before, _, after = re.sub(r"\([^)]*\)", "", members).partition(":")
+        documented.setdefault(event, set()).update(NAME.findall(before) or NAME.findall(after))
+    described = {
+        each["title"]: _members(each["properties"]["data"]["contentSchema"])
+        for each in api_document()["components"]["schemas"]["Event"]["oneOf"]
+    }
+    assert documented.keys() == EVENTS.keys()
+    for name, members in documented.items():
+        assert not members or members == described[name] - UNTOLD[name], name
+
+
+UNTOLD = defaultdict(set[str], {CALL_PENDING: {"progress", "truncated"}, TURN_WAITING: {"turn_id", "session_id"}})
+"""Members that the table leaves out: what a pending call gets later, and the names of the turn."""
+
+
+def test_the_steps_of_the_documents_table_are_those_of_the_types():
+    """Each kind of step has a row, and each row a type."""
+    schemas = api_document()["components"]["schemas"]
+    kinds = {schemas[each["$ref"].rpartition("/")[2]]["properties"]["kind"]["const"] for each in _steps(schemas)}
+    assert {name.strip(" `") for name, *_ in _rows("Steps")} == kinds
+
+
+def _steps(schemas: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return schemas["StepPage"]["properties"]["steps"]["items"]["anyOf"]
+
+
+def test_the_answer_of_run_has_the_members_of_the_document():
+    """Neither the paragraph on the answer of run in http.md nor its type can change alone."""
+    text = (ROOT / "docs/reference/http.md").read_text()
+    paragraph = text.partition("\nThe JSON answer of `run` has ")[2].partition("\n\n")[0]
+    names = set(NAME.findall(re.sub(r"\([^()]*(?:\([^()]*\))?[^()]*\)", "", paragraph)))
+    assert names == set(api_document()["components"]["schemas"]["RunAnswer"]["properties"])
