@@ -21,10 +21,9 @@ from tests.durable_agent_host.scripted_service import (
     scripted_service,
 )
 from tests.durable_agent_host.service_rules import STAND_INS, find_violation
-from tests.kit import RECORDINGS, AgentHost, running_host
+from tests.kit import CASES, AgentHost, running_host
 
 APP = Path(__file__).parent / "apps" / "services"
-CASES = RECORDINGS.parent / "cases"
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +220,7 @@ def responses_call(name: str, arguments: str = "{}", *, number: int = 1, call_id
     return responses_events(item | {"status": "completed"})
 
 
-@pytest.mark.skipif(not CASES.exists(), reason="needs the cases")
+@pytest.mark.skipif(not CASES.is_dir(), reason="needs the cases")
 def test_call_ids_that_repeat_within_a_turn_are_sent_apart(host: AgentHost, service: ScriptedService):
     """Both tools run once, each result has its call, and no item comes twice."""
     frames = [(CASES / f"responses-call-id-repeats-{number}.sse").read_text() for number in (1, 2)]
