@@ -21,10 +21,9 @@ from tests.durable_agent_host.scripted_service import (
     scripted_service,
 )
 from tests.durable_agent_host.service_rules import STAND_INS, find_violation
-from tests.kit import RECORDINGS, AgentHost, running_host
+from tests.kit import CASES, AgentHost, running_host
 
 APP = Path(__file__).parent / "apps" / "services"
-CASES = RECORDINGS.parent / "cases"
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +124,7 @@ def test_openai_gets_the_conversation_as_it_was(host: AgentHost, service: Script
     "message",
     [
         "Incorrect API key provided: k.",
-        "This model's maximum context length is 8192 tokens. Please reduce the length of the messages.",
+        "Your credit balance is too low to access the API.",
         "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
         "The model `m` does not exist",
     ],
@@ -134,7 +133,7 @@ def test_a_refusal_for_another_reason_is_not_repaired(host: AgentHost, service: 
     """The request is sent once, and the turn fails with the service's reason."""
     service.find_violation = lambda _body: (400, {"error": {"message": message}})
     reply = host.run("Chatunknown", {"message": "Look", "session_id": f"other-{len(message)}"})
-    assert (reply.status_code // 100, len(service.refusals)) != (2, 1)
+    assert reply.status_code >= 400
     assert len(service.refusals) == 1
 
 
@@ -221,7 +220,7 @@ def responses_call(name: str, arguments: str = "{}", *, number: int = 1, call_id
     return responses_events(item | {"status": "completed"})
 
 
-@pytest.mark.skipif(not CASES.exists(), reason="needs the cases")
+@pytest.mark.skipif(not CASES.is_dir(), reason="needs the cases")
 def test_call_ids_that_repeat_within_a_turn_are_sent_apart(host: AgentHost, service: ScriptedService):
     """Both tools run once, each result has its call, and no item comes twice."""
     frames = [(CASES / f"responses-call-id-repeats-{number}.sse").read_text() for number in (1, 2)]
