@@ -127,6 +127,17 @@ class MessageStepWire(TypedDict):
     created_at: str
 
 
+class FallbackStepWire(TypedDict):
+    """The model calls from `position` on go to another client: its class, and why."""
+
+    kind: Literal["fallback"]
+    position: int
+    attempt: int
+    client: str
+    reason: str | None
+    at: str | None
+
+
 class InnerCallStepWire(ModelResponseWire):
     """A model call of an agent within the agent; `reason` says why it failed."""
 
@@ -179,6 +190,7 @@ StepWire = (
     | MessageStepWire
     | InnerCallStepWire
     | RetryStepWire
+    | FallbackStepWire
     | RestartStepWire
     | EndStepWire
 )
