@@ -24,7 +24,10 @@ from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.turn_events import ProblemWire
 
 _JSON: Final = "application/json"
-_UNROUTED: Final = {"type": "object", "description": "Of the Functions host, which cannot read the path."}
+_UNROUTED: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "description": "Of the Functions host, which cannot read the path.",
+}
 _PROBLEMS: Final = (400, 403, 404, 413, 429, 500, 503, 507)
 """Statuses of problems that every route may answer with; routes of a session also with 409."""
 
@@ -156,9 +159,8 @@ class _OperationBuilder:
         if headers := self._headers(route, status):
             response["headers"] = headers
         if body and route.method != "HEAD":
-            response["content"] = self._content(body, PROBLEM if is_problem else _JSON)
-            if status == HTTPStatus.NOT_FOUND:
-                response["content"][_JSON] = {"schema": _UNROUTED}
+            unrouted = {_JSON: {"schema": _UNROUTED}} if status == HTTPStatus.NOT_FOUND else {}
+            response["content"] = {**self._content(body, PROBLEM if is_problem else _JSON), **unrouted}
         return response
 
     def _headers(self, route: Route, status: int) -> Mapping[str, Any]:
