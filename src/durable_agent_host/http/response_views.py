@@ -26,6 +26,7 @@ from durable_agent_host.segments.conversation_pages import Page
 from durable_agent_host.session.repair import RepairChange
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.response_format import with_value
+from durable_agent_host.turn.turn_wire import decode_response_messages
 
 # Large answers: encoded off the event loop and in parts, so that other requests proceed; sent as clients read them.
 #
@@ -163,7 +164,7 @@ def waiting_view(turn: Turn) -> dict[str, Any]:
     }
 
 
-def response_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
+def response_view(request: TurnRequest, outcome: TurnOutcome, base: str) -> dict[str, Any]:
     """Return the JSON answer of ``run``.
 
     Returns:
@@ -176,25 +177,49 @@ def response_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
         "message_count": outcome.message_count,
         "usage": outcome.usage,
     } | turn_identity(request)
+    view |= _messages_view(request, outcome, base)
     if outcome.redacted:
         view["redacted"] = True
     return with_value(view, outcome.text, request.response_format) if outcome.status == "completed" else view
 
 
-def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, dict[str, Any]]:
+def _messages_view(request: TurnRequest, outcome: TurnOutcome, base: str) -> dict[str, Any]:
+    """Return the messages of an answer, and their citations with their ranges in the whole text."""
+    messages = decode_response_messages(outcome, request.agent)
+    citations: list[dict[str, Any]] = []
+    start = 0
+    for message in messages:
+        citations += [
+            {**citation, "start": start + citation["start"], "end": start + citation["end"]}
+            for citation in message["citations"]
+        ]
+        start += len(message["text"]) + len(turn_events.SEPARATOR)
+    return {"messages": [with_file_urls(message, request, base) for message in messages], "citations": citations}
+
+
+def with_file_urls(data: Mapping[str, Any], request: TurnRequest, base: str) -> Mapping[str, Any]:
+    """Add the URLs of its files to a message, or to the data of an event."""
+    if not (files := data.get("files")):
+        return data
+    url = f"{session_url_of(base, request.agent, request.session_id)}/files"
+    urls = [{"file_url": f"{url}/{quote(file['id'], safe='')}"} if file["id"] else {} for file in files]
+    return {**data, "files": [file | file_url for file, file_url in zip(files, urls, strict=True)]}
+
+
+def terminal_event(request: TurnRequest, outcome: TurnOutcome, base: str) -> tuple[str, dict[str, Any]]:
     """Return the last event of a turn.
 
     Returns:
         ``turn.completed`` or ``turn.cancelled`` with the JSON answer of ``run``, or ``turn.failed`` with the problem.
     """
     if outcome.status == "cancelled":
-        return turn_events.TURN_CANCELLED, response_view(request, outcome)
+        return turn_events.TURN_CANCELLED, response_view(request, outcome, base)
     if outcome.error is not None:
         return turn_events.TURN_FAILED, problem_body(outcome.error, **turn_identity(request))
-    return turn_events.TURN_COMPLETED, response_view(request, outcome)
+    return turn_events.TURN_COMPLETED, response_view(request, outcome, base)
 
 
-def turn_view(turn: Turn) -> dict[str, Any]:
+def turn_view(turn: Turn, base: str) -> dict[str, Any]:
     """Return the turn's current state.
 
     Returns:
@@ -225,6 +250,7 @@ def turn_view(turn: Turn) -> dict[str, Any]:
             "ended_at": turn.outcome.ended_at,
             "stats": encode_stats(turn.outcome.stats),
             **(turn.outcome.model_info or {}),
+            **_messages_view(turn.request, turn.outcome, base),
         }
         if turn.outcome.redacted:
             view["redacted"] = True

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from agent_framework import Content
 
@@ -52,6 +52,28 @@ class LostState:
 
     kind: Literal["continuation", "container", "reasoning", "field"]
     name: str = ""
+
+
+class HostedCall(NamedTuple):
+    """What a finished item of the model's output says of a call that the service runs.
+
+    Attributes:
+        call_id: as the call's contents have it.
+        name: of the tool; empty in the item of a result.
+        arguments: final, as the service has them; None when the item does not have them.
+        outcome: ``success``, ``error``, ``not_run``; empty while the call has no result.
+        result: the result, where no content has it.
+        approval_request_id: of the approval that the call needed, if any.
+        has_output: False when the service sends the output of the ended call later.
+    """
+
+    call_id: str
+    name: str = ""
+    arguments: Any = None
+    outcome: str = ""
+    result: str = ""
+    approval_request_id: str | None = None
+    has_output: bool = True
 
 
 @dataclass(frozen=True)

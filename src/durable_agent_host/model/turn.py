@@ -140,6 +140,8 @@ class TurnOutcome:
         status: ``completed`` has entries, ``cancelled`` has entries and an error, ``suspended`` has pending calls and
             is not an end, the others have an error.
         text: the answer's text.
+        messages: of the answer, in order, with a blank line between two in ``text``: ``characters`` of each, and
+            ``author``, ``citations``, ``files`` where there are any; empty for one message without these.
         entries: the request and response entries to append, as stored; empty unless completed or cancelled.
         agent_session: the framework's session after the turn, serialized.
         usage: token counts by the framework's names.
@@ -169,6 +171,7 @@ class TurnOutcome:
     turn_id: str
     status: TurnStatus
     text: str = ""
+    messages: tuple[Mapping[str, Any], ...] = ()
     entries: tuple[Mapping[str, Any], ...] = ()
     agent_session: Mapping[str, Any] | None = None
     usage: Mapping[str, Any] | None = None

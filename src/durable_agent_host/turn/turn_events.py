@@ -1,13 +1,15 @@
 """The events of a turn: each name once, with its meaning for storage and streaming, and its fields."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from durable_agent_host.codec.tool_result_text import short_text
 from durable_agent_host.model.turn import TurnRequest
 
 TURN_STARTED: Final = "turn.started"
+MESSAGE_STARTED: Final = "message.started"
 MESSAGE_DELTA: Final = "message.delta"
+MESSAGE_COMPLETED: Final = "message.completed"
 REASONING_DELTA: Final = "reasoning.delta"
 TOOL_STARTED: Final = "tool.started"
 TOOL_DELTA: Final = "tool.delta"
@@ -21,6 +23,10 @@ NESTED: Final = "inner"
 TURN_COMPLETED: Final = "turn.completed"
 TURN_FAILED: Final = "turn.failed"
 TURN_CANCELLED: Final = "turn.cancelled"
+
+
+SEPARATOR: Final = "\n\n"
+"""Between the messages of an answer, in its text."""
 
 
 class EventRule(NamedTuple):
@@ -39,7 +45,9 @@ class EventRule(NamedTuple):
 
 EVENTS: Final[Mapping[str, EventRule]] = {
     TURN_STARTED: EventRule(),
+    MESSAGE_STARTED: EventRule(is_discardable=True),
     MESSAGE_DELTA: EventRule(is_delta=True, is_discardable=True),
+    MESSAGE_COMPLETED: EventRule(is_discardable=True),
     REASONING_DELTA: EventRule(is_delta=True, is_discardable=True),
     TOOL_STARTED: EventRule(is_discardable=True),
     TOOL_DELTA: EventRule(is_delta=True, is_discardable=True),
@@ -85,6 +93,34 @@ def turn_started(request: TurnRequest) -> LiveEvent:
     return LiveEvent(TURN_STARTED, {"turn_id": request.turn_id, "session_id": request.session_id})
 
 
+class ResponseMessage(TypedDict):
+    """A message of a turn's answer.
+
+    Attributes:
+        text: of the message.
+        author: the agent of a workflow that wrote it.
+        citations: ``start`` and ``end`` in the text, in characters, and as known: ``title``, ``url``, ``file_id``,
+            ``quote``.
+        files: ``id``, ``name`` and ``media_type``, and ``file_url`` of a file elsewhere on the web.
+    """
+
+    text: str
+    author: NotRequired[str]
+    citations: list[dict[str, Any]]
+    files: list[dict[str, Any]]
+
+
+def message_started(index: int, author: str | None) -> LiveEvent:
+    """Make the event of a message of the response that starts."""
+    return LiveEvent(MESSAGE_STARTED, {"index": index} | ({"author": author} if author else {}))
+
+
+def message_completed(index: int, message: ResponseMessage) -> LiveEvent:
+    """Make the event of a complete message."""
+    fields = {"text": message["text"], "citations": message["citations"], "files": message["files"]}
+    return LiveEvent(MESSAGE_COMPLETED, {"index": index, **fields})
+
+
 def message_delta(text: str) -> LiveEvent:
     """Make the event of a chunk of the response."""
     return LiveEvent(MESSAGE_DELTA, {"text": text})
@@ -110,10 +146,17 @@ def tool_progress(call_id: str, text: str, fraction: float | None) -> LiveEvent:
     return LiveEvent(TOOL_PROGRESS, {"call_id": call_id, "text": short_text(text), "fraction": fraction})
 
 
-def tool_completed(call_id: str, outcome: str, result: str = "") -> LiveEvent:
-    """Make the event of a tool call that has ended."""
+def tool_completed(call_id: str, outcome: str, result: str = "", **known: Any) -> LiveEvent:
+    """Make the event of a tool call that has ended.
+
+    Args:
+        call_id: of the call.
+        outcome: ``success``, ``error``, ``not_run``, ``denied``, or another of the host.
+        result: is shortened.
+        known: what the event of its start did not have: ``arguments``, ``files``, ``approval_request_id``.
+    """
     data = {"call_id": call_id, "outcome": outcome, "result": short_text(result)}
-    return LiveEvent(TOOL_COMPLETED, data)
+    return LiveEvent(TOOL_COMPLETED, data | {name: value for name, value in known.items() if value})
 
 
 def call_pending(call: Mapping[str, Any]) -> LiveEvent:
