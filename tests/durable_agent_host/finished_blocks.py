@@ -66,8 +66,10 @@ def _responses(events: Sequence[Json]) -> Blocks:
         if event["type"] == "response.output_item.done":
             items[event.get("output_index", len(items))] = event["item"]
         elif event["type"] in {"response.completed", "response.incomplete"}:
+            known_ids = {item.get("id") for item in items.values()}
             for index, item in enumerate(event["response"].get("output") or ()):
-                items.setdefault(index, item)
+                if item.get("id") not in known_ids:
+                    items.setdefault(index, item)
     blocks = Blocks()
     for _, item in sorted(items.items()):
         if item["type"] == "message":

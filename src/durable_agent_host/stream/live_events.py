@@ -22,7 +22,7 @@ from durable_agent_host.stream.response_messages import FILES, response_messages
 from durable_agent_host.turn.turn_events import (
     SEPARATOR,
     LiveEvent,
-    ResponseMessage,
+    ResponseMessageWire,
     message_completed,
     message_delta,
     message_started,
@@ -34,7 +34,7 @@ from durable_agent_host.turn.turn_events import (
 
 
 def correct_messages(
-    emitted_text: str, emitted_messages: Sequence[ResponseMessage], messages: Sequence[ResponseMessage]
+    emitted_text: str, emitted_messages: Sequence[ResponseMessageWire], messages: Sequence[ResponseMessageWire]
 ) -> list[LiveEvent]:
     """Make the events that turn the emitted messages into the stored ones.
 
@@ -55,7 +55,7 @@ def correct_messages(
     return [*changed, *_all_events(count, messages)]
 
 
-def _all_events(start: int, messages: Sequence[ResponseMessage]) -> list[LiveEvent]:
+def _all_events(start: int, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
     events: list[LiveEvent] = []
     for index, message in enumerate(messages[start:], start):
         events += [message_delta(SEPARATOR)] if index else []
@@ -145,7 +145,7 @@ class LiveEvents:
         """End a model call: what is open is complete."""
         return self._messages.end()
 
-    def finish(self, messages: Sequence[ResponseMessage]) -> list[LiveEvent]:
+    def finish(self, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
         """End the run.
 
         Returns:
@@ -173,7 +173,7 @@ class _Messages:
     def __init__(self, reader: EventReader, agent: str) -> None:
         self._reader = reader
         self._agent = agent
-        self._completed: list[ResponseMessage] = []
+        self._completed: list[ResponseMessageWire] = []
         self._texts: list[str] = []
         self._open: MessageAccumulator | None = None
         self._part: list[str] = []
@@ -238,13 +238,13 @@ class _Messages:
         self._open = None
         messages = response_messages([message], self._reader.service_files)
         response_message = (
-            messages[0] if len(messages) == 1 else ResponseMessage(text="".join(self._part), citations=[], files=[])
+            messages[0] if len(messages) == 1 else ResponseMessageWire(text="".join(self._part), citations=[], files=[])
         )
         self._part = []
         self._completed.append(response_message)
         return [message_completed(len(self._completed) - 1, response_message)]
 
-    def correct(self, messages: Sequence[ResponseMessage]) -> list[LiveEvent]:
+    def correct(self, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
         """Make the events that turn the emitted messages into the stored ones."""
         return correct_messages("".join(self._texts), self._completed, messages)
 

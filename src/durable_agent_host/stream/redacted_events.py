@@ -15,7 +15,7 @@ from agent_framework import AgentResponseUpdate, Message
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.stream.live_events import LiveEvents, correct_messages
 from durable_agent_host.turn import turn_events
-from durable_agent_host.turn.turn_events import LiveEvent, ResponseMessage
+from durable_agent_host.turn.turn_events import LiveEvent, ResponseMessageWire
 
 _TRIES: Final = 8
 """How many white spaces are tried for one chunk."""
@@ -127,7 +127,7 @@ class RedactedEvents:
         self._redactor = redactor
         self._buffered: dict[tuple[str, str], BufferedText] = {}
         self._emitted: list[str] = []
-        self._messages: list[ResponseMessage] = []
+        self._messages: list[ResponseMessageWire] = []
 
     @property
     def buffered_texts(self) -> list[str]:
@@ -151,7 +151,7 @@ class RedactedEvents:
             redacted_events += self._flush(*[key for key in self._buffered if key[1] in {"", call_id}])
             redacted_data = self._redactor.data(data)
             if event == turn_events.MESSAGE_COMPLETED:
-                self._messages.append(cast("ResponseMessage", redacted_data))
+                self._messages.append(cast("ResponseMessageWire", redacted_data))
             redacted_events.append(LiveEvent(event, redacted_data))
         return redacted_events
 
@@ -159,7 +159,7 @@ class RedactedEvents:
         """End a model call: what is open is complete, and nothing is buffered."""
         return self.redact(self._events.end_call()) + self._flush(*self._buffered)
 
-    def finish(self, messages: Sequence[ResponseMessage]) -> list[LiveEvent]:
+    def finish(self, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
         """End the run.
 
         Returns:

@@ -14,11 +14,11 @@ from agent_framework import Content, Message
 from durable_agent_host.codec.content_fields import bytes_of_data_url
 from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
 from durable_agent_host.model.provider_item import PART_OF
-from durable_agent_host.turn.turn_events import SEPARATOR, ResponseMessage
+from durable_agent_host.turn.turn_events import SEPARATOR, ResponseMessageWire
 
 FILES: Final = frozenset({"data", "uri", "hosted_file"})
 """Types of contents that are files."""
-_WITHOUT_PLACE: Final = frozenset({"usage", "error"})
+_IGNORED: Final = frozenset({"usage", "error"})
 
 
 def response_text(messages: Iterable[Message]) -> str:
@@ -26,7 +26,7 @@ def response_text(messages: Iterable[Message]) -> str:
     return SEPARATOR.join(message["text"] for message in response_messages(messages, no_files))
 
 
-def response_messages(messages: Iterable[Message], service_files: ServiceFilesOf) -> list[ResponseMessage]:
+def response_messages(messages: Iterable[Message], service_files: ServiceFilesOf) -> list[ResponseMessageWire]:
     """Return the messages of a response; those of the user, in the middle of a turn, are not among them."""
     return [
         response_message
@@ -36,9 +36,9 @@ def response_messages(messages: Iterable[Message], service_files: ServiceFilesOf
     ]
 
 
-def _read_message(message: Message, service_files: ServiceFilesOf) -> list[ResponseMessage]:
-    found: list[ResponseMessage] = []
-    open_message: ResponseMessage | None = None
+def _read_message(message: Message, service_files: ServiceFilesOf) -> list[ResponseMessageWire]:
+    found: list[ResponseMessageWire] = []
+    open_message: ResponseMessageWire | None = None
     for content in message.contents:
         if content.type == "text" and not content.text:
             if content.annotations and found:
@@ -46,17 +46,17 @@ def _read_message(message: Message, service_files: ServiceFilesOf) -> list[Respo
         elif content.type == "text" or content.type in FILES:
             is_part = content.type != "text" or PART_OF in content.additional_properties
             if open_message is None or (open_message["text"] and not is_part):
-                open_message = ResponseMessage(text="", citations=[], files=[])
+                open_message = ResponseMessageWire(text="", citations=[], files=[])
                 if message.author_name:
                     open_message["author"] = message.author_name
                 found.append(open_message)
             _add(open_message, content, service_files)
-        elif content.type not in _WITHOUT_PLACE:
+        elif content.type not in _IGNORED:
             open_message = None
     return found
 
 
-def _add(message: ResponseMessage, content: Content, service_files: ServiceFilesOf) -> None:
+def _add(message: ResponseMessageWire, content: Content, service_files: ServiceFilesOf) -> None:
     text = content.text or "" if content.type == "text" else ""
     start = len(message["text"])
     message["text"] += text

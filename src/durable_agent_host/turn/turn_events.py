@@ -93,7 +93,7 @@ def turn_started(request: TurnRequest) -> LiveEvent:
     return LiveEvent(TURN_STARTED, {"turn_id": request.turn_id, "session_id": request.session_id})
 
 
-class ResponseMessage(TypedDict):
+class ResponseMessageWire(TypedDict):
     """A message of a turn's answer.
 
     Attributes:
@@ -115,7 +115,7 @@ def message_started(index: int, author: str | None) -> LiveEvent:
     return LiveEvent(MESSAGE_STARTED, {"index": index} | ({"author": author} if author else {}))
 
 
-def message_completed(index: int, message: ResponseMessage) -> LiveEvent:
+def message_completed(index: int, message: ResponseMessageWire) -> LiveEvent:
     """Make the event of a complete message."""
     fields = {"text": message["text"], "citations": message["citations"], "files": message["files"]}
     return LiveEvent(MESSAGE_COMPLETED, {"index": index, **fields})
@@ -146,17 +146,17 @@ def tool_progress(call_id: str, text: str, fraction: float | None) -> LiveEvent:
     return LiveEvent(TOOL_PROGRESS, {"call_id": call_id, "text": short_text(text), "fraction": fraction})
 
 
-def tool_completed(call_id: str, outcome: str, result: str = "", **known: Any) -> LiveEvent:
+def tool_completed(call_id: str, outcome: str, result: str = "", **details: Any) -> LiveEvent:
     """Make the event of a tool call that has ended.
 
     Args:
         call_id: of the call.
         outcome: ``success``, ``error``, ``not_run``, ``denied``, or another of the host.
         result: is shortened.
-        known: what the event of its start did not have: ``arguments``, ``files``, ``approval_request_id``.
+        details: what the event of its start did not have: ``arguments``, ``files``, ``approval_request_id``.
     """
     data = {"call_id": call_id, "outcome": outcome, "result": short_text(result)}
-    return LiveEvent(TOOL_COMPLETED, data | {name: value for name, value in known.items() if value})
+    return LiveEvent(TOOL_COMPLETED, data | {name: value for name, value in details.items() if value})
 
 
 def call_pending(call: Mapping[str, Any]) -> LiveEvent:

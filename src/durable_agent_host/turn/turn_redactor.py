@@ -283,14 +283,14 @@ class Redactor:
 
     def _citation(self, citation: Mapping[str, Any], text: str, new_text: str) -> Mapping[str, Any]:
         """Move the range of a citation to its place in a redacted text."""
-        places = {name: self._move(citation[name], text, new_text) for name in ("start", "end")}
-        return {**self.value({name: citation[name] for name in citation if name not in places}), **places}
+        positions = {name: self._move(citation[name], text, new_text) for name in ("start", "end")}
+        return {**self.value({name: citation[name] for name in citation if name not in positions}), **positions}
 
     def _move(self, position: int, text: str, new_text: str) -> int:
         return position if text == new_text else min(len(self.text(text[:position])), len(new_text))
 
     def _annotations(self, annotations: Any, text: str, new_text: str) -> Any:
-        """Move the ranges of a text's citations to their places in the redacted text."""
+        """Move the ranges of a text's citations to their positions in the redacted text."""
         return [
             {**annotation, "annotated_regions": [self._region(region, text, new_text) for region in regions]}
             if (regions := annotation.get("annotated_regions"))

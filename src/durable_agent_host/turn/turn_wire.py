@@ -8,7 +8,7 @@ from durable_agent_host.codec.entity_state import decode_budget_usage, decode_st
 from durable_agent_host.codec.session_blobs import decode_sealing, encode_sealing, json_bytes_of
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStatus
-from durable_agent_host.turn.turn_events import SEPARATOR, ResponseMessage
+from durable_agent_host.turn.turn_events import SEPARATOR, ResponseMessageWire
 
 _ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stored", "raw")
 """Fields that are left out when they have no value."""
@@ -156,7 +156,7 @@ def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
     )
 
 
-def encode_response_messages(messages: Sequence[ResponseMessage], agent: str) -> tuple[Mapping[str, Any], ...]:
+def encode_response_messages(messages: Sequence[ResponseMessageWire], agent: str) -> tuple[Mapping[str, Any], ...]:
     """Return the messages of an outcome without their texts; the turn's own agent is not named as their author."""
     encoded_messages: list[dict[str, Any]] = []
     for message in messages:
@@ -169,15 +169,15 @@ def encode_response_messages(messages: Sequence[ResponseMessage], agent: str) ->
     return () if is_plain else tuple(encoded_messages)
 
 
-def decode_response_messages(outcome: TurnOutcome, agent: str) -> list[ResponseMessage]:
+def decode_response_messages(outcome: TurnOutcome, agent: str) -> list[ResponseMessageWire]:
     """Return the messages of a turn's answer; the turn's own agent is not named as their author."""
     if not outcome.messages:
-        return [ResponseMessage(text=outcome.text, citations=[], files=[])] if outcome.text else []
-    messages: list[ResponseMessage] = []
+        return [ResponseMessageWire(text=outcome.text, citations=[], files=[])] if outcome.text else []
+    messages: list[ResponseMessageWire] = []
     start = 0
     for stored in outcome.messages:
         end = start + stored["characters"]
-        message = ResponseMessage(
+        message = ResponseMessageWire(
             text=outcome.text[start:end], citations=stored.get("citations") or [], files=stored.get("files") or []
         )
         if (author := stored.get("author")) and author != agent:

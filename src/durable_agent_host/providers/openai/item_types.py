@@ -109,11 +109,11 @@ def _describe_code_run(item: Item) -> str:
     return f"I ran this code:\n```python\n{item.get('code') or ''}\n```" + (f"\nIt printed:\n{logs}" if logs else "")
 
 
-def _call(item: Item, name: str, arguments: Any, *, id_field: str = "id", **known: Any) -> HostedCall:
-    """Return a call that has ended, unless the outcome is known."""
+def _call(item: Item, name: str, arguments: Any, *, id_field: str = "id", **details: Any) -> HostedCall:
+    """Return a call that has ended, unless an outcome is among the details."""
     has_failed = bool(item.get("error")) or item.get("status") == "failed"
     outcome = "error" if has_failed else "not_run" if item.get("status") == "incomplete" else "success"
-    return HostedCall(str(item.get(id_field) or ""), name, arguments, outcome)._replace(**known)
+    return HostedCall(str(item.get(id_field) or ""), name, arguments, outcome)._replace(**details)
 
 
 def _call_of(name: str, *fields: str) -> Callable[[Item], HostedCall]:
