@@ -1,10 +1,12 @@
 """What tests share: real processes of the practice model and of the embedded host, and how to talk to them."""
 
 import asyncio
+import atexit
 import contextlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,26 @@ from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from tests.forks import AGENTS, ROOT
 from tests.processes import Server, wait_until
 
-RECORDINGS = Path(os.environ.get("RECORDINGS_DIR", ROOT.parent / "shared" / "recordings"))
+
+def _find_recordings() -> Path:
+    """Give the folder of recorded traffic; links to those that came later, in a folder beside it, are among its own."""
+    folder = Path(os.environ.get("RECORDINGS_DIR") or ROOT.parent / "shared" / "recordings")
+    later_folder = folder.with_name(f"{folder.name}-unsolved")
+    if not later_folder.is_dir():
+        return folder
+    merged_folder = Path(tempfile.mkdtemp()) / "recordings"
+    owner = os.getpid()  # the process's forks end, too
+    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(merged_folder.parent))
+    for path in [*folder.rglob("*.*"), *later_folder.rglob("*.*")]:
+        if path.is_file() and path.name != "README.md":
+            link = merged_folder / path.relative_to(folder if path.is_relative_to(folder) else later_folder)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(path)
+    return merged_folder
+
+
+RECORDINGS = _find_recordings()
+CASES = ROOT.parent / "shared" / "cases"
 
 
 def clean_environment() -> dict[str, str]:

@@ -55,9 +55,11 @@ class TurnResult:
 
     Attributes:
         agent, session_id, turn_id: of the turn.
-        status: see ``docs/reference/http.md``; of `AgentClient.run`, such as ``success``, ``waiting`` or ``accepted``;
+        status: see ``docs/reference/http.md``; of `AgentClient.run`, such as ``success``, ``refused`` or ``waiting``;
             of `AgentClient.turn`, such as ``running``, ``waiting``, ``completed`` or ``failed``.
         response: the answer's text, None while there is none.
+        finish_reason: how the answer ended, None while that is unknown.
+        refusal: ``message`` and ``category`` of a refused answer; None for others.
         value: the parsed answer, with a ``response_format``.
         usage: token counts, or None.
         pending_calls: the calls that wait for an answer. Arguments that are too long for the body are empty here: the
@@ -70,6 +72,8 @@ class TurnResult:
     turn_id: str
     status: str
     response: str | None
+    finish_reason: str | None
+    refusal: Mapping[str, str] | None
     value: Any
     usage: Mapping[str, Any] | None
     pending_calls: tuple[PendingCall, ...]
@@ -385,6 +389,8 @@ def _turn_result(agent: str, data: Mapping[str, Any]) -> TurnResult:
         turn_id=data["turn_id"],
         status=data["status"],
         response=data.get("response"),
+        finish_reason=data.get("finish_reason"),
+        refusal=data.get("refusal"),
         value=data.get("value"),
         usage=data.get("usage"),
         pending_calls=tuple(_pending_call(fields) for fields in data.get("pending_calls") or ()),

@@ -26,6 +26,7 @@ from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.compaction import Compactions
 from durable_agent_host.agent.context_stores import reject_external_stores
 from durable_agent_host.agent.declarations import reject_lost_declarations
+from durable_agent_host.agent.fallbacks import NO_FALLBACKS, FallbackChoice, check_fallbacks
 from durable_agent_host.agent.history_providers import ProviderHistory, redaction_unsupported_reason
 from durable_agent_host.agent.hosted_agent import duplicate_name_error, validate_agent_name, why_no_journal
 from durable_agent_host.agent.nested_agents import list_journaled_agents
@@ -131,9 +132,12 @@ class DurableAgentApp(AgentFunctionApp):
         compaction: the framework's strategy for agents without a compaction of their own.
         session_ttl: how long sessions are kept after last use, seconds or a timedelta; 0 for ever; else the setting.
         budgets: what agents without budgets of their own may spend.
+        fallbacks: chat clients that answer, in order, when an agent's service does not; for agents without their own.
+        fallback_sticky: whether a session's later turns begin with the client that answered last.
         enable_inspector: whether to serve the page ``GET /inspector``, where agents are reachable by HTTP.
         redact: returns a content without what must not be kept or shown; for agents without a function of their own.
         notify: is called with a `Notification` when a turn waits or has ended; or a URL, which gets it signed.
+        response_retries: how often a model is asked again for an answer that does not fit ``response_format``.
 
     Raises:
         RegistrationError: an agent's name is missing, unusable or taken, or a time to live is invalid.
@@ -163,9 +167,12 @@ class DurableAgentApp(AgentFunctionApp):
         compaction: CompactionStrategy | None = None,
         session_ttl: timedelta | float | None = None,
         budgets: Budgets | None = None,
+        fallbacks: Sequence[Any] = (),
+        fallback_sticky: bool = False,
         enable_inspector: bool = True,
         redact: Redact | None = None,
         notify: Notify | str | None = None,
+        response_retries: int = 1,
     ) -> None:
         _prepare_process()
         self.settings = valid_settings = settings or Settings.from_environment()
@@ -183,6 +190,10 @@ class DurableAgentApp(AgentFunctionApp):
         self._allows_client_tools = allow_client_tools
         self._compactions = Compactions(compaction)
         self._budgets = AgentBudgets(budgets)
+        self._default_fallbacks = FallbackChoice(tuple(fallbacks), fallback_sticky)
+        self._fallbacks: dict[str, FallbackChoice] = {}
+        self._default_response_retries = response_retries
+        self._response_retries: dict[str, int] = {}
         self._runners: dict[str, AgentRunner] = {}
         self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
@@ -250,7 +261,10 @@ class DurableAgentApp(AgentFunctionApp):
         compaction: CompactionStrategy | None = None,
         session_ttl: timedelta | float | None = None,
         budgets: Budgets | None = None,
+        fallbacks: Sequence[Any] | None = None,
+        fallback_sticky: bool | None = None,
         redact: Redact | None = None,
+        response_retries: int | None = None,
     ) -> None:
         """Host one more agent.
 
@@ -264,7 +278,11 @@ class DurableAgentApp(AgentFunctionApp):
             compaction: how this agent's context is compacted; by default the agent's own strategy, then the app's.
             session_ttl: how long sessions are kept after their last use; by default the app's setting.
             budgets: what the agent may spend; by default the app's.
+            fallbacks: chat clients that answer, in order, when the agent's service does not; by default the app's.
+            fallback_sticky: whether a session's later turns begin with the client that answered last.
             redact: removes from its turns what must not be kept or shown; by default the app's.
+            response_retries: how often its model is asked again for an answer that does not fit ``response_format``;
+                by default the app's.
 
         Raises:
             RegistrationError: the name is taken or unusable, or the agent cannot be hosted with these arguments.
@@ -284,11 +302,26 @@ class DurableAgentApp(AgentFunctionApp):
         self._ttls.register(name, session_ttl)
         self._sources[name] = source
         self._compactions.add(name, compaction, why_no_journal(agent))
+        self._response_retries[name] = self._default_response_retries if response_retries is None else response_retries
         self._budgets.add(name, budgets, "" if isinstance(agent, WorkflowAgent) else why_no_journal(agent))
+        self._fallbacks[name] = self._choose_fallbacks(agent, name, fallbacks, fallback_sticky)
         self._redactors.add(name, redact, redaction_unsupported_reason(agent))
         reject_lost_declarations(f"agent {name!r}", agent, why_no_journal(agent), [*list_journaled_agents(agent)])
         reject_external_stores(name, agent)
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
+
+    def _choose_fallbacks(
+        self, agent: SupportsAgentRun, name: str, fallbacks: Sequence[Any] | None, is_sticky: bool | None
+    ) -> FallbackChoice:
+        why_not = why_no_journal(agent)
+        default = self._default_fallbacks
+        if fallbacks is None and why_not:
+            return NO_FALLBACKS
+        choice = FallbackChoice(
+            default.clients if fallbacks is None else tuple(fallbacks),
+            default.is_sticky if is_sticky is None else is_sticky,
+        )
+        return check_fallbacks(f"agent {name!r}", choice, why_not, provider_for)
 
     def get_agent(
         self,
@@ -454,6 +487,8 @@ class DurableAgentApp(AgentFunctionApp):
             history=history,
             compaction=self._compactions.of_agent(agent_name),
             budgets=self._budgets.of_agent(agent_name),
+            fallbacks=self._fallbacks.get(agent_name, NO_FALLBACKS),
+            response_retries=self._response_retries[agent_name],
             notify_end=report_end,
             redactor=self._redactors.get(agent_name),
             new_token=partial(make_token, self._services.hub.secret),

@@ -34,6 +34,8 @@
             ├── BudgetExceededError        the next call would cross a budget; it was not made
             ├── RedactionError             the app's function that redacts contents failed
             └── ProviderError              the model service failed; says whether a retry can help
+                ├── ContextOverflowError   the request is longer than the model's context window
+                └── RequestBlockedError    a policy of the service blocks the request
 """
 
 import traceback
@@ -252,6 +254,35 @@ class ProviderError(TurnError):
         super().__init__(message)
         self.retryable = retryable
         self.retry_after_seconds = retry_after_seconds
+
+
+class ContextOverflowError(ProviderError):
+    """The request is longer than the model's context window.
+
+    Attributes:
+        share: of the messages' tokens that probably fits, between 0 and 1.
+    """
+
+    def __init__(self, message: str, *, share: float) -> None:
+        super().__init__(message, retryable=False)
+        self.share = share
+
+
+class RequestBlockedError(ProviderError):
+    """A policy of the model's service blocks the request; the same request is blocked again.
+
+    Attributes:
+        category: of the policy, in the service's words; empty when it names none.
+    """
+
+    def __init__(self, reason: str, category: str = "") -> None:
+        policy = f"its content policy ({category})" if category else "its content policy"
+        super().__init__(
+            f"the model's service has blocked the request by {policy}: {reason.rstrip('. ')} - say it in another way, "
+            "or change the filter of the service",
+            retryable=False,
+        )
+        self.category = category
 
 
 def log_reason(error: BaseException) -> str:

@@ -91,7 +91,8 @@ def _responses_message(item: Json) -> Message:
         for note in part.get("annotations") or ():
             begin, end = note.get("start_index", note.get("index")), note.get("end_index", note.get("index"))
             source = {name: note.get(name) for name in ("url", "file_id")}
-            message.cite(start + begin, start + end, title=note.get("title") or note.get("filename"), **source)
+            place = (None, None) if begin is None or end is None else (start + begin, start + end)
+            message.cite(*place, title=note.get("title") or note.get("filename"), **source)
     return message
 
 

@@ -2,7 +2,7 @@
 
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 REPLACEMENTS: tuple[Any, ...] = (
@@ -54,3 +54,182 @@ def _change(document: Any, path: tuple[Any, ...], chance: random.Random) -> str:
         change = "replaced"
         container[last] = copy.deepcopy(chance.choice(REPLACEMENTS))
     return change
+
+
+# Streams that services write otherwise, and that are complete: the same answer.
+
+Events = list[Any]
+"""Objects of a stream's events, and texts as they are."""
+
+StreamMutation = Callable[[Events], Events]
+
+
+def _every(change: Callable[[dict[str, Any]], Any]) -> StreamMutation:
+    """Change copies of all events; those that the change returns None for are left out."""
+
+    def mutate(stream: Events) -> Events:
+        changed = [event if isinstance(event, str) else change(copy.deepcopy(event)) for event in stream]
+        return [event for event in changed if event is not None]
+
+    return mutate
+
+
+def _every_choice(change: Callable[[dict[str, Any]], None]) -> StreamMutation:
+    def change_chunk(chunk: dict[str, Any]) -> dict[str, Any]:
+        for choice in chunk.get("choices") or ():
+            change(choice)
+        return chunk
+
+    return _every(change_chunk)
+
+
+def _set(**fields: Any) -> StreamMutation:
+    """Replace fields where they are, whatever they are in; ``...`` leaves them out."""
+
+    def change(value: Any) -> Any:
+        if isinstance(value, list):
+            return [change(element) for element in value]
+        if not isinstance(value, dict):
+            return value
+        changed = {name: change(inner) for name, inner in value.items() if fields.get(name) is not ...}
+        return changed | {
+            name: new(value[name]) if callable(new) else new
+            for name, new in fields.items()
+            if name in value and new is not ...
+        }
+
+    return _every(change)
+
+
+def _text_as_parts(choice: dict[str, Any]) -> None:
+    delta = choice.get("delta") or {}
+    if isinstance(delta.get("content"), str):
+        delta["content"] = [{"type": "text", "text": delta["content"]}]
+
+
+def _legacy_call(choice: dict[str, Any]) -> None:
+    delta = choice.get("delta") or {}
+    if calls := delta.pop("tool_calls", None):
+        delta["function_call"] = calls[0]["function"]
+
+
+def _without_reason(choice: dict[str, Any]) -> None:
+    choice["finish_reason"] = None
+
+
+def _null_delta(choice: dict[str, Any]) -> None:
+    choice["delta"] = choice.get("delta") or None
+
+
+def _second_choice(stream: Events) -> Events:
+    mutated: Events = []
+    for event in stream:
+        mutated.append(event)
+        if not isinstance(event, str) and event.get("choices"):
+            delta = {"content": "another", "tool_calls": [{"index": 0, "id": "x", "function": {"name": "other"}}]}
+            mutated.append(event | {"choices": [{"index": 1, "delta": delta}], "usage": None})
+    last = next((event for event in reversed(mutated) if not isinstance(event, str) and event.get("choices")), None)
+    return [*mutated[:-1], (last or {}) | {"choices": [{"index": 1, "finish_reason": "length"}]}, mutated[-1]]
+
+
+def _arguments_again(stream: Events) -> Events:
+    arguments: dict[int, str] = {}
+    first: dict[int, Any] = {}
+    for event in stream:
+        for choice in () if isinstance(event, str) else event.get("choices") or ():
+            for call in (choice.get("delta") or {}).get("tool_calls") or ():
+                index = call.get("index") or 0
+                first.setdefault(index, call)
+                arguments[index] = arguments.get(index, "") + (call["function"].get("arguments") or "")
+    whole = [
+        call | {"index": index, "function": call["function"] | {"arguments": arguments[index]}}
+        for index, call in first.items()
+    ]
+    at = next(n for n, event in reversed([*enumerate(stream)]) if not isinstance(event, str) and event.get("choices"))
+    chunk = stream[at] | {"choices": [{"index": 0, "delta": {"tool_calls": whole}}], "usage": None}
+    return [*stream[:at], chunk, *stream[at:]] if whole else stream
+
+
+def _rotate(*names: str) -> StreamMutation:
+    """Give every event other ids."""
+
+    def mutate(stream: Events) -> Events:
+        return [
+            _set(**{name: (lambda value, n=n: f"{value}_{n}" if value else value) for name in names})([event])[0]
+            for n, event in enumerate(stream)
+        ]
+
+    return mutate
+
+
+def _milliseconds(value: Any) -> Any:
+    return value * 1000 if value else value
+
+
+def _without(*types: str) -> StreamMutation:
+    return _every(lambda event: None if event["type"] in types else event)
+
+
+def _only_final(event: dict[str, Any]) -> Any:
+    return event if event["type"] in {"response.created", "response.completed"} else None
+
+
+_OF_PARTS = ("delta", "text", "arguments", "part.added", "part.done")
+
+STREAM_MUTATIONS: dict[str, dict[str, StreamMutation]] = {
+    "chat-completions": {
+        "without finish reason": _every_choice(_without_reason),
+        "without optional fields": _set(
+            created=..., model=..., object=..., system_fingerprint=..., prompt_tokens_details=None, logprobs=...
+        ),
+        "choices null": _set(choices=lambda choices: choices or None),
+        "choices missing": _every(
+            lambda chunk: chunk if chunk.get("choices") else {k: v for k, v in chunk.items() if k != "choices"}
+        ),
+        "delta null": _every_choice(_null_delta),
+        "text as parts": _every_choice(_text_as_parts),
+        "milliseconds": _set(created=_milliseconds),
+        "ids of chunks change": _every(lambda chunk: chunk | {"id": f"c{id(chunk)}"}),
+        "legacy call": _every_choice(_legacy_call),
+        "second choice": _second_choice,
+        "arguments again": _arguments_again,
+    },
+    "openai-responses": {
+        "only in the final response": _every(_only_final),
+        "items not started": _without("response.output_item.added"),
+        "items not finished": _without("response.output_item.done"),
+        "parts not streamed": _every(lambda event: None if event["type"].endswith(_OF_PARTS) else event),
+        "without positions": _set(output_index=..., sequence_number=...),
+        "final response without output": _every(
+            lambda event: (
+                event | {"response": event["response"] | {"output": None}}
+                if event["type"] == "response.completed"
+                else event
+            )
+        ),
+        "done instead of the final response": lambda stream: [
+            *_set(usage=None)(_without("response.completed")(stream)),
+            "[DONE]",
+        ],
+        "ids change": _rotate("item_id", "id"),
+        "milliseconds": _set(created_at=_milliseconds),
+        "without optional fields": _set(
+            annotations=None, logprobs=..., summary=lambda parts: parts or None, created_at=..., model=..., object=...
+        ),
+    },
+    "anthropic": {
+        "without the last event": _without("message_stop"),
+        "done instead of the last event": lambda stream: [*_without("message_stop")(stream), "[DONE]"],
+        "without stop reason": _set(stop_reason=None),
+        "without positions": _set(index=...),
+        "text as list": _set(text=lambda text: [text], partial_json=lambda text: text or None),
+        "without optional fields": _set(model=..., role=..., stop_sequence=..., citations=...),
+    },
+    "gemini": {
+        "without optional fields": _set(role=..., index=..., modelVersion=..., safetyRatings=..., responseId=...),
+        "candidates null": lambda stream: [{"candidates": None}, *stream, {"candidates": None, "usageMetadata": None}],
+        "content null": lambda stream: [*stream[:1], {"candidates": [{"content": None}]}, *stream[1:]],
+        "parts null": lambda stream: [*stream[:1], {"candidates": [{"content": {"parts": None}}]}, *stream[1:]],
+    },
+}
+"""Folder of recordings → mutations after which a stream is as complete as before."""

@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,13 @@ from tests.durable_agent_host.hostile_model import (
     hostile_model,
     http_response,
     messages_events,
+    response_events,
     stream,
 )
 from tests.durable_agent_host.hostile_streams import AGENTS_ROUTES
-from tests.kit import RECORDINGS
+from tests.durable_agent_host.mutations import STREAM_MUTATIONS
+from tests.kit import CASES, RECORDINGS
+from tests.sweeps import chooser
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -67,14 +71,17 @@ def client_of(kind: str, url: str) -> tuple[Any, Any]:
     return client(model="m", async_client=sdk), sdk.close
 
 
-def play(model: HostileModel, kind: str, *scripts: bytes | Send) -> TurnOutcome:
-    """Run a turn of an agent without tools against scripted answers; a failed call is made once more."""
+def play(
+    model: HostileModel, kind: str, *scripts: bytes | Send, tools: Sequence[Callable[..., Any]] = ()
+) -> TurnOutcome:
+    """Run a turn of an agent against scripted answers; a failed call is made once more."""
     model.play(*scripts, fallback=NO_MORE)
 
     async def turn() -> TurnOutcome:
         client, close = client_of(kind, model.url)
-        options = {"max_tokens": 100} if kind == "anthropic" else {}
-        agent = Agent(client, "Talk.", name="Agent", default_options=options)
+        options: dict[str, Any] = {"max_tokens": 100} if kind == "anthropic" else {}
+        options |= {"store": False} if kind == "openai-responses" and tools else {}
+        agent = Agent(client, "Talk.", name="Agent", default_options=options, tools=list(tools))
         limits = RunLimits(retry_policy=RetryPolicy(retries=1, first_seconds=0.001))
         try:
             return await AgentRunner("Agent", agent, provider_for, limits=limits).run(
@@ -301,3 +308,120 @@ def test_invalid_http_is_retried(model: HostileModel, kind: str):
             model, kind, break_stream(complete_stream[: complete_stream.index(b"\n\n") + 2]), stream(complete_stream)
         )
         assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 2), (name, outcome.error)
+
+
+FOLDERS = {
+    "chat-completions": "completions",
+    "openai-responses": "openai-responses",
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+}
+"""Folder of recordings → kind of client."""
+
+END_OF_CALLS = {
+    "completions": events(chat_chunk("Bye"), chat_chunk(finish="stop"), "[DONE]"),
+    "openai-responses": events(*response_events("Bye", "resp_2")),
+    "anthropic": events(*messages_events("Bye")),
+    "gemini": events({"candidates": [{"content": {"parts": [{"text": "Bye"}]}, "finishReason": "STOP"}]}),
+}
+"""What the model says when it has the results of a recorded answer's calls."""
+
+
+def answer_to(model: HostileModel, folder: str, body: bytes | Send) -> dict[str, Any]:
+    """Play an answer, and give what a caller sees of it: text, reasoning, calls, usage, and the number of requests."""
+    kind = FOLDERS[folder]
+    outcome = play(model, kind, body, stream(END_OF_CALLS[kind]))
+    contents = [
+        content for entry in outcome.entries[1:] for message in entry["messages"] for content in message["contents"]
+    ]
+    reasoning = "".join(content.get("text") or "" for content in contents if content["$type"] == "reasoning")
+    calls = [(content["name"], content["arguments"]) for content in contents if content["$type"] == "functionCall"]
+    error = (outcome.error or {}).get("message")
+    return {
+        "status": outcome.status,
+        "text": outcome.text,
+        "reasoning": reasoning,
+        "calls": calls,
+        "usage": outcome.usage,
+        "error": error,
+        "requests": len(model.received),
+    }
+
+
+@cache
+def recorded_answers(folder: str) -> dict[str, list[Any]]:
+    """Give the events of every recorded answer that ends well."""
+    paths = [*(RECORDINGS / folder).glob("*.jsonl"), *(RECORDINGS / folder).glob("multiturn/*/*.jsonl")]
+    answers = {str(path.relative_to(RECORDINGS)): path.read_text().splitlines() for path in sorted(paths)}
+    marks = ('"[DONE]"', "response.completed", "message_stop", '"finishReason"')
+    return {
+        name: [json.loads(line)["data"] for line in lines]
+        for name, lines in answers.items()
+        if len(lines) < 300 and any(mark in "".join(lines[-3:]) for mark in marks)
+    }
+
+
+@pytest.mark.recordings
+@pytest.mark.skipif(not RECORDINGS.is_dir(), reason="needs the recordings")
+@pytest.mark.parametrize(
+    ("folder", "name"), [(folder, name) for folder, rows in STREAM_MUTATIONS.items() for name in rows]
+)
+def test_a_complete_answer_is_the_same_however_it_is_written(model: HostileModel, folder: str, name: str):
+    """Nothing is lost, nothing is added, and the model is asked as often: of three recordings, drawn anew each time."""
+    mutate = STREAM_MUTATIONS[folder][name]
+    answers = recorded_answers(folder)
+    changed = [(path, mutated) for path, answer in answers.items() if (mutated := mutate(answer)) != answer]
+    chance = chooser(f"complete streams, {folder}, {name}")
+    for path, mutated in chance.sample(changed, min(3, len(changed))):
+        body, mutated_body = (
+            b"".join(events(event, with_names=folder == "anthropic") for event in answer)
+            for answer in (answers[path], mutated)
+        )
+        expected_answer = answer_to(model, folder, stream(body))
+        given_answer = answer_to(model, folder, stream(mutated_body))
+        if name.startswith("done instead"):  # the tokens were in the final event
+            expected_answer, given_answer = (answer | {"usage": None} for answer in (expected_answer, given_answer))
+        assert given_answer == expected_answer, path
+        assert given_answer["status"] != "failed", path
+
+
+@pytest.mark.recordings
+@pytest.mark.skipif(not CASES.is_dir(), reason="needs the small inputs")
+@pytest.mark.parametrize(
+    ("names", "text", "tool_calls"),
+    [
+        (["chat-choices-null"], "hi", []),
+        (["chat-content-as-list"], "Hello friend", []),
+        (["chat-empty-answer"], "", []),
+        (["chat-empty-arguments"], "Bye", ["ping"]),
+        (["chat-cut-arguments"], "Bye", []),
+        (["responses-call-id-repeats-1", "responses-call-id-repeats-2"], "Bye", ["look a", "look b"]),
+        (["responses-call-only-in-completed"], "Bye", ["look final"]),
+        (["responses-text-only-in-completed"], "Only in the final object.", []),
+        (["responses-content-filter"], "This is blo", []),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) and value else "",
+)
+def test_a_small_input_comes_out_right(model: HostileModel, names: list[str], text: str, tool_calls: list[str]):
+    """Each tool runs once, and the ids of the calls in a request are unique."""
+    kind = "completions" if names[0].startswith("chat") else "openai-responses"
+    started_calls: list[str] = []
+
+    def look(what: str) -> None:
+        started_calls.append(f"look {what}")
+
+    def ping() -> None:
+        started_calls.append("ping")
+
+    def write_file(path: str, text: str) -> None:
+        started_calls.append(f"write {path} {text}")
+
+    streams = [stream((CASES / f"{name}.sse").read_bytes()) for name in names]
+    outcome = play(model, kind, *streams, stream(END_OF_CALLS[kind]), tools=[look, ping, write_file])
+    assert (outcome.status, outcome.text, started_calls) == ("completed", text, tool_calls), outcome.error
+    body = json.loads(model.received[-1].body)
+    if kind == "openai-responses":
+        ids = [item["call_id"] for item in body["input"] if item["type"] == "function_call"]
+        result_ids = [item["call_id"] for item in body["input"] if item["type"] == "function_call_output"]
+        assert ids == result_ids
+        assert len(ids) == len(set(ids)) == len(tool_calls)

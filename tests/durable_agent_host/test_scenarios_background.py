@@ -2,21 +2,25 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
 
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
+    Send,
     events,
     hostile_model,
     http_response,
     response_events,
     stream,
 )
+from tests.durable_agent_host.sse_client import Event, read_events
 from tests.kit import Lives
 from tests.processes import wait_until
 
@@ -96,6 +100,94 @@ def test_a_background_response_survives_a_crash(lives: Lives, model: HostileMode
     assert request_lines(model) == [POST, GET]
     roles = [message["role"] for message in host.session("Background", "crash")["messages"]]
     assert roles == ["user", "assistant"]
+
+
+def text_of(events: Iterable[Event]) -> str:
+    """Join the text of a stream's events."""
+    return "".join(event.data["text"] for event in events if event.name == "message.delta")
+
+
+def beginning(stream_events: Sequence[Any], over: threading.Event) -> Send:
+    """Write the first events of a stream, which then stands still."""
+
+    def send(write: Any) -> None:
+        write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + events(*stream_events)
+        )
+        over.wait(60)
+
+    return send
+
+
+def retrieve(write: Any, stream_events: Sequence[Any], path: str) -> None:
+    """Stream a response again after the number that the request names, as the service does."""
+    after = int(parse_qs(urlsplit(path).query).get("starting_after", ["-1"])[0])
+    write(stream(events(*(event for event in stream_events if event["sequence_number"] > after))))
+
+
+@pytest.mark.parametrize("kept", [6, 9, 12])
+def test_a_killed_stream_goes_on_at_its_cursor(lives: Lives, model: HostileModel, kept: int):
+    """After SIGKILL clients get the rest of the text and no restart; the service is asked for the rest only."""
+    text = "Hello, how are you?"
+    stream_events = response_events(text, "resp_bg")
+    over = threading.Event()
+    session = f"cursor-{kept}"
+    model.play(
+        beginning(stream_events[:kept], over),
+        lambda write: retrieve(write, stream_events, model.received[-1].path),
+    )
+    start_response = lives.host.run("Background", {"message": "Hi", "session_id": session, "wait_for_response": False})
+    turn = f"/agents/Background/sessions/{session}/turns/{start_response.headers['x-ms-turn-id']}"
+    seen: list[Event] = []
+    with suppress(requests.RequestException):
+        for event in read_events(requests.get(f"{lives.host.url}/api{turn}/events", stream=True, timeout=60)):
+            seen.append(event)
+            if text_of(seen) == text[: kept - 3]:
+                break
+    host = lives.crash()
+    over.set()
+    after = requests.get(f"{host.url}/api{turn}/events", params={"after": seen[-1].id}, stream=True, timeout=60)
+    later = [*read_events(after)]
+    assert "turn.restarted" not in [event.name for event in later]
+    assert text_of([*seen, *later]) == later[-1].data["response"] == text
+    assert request_lines(model) == [POST, GET]
+    assert f"starting_after={kept - 1}" in model.received[1].path
+    [answer] = [message for message in host.session("Background", session)["messages"] if message["role"] != "user"]
+    [content] = answer["contents"]
+    assert content["text"] == text
+    whole = [*read_events(requests.get(f"{host.url}/api{turn}/events", stream=True, timeout=60))]
+    assert text_of(whole) == text
+    model.play(stream(events(*response_events("Fine.", "resp_2"))))
+    assert host.run("Background", "And now?", session_id=session).text == "Fine."
+    assert json.loads(model.received[0].body)["previous_response_id"] == "resp_bg"
+
+
+def test_another_answer_restarts_the_text(lives: Lives, model: HostileModel):
+    """When the service no longer has the response, clients discard the text of the first one."""
+    model.play(stream(events(*STREAM_EVENTS[:6])), NOT_FOUND, stream(events(*response_events("Hi there.", "resp_2"))))
+    response = lives.host.run("Background", "Hi", session_id="another")
+    assert response.text == "Hi there."
+    assert request_lines(model) == [POST, GET, POST]
+    turn = f"/agents/Background/sessions/another/turns/{response.headers['x-ms-turn-id']}"
+    stream_response = requests.get(f"{lives.host.url}/api{turn}/events", stream=True, timeout=60)
+    names = [event.name for event in read_events(stream_response)]
+    assert names.count("turn.restarted") == 1
+
+
+def test_a_cancelled_turn_is_cancelled_at_the_service(lives: Lives, model: HostileModel):
+    """A response in the background would be continued, and paid for."""
+    over = threading.Event()
+    cancelled = http_response(json.dumps(STREAM_EVENTS[-1]["response"] | {"status": "cancelled"}).encode())
+    model.play(beginning(STREAM_EVENTS[:6], over), cancelled)
+    start_response = lives.host.run("Background", {"message": "Hi", "session_id": "cancel", "wait_for_response": False})
+    turn = f"/agents/Background/sessions/cancel/turns/{start_response.headers['x-ms-turn-id']}"
+    for event in read_events(requests.get(f"{lives.host.url}/api{turn}/events", stream=True, timeout=60)):
+        if event.name == "message.delta":
+            assert lives.host.post(f"{turn}/cancel", b"").ok
+            break
+    wait_until(lambda: lives.host.get(turn).json()["status"] == "cancelled")
+    over.set()
+    assert request_lines(model) == [POST, "POST /v1/responses/resp_bg/cancel"]
 
 
 def test_an_expired_background_response_is_requested_again(lives: Lives, model: HostileModel):

@@ -47,6 +47,9 @@ def test_a_provider_tool_needs_approval(people: AgentHost, model: PracticeModel,
     final_turn = wait_until(lambda: read_ended_turn(turn))
     assert (final_turn["status"], final_turn["response"]) == ("completed", "Published."), final_turn
     assert (len(model.requests()), sent_approvals(model)) == (2, [(call["call_id"], True)])
+    steps = people.get(f"/agents/{agent}/sessions/{turn['session_id']}/turns/{turn['turn_id']}/steps").json()["steps"]
+    usages = [step["usage"] for step in steps if step["kind"] == "model_call"]
+    assert final_turn["usage"]["total_token_count"] == sum(usage["total_token_count"] for usage in usages)
     later = people.run(agent, {"message": "which page?", "session_id": turn["session_id"]})
     assert later.json()["response"] == "It was page 7.", later.text
     sent = [item["type"] for item in model.requests()[-1]["body"]["input"]]

@@ -256,8 +256,8 @@ async def test_the_deltas_of_a_stream_are_sent_back_as_one_message(name):
     assert cities == ["rain in Oslo", "rain in Rome"][: len(calls)]
 
 
-async def test_every_choice_is_stored_and_sent_back():
-    """The text of a second choice does not mix with the first; both go back, each as a message."""
+async def test_the_first_choice_is_the_answer():
+    """A second choice does not mix with it, and does not go back, but is stored with it."""
     lab = ChatLab(model="m")
     chunks = [
         {"index": index, "delta": {"content": text}} for index, text in ((0, "Yes"), (1, "No"), (0, "."), (1, "!"))
@@ -272,10 +272,13 @@ async def test_every_choice_is_stored_and_sent_back():
     )
     lab.plan_message(content="Bye.")
     outcome = await lab.cold_turn("one")
-    assert outcome.text == "Yes. No!"
+    assert outcome.text == "Yes."
+    assert '"other_choices": [{"index": 1, "message": {"role": "assistant", "content": "No!"}}]' in json.dumps(
+        encode_session(lab.session)
+    )
     await lab.cold_turn("two")
     assistant_messages = [message for message in lab.sent_messages[-1] if message["role"] == "assistant"]
-    assert assistant_messages == [{"role": "assistant", "content": "Yes."}, {"role": "assistant", "content": "No!"}]
+    assert assistant_messages == [{"role": "assistant", "content": "Yes."}]
 
 
 async def test_a_field_that_the_service_refuses_is_not_sent_again():

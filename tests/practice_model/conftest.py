@@ -10,8 +10,7 @@ import pytest
 import uvicorn
 
 from practice_model import create_app
-
-PROJECT = Path(__file__).resolve().parents[2]
+from tests.kit import RECORDINGS
 
 
 class PracticeModelClient:
@@ -38,11 +37,10 @@ class PracticeModelClient:
 @pytest.fixture(scope="session")
 def recordings_dir() -> Path:
     """The recordings folder; tests are skipped without it, but it is required in CI."""
-    folder = Path(os.environ.get("RECORDINGS_DIR") or PROJECT.parent / "shared" / "recordings")
-    if not folder.is_dir():
+    if not RECORDINGS.is_dir():
         reason = "recordings folder not found: set RECORDINGS_DIR"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
-    return folder
+    return RECORDINGS
 
 
 def serve(app) -> Iterator[PracticeModelClient]:

@@ -18,6 +18,7 @@ from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runs import AgentRuns
 from durable_agent_host.agent.compaction import NO_COMPACTION_CHOICE, CompactionChoice
+from durable_agent_host.agent.fallbacks import NO_FALLBACKS, FallbackChoice
 from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.observer import AgentCompleted, TurnObserver
@@ -179,10 +180,12 @@ class AgentRunner:
             outcome contains everything itself.
         history: where the agent's conversations are kept; by default the agent's own.
         compaction: the app's choice for the agent's context.
+        fallbacks: the app's choice of other clients for the agent.
         budgets: limits on the usage of the agent's turns and sessions.
         notify_end: notified of turns that end without an orchestration.
         redactor: for stored and shown data; None for no redaction.
         new_token: makes the tokens of deferred calls: of the turn's request, the pending call's id and its expiry.
+        response_retries: how often the model is asked again for an answer that does not fit ``response_format``.
 
     Attributes:
         tracks_budget: whether the usage of the agent's turns is counted.
@@ -201,11 +204,14 @@ class AgentRunner:
         storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
         history: ProviderHistory | None = None,
         compaction: CompactionChoice = NO_COMPACTION_CHOICE,
+        fallbacks: FallbackChoice = NO_FALLBACKS,
         budgets: Budgets = NO_BUDGETS,
         notify_end: ReportEnd = lambda _: None,
         redactor: Redactor | None = None,
         new_token: Callable[[TurnRequest, str, datetime], str] | None = None,
+        response_retries: int = 1,
     ) -> None:
+        self._response_retries = response_retries
         self.notify_end = notify_end
         self.name = name
         self.agent = agent
@@ -220,11 +226,11 @@ class AgentRunner:
         self.may_ask = is_factory(agent)
         self._redactor = redactor
         self._wait_rules = WaitRules(limits.answer_seconds, limits.deferral_seconds, new_token)
-        self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for, compaction))
+        self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for, compaction, fallbacks))
 
     @property
     def compaction_id(self) -> str | None:
-        """Which overlays apply to the agent's sessions, see `Overlay`; None when it compacts nothing."""
+        """Which overlays apply to the agent's sessions, see `Overlay`; None when it has no journal."""
         compaction = self._host().compaction
         return compaction.compaction_id if compaction is not None else None
 
@@ -307,6 +313,7 @@ class AgentRunner:
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
             budgets=self._budgets,
             redactor=self._redactor,
+            response_retries=self._response_retries,
             exchange_recorder=attempt.new_exchange_recorder(self._limits.recording_bounds),
         )
         ending = await self._run_to_end(runs)

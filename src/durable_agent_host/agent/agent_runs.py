@@ -31,9 +31,11 @@ from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
 from durable_agent_host.agent.compaction import CompactionModelCalls
 from durable_agent_host.agent.context_window import ContextWindow
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
+from durable_agent_host.agent.fallbacks import ActiveClient
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls
+from durable_agent_host.agent.layers.response_format import messages_after_rejection
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_runs import NestedRun
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
@@ -60,12 +62,14 @@ from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
 from durable_agent_host.agent.workflow_questions import WorkflowQuestions, part_path
 from durable_agent_host.codec.content import decode_content, encode_content
+from durable_agent_host.codec.journal_entry import rejection_of
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.cooperative_yield import TaskSlice
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
-from durable_agent_host.errors import TurnError, TurnTimedOutError
+from durable_agent_host.errors import ContextOverflowError, TurnError, TurnTimedOutError
 from durable_agent_host.model.budget import Budgets, BudgetUsage
 from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT, CallPath
+from durable_agent_host.model.journal_entry import ClientSwitchedEntry
 from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import ResponseLimits, TurnRequest
@@ -208,6 +212,7 @@ class AgentRuns:
         was_cancelled: the turn was cancelled while it waited: only what is in the journal is collected.
         agent_session: the framework's session of the current run.
         hosted_agent: the agent of the current run.
+        active_client: which client answers in the current run; None for an agent without fallbacks.
         run: the current one; None before the first.
         losses: what the model's service has lost.
         output: what the current run has streamed.
@@ -218,6 +223,8 @@ class AgentRuns:
         redactor: for stored and shown data, or None.
         elapsed_before: seconds of earlier attempts.
         started_at: by `time.perf_counter`.
+        response_retries: how often the model is asked again for an answer that does not fit the requested format.
+        has_rejected_answer: whether it was asked again.
     """
 
     host: Callable[[], HostedAgent]
@@ -238,6 +245,7 @@ class AgentRuns:
     history_session_id: str = ""
     agent_session: DurableSession = field(default_factory=DurableSession)
     hosted_agent: HostedAgent = field(init=False)
+    active_client: ActiveClient | None = None
     run: CurrentRun | None = None
     losses: LostProviderState = field(init=False)
     output: RunOutput = field(init=False)
@@ -248,8 +256,12 @@ class AgentRuns:
     redactor: Redactor | None = None
     elapsed_before: float = 0.0
     started_at: float = field(default_factory=time.perf_counter)
+    response_retries: int = 1
+    has_rejected_answer: bool = False
     _calls: RunCalls = field(init=False)
     _breaks: dict[CallPath, int] = field(default_factory=dict[CallPath, int])
+    _switches: list[ClientSwitchedEntry] = field(default_factory=list[ClientSwitchedEntry])
+    _overflows: dict[CallPath, float] = field(default_factory=dict[CallPath, float])
     _sent: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
@@ -277,8 +289,11 @@ class AgentRuns:
         while True:
             self.hosted_agent = self.host()
             self.provider = self.hosted_agent.provider
+            self.active_client = self.hosted_agent.new_active_client(self._switches)
             journal = await self.attempt.begin_run(
-                self.provider, has_journal=self.hosted_agent.has_journal, is_opaque=self.hosted_agent.is_opaque
+                self.active_client or self.provider,
+                has_journal=self.hosted_agent.has_journal,
+                is_opaque=self.hosted_agent.is_opaque,
             )
             run = self._begin_run(journal)
             strategy_call_count = len(journal.recorded.compaction_responses)
@@ -295,7 +310,7 @@ class AgentRuns:
                 repeats = RunRestarted(broken.reason, broken.wait_seconds)
             except Exception as error:
                 broken = run.progress.broken
-                if (repeats := self._repeats(run, error)) is None:
+                if (repeats := await self._shrink(run, error) or self._repeats(run, error)) is None:
                     raise
             else:
                 return
@@ -343,7 +358,11 @@ class AgentRuns:
     def _begin_run(self, journal: Journal) -> CurrentRun:
         self.output = RunOutput(self.provider)
         self.steering = None
+        self._overflows |= journal.recorded.overflows
+        self._switches[:] = journal.recorded.switches or self._switches
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
+        if self.active_client is not None:
+            self.active_client.begin(self.agent_session)
         pending_calls = PendingCalls(
             self.request.turn_id,
             self.replies,
@@ -367,10 +386,12 @@ class AgentRuns:
             breaks=self._breaks,
             exchange_recorder=self.exchange_recorder if self.exchange_recorder.is_enabled else None,
             bounds=self.bounds,
-            drop_continuations=bool(self.losses),
+            drop_continuations=bool(self.losses) or self._sends_transcript,
+            response_retries=self.response_retries,
             includes_error_texts=self.hosted_agent.includes_error_texts,
             wait_rules=self.wait_rules,
             new_scope=lambda path: CallScope(journal, path, partial(NestedRun, run, self.attempt.observers)),
+            active_client=self.active_client,
         )
         model_layers = run.model_layers()
         self.context = self._new_context(journal, model_layers)
@@ -383,12 +404,15 @@ class AgentRuns:
 
     def _new_context(self, journal: Journal, model_layers: ModelLayers) -> ContextWindow | None:
         compaction = self.hosted_agent.compaction
-        if compaction is None:
+        may_compact = self.hosted_agent.compacts_every_call or self._overflows or self.overlay_before
+        if compaction is None or not may_compact:
             return None
         overlay = decode_overlay(self.overlay_before)
         entries = self.record.session.message_count
         if overlay is not None and not overlay.applies_to(compaction.compaction_id, entries):
             overlay = None  # made by other strategies; the current ones make their own
+        if overlay is None and not (self.hosted_agent.compacts_every_call or self._overflows):
+            return None
         make_call = partial(chain_compaction_call, model_layers, JournalCompactionCalls(journal))
         return ContextWindow(
             compaction,
@@ -409,7 +433,7 @@ class AgentRuns:
             RunStoppedError: the run is no longer wanted.
         """
         run.gate.raise_if_waiting()
-        path, recorded_response = run.journal.next_model_call()
+        path, recorded_response = await self._next_model_call(run, layers, context)
         is_finished = recorded_response is not None
         received_bytes().started_calls.add(path)
         run.progress.record_available_tools(context.options)
@@ -428,12 +452,25 @@ class AgentRuns:
             run.gate.raise_if_waiting()
         return chain_model_call(layers, ModelCall(path, context.client, self.provider, messages, options, send))
 
+    async def _next_model_call(
+        self, run: CurrentRun, layers: ModelLayers, context: ChatContext
+    ) -> tuple[CallPath, Mapping[str, Any] | None]:
+        """Begin a model call; the one after an answer that was rejected asks again."""
+        path, recorded_response = run.journal.next_model_call()
+        while recorded_response is not None and (reason := rejection_of(recorded_response)) is not None:
+            received_bytes().started_calls.add(path)
+            await layers.journal.pass_over(path, recorded_response)
+            context.messages = [*context.messages, *messages_after_rejection(recorded_response, reason)]
+            self.has_rejected_answer = True
+            path, recorded_response = run.journal.next_model_call()
+        return path, recorded_response
+
     async def _choose_messages(self, context: ChatContext, path: CallPath, *, is_replayed: bool) -> Sequence[Message]:
         if self.context is None:
             return context.messages
         if self.agent_session.input_messages:
             self.context.question = self.agent_session.input_messages[-1]
-        return await self.context.project(context, path, replayed=is_replayed)
+        return await self.context.project(context, path, replayed=is_replayed, share=self._overflows.get(path))
 
     async def _run_once(self, run: CurrentRun) -> None:
         if parts := run.journal.recorded.workflow_parts:
@@ -453,6 +490,7 @@ class AgentRuns:
                 self.request.turn_id,
                 self._calls,
                 self.output.fold_call,
+                (self.active_client or self.provider).continuation_messages,
                 with_tools=self.request.enable_tool_calls,
             )
         )
@@ -557,6 +595,25 @@ class AgentRuns:
             )
         await journal.tool_started(AGENT_RUN, self.request.agent, {})
 
+    @property
+    def _sends_transcript(self) -> bool:
+        """Whether a service that keeps the conversation is not continued: it is too long there, or another answers."""
+        has_switched = self.active_client is not None and self.active_client.has_switched
+        return bool(self._overflows) or has_switched
+
+    async def _shrink(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
+        """Record that the latest model call is made again with a smaller context, once, if it was too long."""
+        path = run.journal.current_call
+        overflow = self.provider.explain(error)
+        if not isinstance(overflow, ContextOverflowError) or not self.hosted_agent.has_journal:
+            return None
+        if path in self._overflows:
+            return None
+        self._overflows[path] = overflow.share
+        await run.journal.context_overflowed(path, overflow.share)
+        _LOGGER.warning("%s: the request is longer than the model's context window; again with less", run.label)
+        return RunRestarted("the request was longer than the model's context window", 0.0)
+
     def _repeats(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
         """Return whether and when the agent is run again after an error.
 
@@ -587,6 +644,8 @@ class AgentRuns:
             self.context.question = message
         session = self.agent_session
         self.losses.clear_continuation(session)
+        if self._sends_transcript:
+            session.service_session_id = None
         session.leave_other_service(self.provider)
         if session.service_session_id or self.hosted_agent.restores(session) or self.hosted_agent.has_own_history:
             return [message]
@@ -606,8 +665,12 @@ class AgentRuns:
             build_messages = partial(replay_messages, entries.values())
         else:
             build_messages = partial(context_messages, entries, context.before, count=head.message_count)
+        omits_refused_turns = self.provider.repair_rules.omits_refused_turns
         return await run_in_thread_if_many(
-            len(entries), lambda: self._rehydrate(build_messages(imported_count=head.imported))
+            len(entries),
+            lambda: self._rehydrate(
+                build_messages(imported_count=head.imported, omits_refused_turns=omits_refused_turns)
+            ),
         )
 
     def _rehydrate(self, messages: Sequence[Message]) -> list[Message]:

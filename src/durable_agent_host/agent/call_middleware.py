@@ -14,9 +14,11 @@ from typing import Any, Final, Protocol, cast
 from agent_framework import (
     ChatContext,
     ChatMiddleware,
+    ChatMiddlewareLayer,
     ChatResponse,
     ChatResponseUpdate,
     FunctionInvocationContext,
+    FunctionInvocationLayer,
     FunctionMiddleware,
     Message,
     MiddlewareTermination,
@@ -27,7 +29,6 @@ from agent_framework import (
 
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.model_call import ModelStream
-from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, plain_arguments
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.call_path import CallPath
@@ -95,7 +96,7 @@ class ModelCallMiddleware(ChatMiddleware):
         await answer.begin()
         if context.stream:
             updates = answer.stream()
-            stream = _copies(updates) if self.is_watched else updates
+            stream = await _begin(_copies(updates)) if self.is_watched else updates
             context.result = ResponseStream(stream, finalizer=lambda _: answer.response())
         else:
             async for _ in answer.stream():
@@ -115,6 +116,20 @@ async def _copies(updates: AsyncGenerator[ChatResponseUpdate]) -> AsyncGenerator
                 copy.copy(content) if content.type in _TEXTS else content for content in update.contents
             ]
             yield update_copy
+
+
+async def _begin(updates: AsyncGenerator[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
+    """Wait for the first update, so that the app's middleware around the call gets the error of one that fails."""
+    first = await anext(updates, None)
+
+    async def stream() -> AsyncGenerator[ChatResponseUpdate]:
+        async with aclosing(updates):
+            if first is not None:
+                yield first
+            async for update in updates:
+                yield update
+
+    return stream()
 
 
 class _ModelResponse:
@@ -237,24 +252,35 @@ class ToolCallMiddleware(FunctionMiddleware):
             del end  # its error refers to this frame
 
 
+def supports_middleware(client: object) -> bool:
+    """Return whether a client runs the tools itself and passes every model call through chat middleware."""
+    kinds = type(client).__mro__
+    both = FunctionInvocationLayer in kinds and ChatMiddlewareLayer in kinds
+    return both and kinds.index(FunctionInvocationLayer) < kinds.index(ChatMiddlewareLayer)
+
+
 HostTools = Callable[[Iterable[Any]], list[Any]]
 """Returns the tools of a call as the framework may see them."""
 
 
 def client_for_run(
-    client: Any, calls: RunCalls, provider: ModelProvider, host_tools: HostTools, agent_middleware: Sequence[Any] = ()
+    client: Any,
+    calls: RunCalls,
+    continuation_messages: Callable[[ChatResponse[Any]], Sequence[Message] | None],
+    host_tools: HostTools,
+    agent_middleware: Sequence[Any] = (),
 ) -> Any:
     """Copy a chat client so that the calls of one run of an agent pass through their chains.
 
     Args:
         client: with the framework's layers; its tools are run by the framework.
         calls: of the run.
-        provider: of the client.
+        continuation_messages: returns the messages after a response in which the model has paused, or None.
         host_tools: returns the tools of a call as the framework may see them.
         agent_middleware: the agent's own, which may change what is streamed.
     """
     client_copy = copy_with_mixin(client, _RunClient)
-    client_copy.innermost_chat_middleware = ModelCallMiddleware(calls, provider.continuation_messages)
+    client_copy.innermost_chat_middleware = ModelCallMiddleware(calls, continuation_messages)
     client_copy.agent_middleware = agent_middleware
     client_copy.host_tools = host_tools
     client_copy.function_middleware = [ToolCallMiddleware(calls, host_tools), *client.function_middleware]

@@ -12,16 +12,19 @@ from durable_agent_host.agent.budget_accounting import BudgetAccount
 from durable_agent_host.agent.call_scope import CallScope
 from durable_agent_host.agent.declarations import is_agent_tool, is_hand_off, needs_approval, runs_at_client
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
+from durable_agent_host.agent.fallbacks import ActiveClient
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
 from durable_agent_host.agent.layers.callback import AwaitCallback
 from durable_agent_host.agent.layers.client_tool import AskClient
 from durable_agent_host.agent.layers.elicitation import AnswerElicitations
+from durable_agent_host.agent.layers.fallback import FallBack
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.layers.response import ReadResponse, read_unmetered
+from durable_agent_host.agent.layers.response_format import CheckResponseFormat
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.layers.running_call import EnterToolCall
@@ -37,6 +40,7 @@ from durable_agent_host.agent.running_tool import RunningTool, WaitRules
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer
+from durable_agent_host.codec.journal_entry import rejection_of
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.turn import ResponseLimits, TurnRequest
 from durable_agent_host.turn_log.journal import Journal
@@ -47,6 +51,8 @@ class ModelLayers:
     """The layers of the model calls of one run; a feature that the run does not use is None."""
 
     journal: JournalModelCalls
+    fallback: FallBack | None
+    response_format: CheckResponseFormat | None
     retry: RetryModelCalls
     background: FetchBackgroundAnswers
     budget: BudgetAccount | None
@@ -93,9 +99,11 @@ class CurrentRun:
         exchange_recorder: records the HTTP exchanges of model calls; None when nobody wants them.
         bounds: limits on what the model's service and the tools may send.
         drop_continuations: whether replayed responses omit their conversation ids, which the service has lost.
+        response_retries: how often the model is asked again for an answer that does not fit the requested format.
         includes_error_texts: whether the model receives the texts of tools' exceptions.
         wait_rules: for results that come later.
         new_scope: makes the scope of agents within a call.
+        active_client: which client answers; None for an agent without fallbacks.
         nested: stops a run of an agent within the turn's agent; None for the turn's agent.
     """
 
@@ -114,9 +122,11 @@ class CurrentRun:
     exchange_recorder: ExchangeRecorder | None
     bounds: ResponseLimits
     drop_continuations: bool
+    response_retries: int
     includes_error_texts: bool
     wait_rules: WaitRules
     new_scope: Callable[[CallPath], CallScope]
+    active_client: ActiveClient | None = None
     nested: StopNestedRun | None = None
 
     def model_layers(self) -> ModelLayers:
@@ -131,6 +141,17 @@ class CurrentRun:
                 bounds=self.bounds,
                 drop_continuations=self.drop_continuations,
             ),
+            fallback=None
+            if self.active_client is None
+            else FallBack(
+                self.active_client,
+                self.journal,
+                self.progress,
+                self.breaks,
+                session_id=f"{self.request.agent}@{self.request.session_id}",
+                label=self.label,
+            ),
+            response_format=self._response_format_layer(),
             retry=RetryModelCalls(
                 self.retry_policy,
                 self.breaks,
@@ -145,6 +166,12 @@ class CurrentRun:
             response=ReadResponse(self.output),
             nested=self.nested,
         )
+
+    def _response_format_layer(self) -> CheckResponseFormat | None:
+        if self.nested is not None or self.request.response_format is None:
+            return None
+        rejected_count = sum(1 for response in self.journal.recorded.responses.values() if rejection_of(response))
+        return CheckResponseFormat(self.request.response_format) if rejected_count < self.response_retries else None
 
     def tool_layers(self) -> ToolLayers:
         """Return the layers of its tool calls."""
@@ -190,7 +217,12 @@ class CurrentRun:
 def chain_model_call(of_run: ModelLayers, call: ModelCall) -> ModelStream:
     """Make a model call of a run's agent through its layers."""
     layers: list[ModelLayer] = [] if of_run.nested is None else [of_run.nested]
-    layers += [of_run.journal, of_run.retry]
+    layers.append(of_run.journal)
+    if of_run.response_format is not None:
+        layers.append(of_run.response_format)
+    if of_run.fallback is not None:
+        layers.append(of_run.fallback)
+    layers.append(of_run.retry)
     if call.options.get("background"):
         layers.append(of_run.background)
     if of_run.budget is not None:

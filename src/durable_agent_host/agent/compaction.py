@@ -123,6 +123,7 @@ _MOST_NESTED: Final = 8
 """Deeper parts of a strategy are not described."""
 _LONG: Final = 48
 """Longer texts are described by their hash."""
+_NO_STRATEGY: Final = "on overflow"
 _NO_OBJECTS: Final = (FunctionType, MethodType, BuiltinFunctionType, type)
 
 
@@ -131,7 +132,8 @@ class Compaction:
     """How the context of an agent is compacted.
 
     Attributes:
-        strategies: of the framework's protocol, in the order in which they are applied before each model call.
+        strategies: of the framework's protocol, in the order in which they are applied before each model call; none for
+            an agent whose context is compacted only when it is longer than the model's context window.
         tokenizer: for strategies without their own, or None.
         compaction_id: identifies the strategies with their parameters, and the provider; an overlay applies only to
             these.
@@ -142,6 +144,11 @@ class Compaction:
     tokenizer: TokenizerProtocol | None
     compaction_id: str
     is_compaction_item: Callable[[Message], bool] | None = None
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether every model call is compacted, and not only one that is too long."""
+        return bool(self.strategies) or self.is_compaction_item is not None
 
 
 @dataclass(frozen=True)
@@ -203,11 +210,11 @@ def _check_strategy(strategy: object, label: str) -> None:
 
 def select_compaction(
     agent: Any, choice: CompactionChoice, provider: ModelProvider, bound: Bound, *, has_our_history: bool
-) -> Compaction | None:
+) -> Compaction:
     """Select how an agent's context is compacted; the most specific choice wins.
 
     Returns:
-        The strategies, copied, with the tokenizer of the agent or its client; None for an agent without compaction.
+        The strategies, copied, with the tokenizer of the agent or its client.
     """
     of_providers = _list_provider_strategies(agent) if has_our_history else ()
     chosen: list[Any] = [strategy for strategy in of_providers if strategy is not None]
@@ -220,11 +227,11 @@ def select_compaction(
     if agent_strategy is not None:
         chosen.append(agent_strategy)
     is_compaction_item = provider.is_compaction_item(agent.default_options)
-    if not chosen and is_compaction_item is None:
-        return None
     tokenizer = getattr(agent, "tokenizer", None) or getattr(client, "tokenizer", None)
     services = [] if is_compaction_item is None else ["the service's own"]
-    compaction_id = "; ".join([*map(_describe, chosen), *services, type(provider).__name__])
+    compaction_id = "; ".join(
+        [*(map(_describe, chosen) if chosen else [_NO_STRATEGY]), *services, type(provider).__name__]
+    )
     copies = tuple(
         with_clients(strategy, lambda nested_client: JournaledClient(bound(nested_client))) for strategy in chosen
     )
@@ -268,6 +275,26 @@ def _with_clients(value: Any, replace_client: Bound, depth: int) -> Any:
     for name, attribute in list(vars(view).items()):
         if (replacement := _with_clients(attribute, replace_client, depth + 1)) is not attribute:
             setattr(view, name, replacement)
+    return view
+
+
+def tightened(strategy: Any, share: float) -> Any:
+    """Copy a strategy, and those nested in it, with a share of each number that limits the context."""
+    return _tightened(strategy, share, 0)
+
+
+def _tightened(value: Any, share: float, depth: int) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return max(int(value * share), 1) if value > 1 else value
+    if depth > _MOST_NESTED or isinstance(value, _NO_OBJECTS):
+        return value
+    if isinstance(value, list | tuple):
+        return type(cast("list[Any]", value))(_tightened(item, share, depth + 1) for item in cast("list[Any]", value))
+    if not callable(value) or not hasattr(value, "__dict__"):
+        return value
+    view = copy.copy(value)
+    for name, attribute in list(vars(view).items()):
+        setattr(view, name, _tightened(attribute, share, depth + 1))
     return view
 
 

@@ -21,14 +21,19 @@ from agent_framework import (
     EXCLUDED_KEY,
     GROUP_ANNOTATION_KEY,
     SUMMARY_OF_MESSAGE_IDS_KEY,
+    CharacterEstimatorTokenizer,
     ChatContext,
     Message,
+    TokenizerProtocol,
+    TruncationStrategy,
     UsageDetails,
     add_usage_details,
+    annotate_message_groups,
     apply_compaction,
+    included_token_count,
 )
 
-from durable_agent_host.agent.compaction import Compaction, CompactionModelCalls, answering
+from durable_agent_host.agent.compaction import Compaction, CompactionModelCalls, answering, tightened
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.overlay import Overlay, SummaryMessage
@@ -45,6 +50,9 @@ from durable_agent_host.session.context_selection import (
 
 _LOGGER = logging.getLogger(__name__)
 _MARKS: Final = (GROUP_ANNOTATION_KEY, EXCLUDED_KEY, EXCLUDE_REASON_KEY)
+_TOKENIZER: Final = CharacterEstimatorTokenizer()
+_LEAST_PART: Final = 1 / 16
+"""Of the share to which a request that is too long is to shrink: a strategy's limits are lowered no further."""
 _STRATEGY_FAILED: Final = "%s: its context could not be compacted, and goes to the model as it was before: %s"
 
 
@@ -78,8 +86,16 @@ class ContextWindow:
     _inserted_count: int = 0
     _unnamed_count: int = 0
 
-    async def project(self, context: ChatContext, path: CallPath, *, replayed: bool) -> list[Message]:
+    async def project(
+        self, context: ChatContext, path: CallPath, *, replayed: bool, share: float | None = None
+    ) -> list[Message]:
         """Choose the messages of a model call.
+
+        Args:
+            context: of the call.
+            path: of the call.
+            replayed: whether the journal has its response.
+            share: how much of the messages' tokens to keep, after a request that was too long; None for all.
 
         Returns:
             The messages to send: all of them when the model's service keeps the conversation.
@@ -92,12 +108,41 @@ class ContextWindow:
             return messages
         self._update_slots(messages)
         calls = self.new_calls(path)
+        strategies = self.compaction.strategies
+        await self._apply_all(strategies, calls, replayed=replayed)
+        if share is not None:
+            max_tokens = max(int(self._count_tokens() * share), 1)
+            part = share
+            while strategies and part > share * _LEAST_PART and self._count_tokens() > max_tokens:
+                await self._apply_all([tightened(strategy, part) for strategy in strategies], calls, replayed=replayed)
+                part /= 2
+            oldest_first = TruncationStrategy(max_n=max_tokens, compact_to=max_tokens, tokenizer=_TOKENIZER)
+            await self._apply(oldest_first, _TOKENIZER)
+            self._begin_with_question()
+        self.usage = add_usage_details(self.usage, calls.usage)
+        return [slot.message for slot in self._slots if slot.is_in]
+
+    def _count_tokens(self) -> int:
+        copies = [_copy(slot) for slot in self._slots if slot.is_in]
+        annotate_message_groups(copies, tokenizer=_TOKENIZER)
+        return included_token_count(copies)
+
+    def _begin_with_question(self) -> None:
+        """Leave out answers whose question is left out; some services refuse a conversation that begins with one."""
+        slots = [slot for slot in self._slots if slot.is_in]
+        first = next(
+            (n for n, slot in enumerate(slots) if slot.message.role == "user" or slot.summary or slot.replaced_slots), 0
+        )
+        self._keep({slot for n, slot in enumerate(slots) if n >= first or _instructs(slot)})
+
+    async def _apply_all(self, strategies: Sequence[Any], calls: CompactionModelCalls, *, replayed: bool) -> None:
+        """Apply strategies; when one fails, the context stays as it was."""
         before = [(slot, slot.is_in, slot.is_replaced) for slot in self._slots]
         try:
             self._leave_out_compacted()
             with answering(calls):
-                for strategy in self.compaction.strategies:
-                    await self._apply(strategy)
+                for strategy in strategies:
+                    await self._apply(strategy, self.compaction.tokenizer)
         except Exception as error:  # noqa: BLE001 - a strategy's; the turn continues without it
             if not replayed:
                 _LOGGER.warning(_STRATEGY_FAILED, self.label, log_reason(error))
@@ -105,8 +150,6 @@ class ContextWindow:
             for slot, is_in, is_replaced in before:
                 slot.is_in = is_in
                 slot.is_replaced = is_replaced
-        self.usage = add_usage_details(self.usage, calls.usage)
-        return [slot.message for slot in self._slots if slot.is_in]
 
     def _update_slots(self, messages: Sequence[Message]) -> None:
         """Make slots for messages new to the list, and drop slots of removed ones."""
@@ -153,13 +196,13 @@ class ContextWindow:
         if last:
             self._keep({slot for n, slot in enumerate(self._slots) if slot.is_in and (n >= last or _instructs(slot))})
 
-    async def _apply(self, strategy: Any) -> None:
+    async def _apply(self, strategy: Any, tokenizer: TokenizerProtocol | None) -> None:
         """Apply one strategy to copies of the included messages, and store its decisions."""
         slots = [slot for slot in self._slots if slot.is_in]
         copies = [_copy(slot) for slot in slots]
         by_copy = {id(message_copy): slot for message_copy, slot in zip(copies, slots, strict=True)}
         by_name = {slot.name: slot for slot in slots}
-        chosen = await apply_compaction(list(copies), strategy=strategy, tokenizer=self.compaction.tokenizer)
+        chosen = await apply_compaction(list(copies), strategy=strategy, tokenizer=tokenizer)
         retained_slots: set[MessageSlot] = set()
         ordered_slots: list[MessageSlot] = []
         remaining_slots = iter(self._slots)

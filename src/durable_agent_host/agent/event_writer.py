@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from agent_framework import AgentResponseUpdate
+
 from durable_agent_host.agent.observer import (
     AttemptEnded,
     AttemptStarted,
@@ -24,7 +26,7 @@ from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.log_entry import ATTEMPT_STARTED, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.redaction import mask_secrets
-from durable_agent_host.stream.live_events import EventReader, LiveEvents
+from durable_agent_host.stream.live_events import ContinuedEvents, EventReader, LiveEvents
 from durable_agent_host.stream.redacted_events import RedactedEvents
 from durable_agent_host.turn.turn_events import (
     LiveEvent,
@@ -48,7 +50,7 @@ _WITHOUT_BEGIN: Final = frozenset({"invalid_arguments", "denied"})
 class EventAppender(Protocol):
     """The part of the turn log's writer that is used here."""
 
-    async def put(self, event: str, data: Mapping[str, Any], /) -> None:
+    async def put(self, event: str, data: Mapping[str, Any], cursor: int | None = None, /) -> None:
         """Append an event for clients, soon."""
         ...
 
@@ -78,6 +80,20 @@ class EventWriter:
         self._events = self._new_events(includes_tool_calls=True)
         self._has_ended = False
         self._kinds: set[str] = set()
+        self._is_background = False
+        self._continued: ContinuedEvents | None = None
+
+    def continue_events(self, events: Sequence[Mapping[str, Any]], discard_from: int) -> None:
+        """Do not repeat the events of a model call that its service continues.
+
+        Args:
+            events: of the call, as in the log.
+            discard_from: offset of the first one.
+        """
+        self._is_background = True
+        self._continued = ContinuedEvents([(event["event"], event["data"]) for event in events], discard_from)
+        if isinstance(self._events, LiveEvents):
+            self._events.reopen(self._continued.open_call_ids)
 
     async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Write the events of a moment.
@@ -99,8 +115,31 @@ class EventWriter:
             events = await run_in_thread_if_long(
                 self._texts_to_search(moment), lambda: self._build_events(turn, moment)
             )
-        for event in events:
+        if self._continued is not None and isinstance(moment, UpdateReceived | ModelCallResponded):
+            events = self._without_repetitions(self._continued, moment, events)
+        cursor: int | None = None
+        if isinstance(moment, UpdateReceived):
+            self._is_background = self._is_background or moment.update.continuation_token is not None
+            cursor = self._cursor_of(moment.update) if self._is_background else None
+        for event in events[:-1]:
             await self._writer.put(*event)
+        for event in events[-1:]:
+            await self._writer.put(*event, cursor)
+
+    def _without_repetitions(
+        self, continued: ContinuedEvents, moment: UpdateReceived | ModelCallResponded, events: Sequence[LiveEvent]
+    ) -> Sequence[LiveEvent]:
+        if moment.replayed:
+            return events
+        new_events = continued.feed(events)
+        if isinstance(moment, ModelCallResponded):
+            self._continued = None
+            new_events += continued.finish()
+        return new_events
+
+    def _cursor_of(self, update: AgentResponseUpdate) -> int | None:
+        """Return where the stream of a response in the background stands; redaction may hold back its last text."""
+        return None if self._redactor is not None or self.reader is None else self.reader.cursor(update)
 
     def _texts_to_search(self, moment: Moment) -> object:
         """Return what the redaction of a moment's events may search."""
@@ -160,6 +199,8 @@ class EventWriter:
             case RunStarted(has_journal, discard_from):
                 self._agent = turn.request.agent
                 self._events = self._new_events(includes_tool_calls=not has_journal)
+                self._is_background = False
+                self._continued = None
                 return () if discard_from is None else (turn_restarted(discard_from),)
             case AttemptEnded(outcome=outcome) if outcome is not None:
                 self._has_ended = outcome.status != "suspended"

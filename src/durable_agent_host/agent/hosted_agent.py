@@ -12,14 +12,16 @@ from typing import Any, Final, cast
 
 from agent_framework import (
     AgentSession,
+    ChatResponse,
     HistoryProvider,
+    Message,
     RawAgent,
     SupportsAgentRun,
     WorkflowAgent,
     normalize_tools,
 )
 
-from durable_agent_host.agent.call_middleware import RunCalls, as_middleware_list, client_for_run
+from durable_agent_host.agent.call_middleware import RunCalls, as_middleware_list, client_for_run, supports_middleware
 from durable_agent_host.agent.compaction import (
     NO_COMPACTION_CHOICE,
     Compaction,
@@ -29,13 +31,21 @@ from durable_agent_host.agent.compaction import (
 )
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
+from durable_agent_host.agent.fallbacks import (
+    NO_FALLBACKS,
+    ActiveClient,
+    AnsweringClient,
+    FallbackChoice,
+    host_fallbacks,
+)
 from durable_agent_host.agent.history_providers import is_replaced, primary_provider
 from durable_agent_host.agent.mcp_servers import with_reconnection
-from durable_agent_host.agent.nested_agents import NestedAgents, supports_middleware
+from durable_agent_host.agent.nested_agents import NestedAgents
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
 from durable_agent_host.errors import RegistrationError, RequestError, TurnError
+from durable_agent_host.model.journal_entry import ClientSwitchedEntry
 from durable_agent_host.model.turn import TurnRequest
 
 
@@ -46,6 +56,7 @@ class HostedAgent:
         agent: the app's.
         provider_for: returns the provider of its client.
         choice: the app's choice of compaction for its context.
+        fallbacks: the app's choice of other clients.
 
     Attributes:
         agent: the copy, without anything that belongs to a run.
@@ -53,7 +64,8 @@ class HostedAgent:
         has_own_history: whether a history provider of the app supplies the model's history instead.
         primary_provider: the history provider of the app that keeps the conversation; None when the host keeps it.
         provider: of its chat client.
-        compaction: how its context is compacted, or None.
+        compaction: how its context is compacted; None without a journal.
+        compacts_every_call: whether every model call is compacted, and not only one that is too long.
         has_journal: whether its model and tool calls can be journaled.
         is_workflow: whether it is a workflow, whose agents have their calls journaled.
         is_opaque: whether none of its calls is journaled, so that its run is like one tool call.
@@ -63,7 +75,11 @@ class HostedAgent:
     """
 
     def __init__(
-        self, agent: SupportsAgentRun, provider_for: ProviderFor, choice: CompactionChoice = NO_COMPACTION_CHOICE
+        self,
+        agent: SupportsAgentRun,
+        provider_for: ProviderFor,
+        choice: CompactionChoice = NO_COMPACTION_CHOICE,
+        fallbacks: FallbackChoice = NO_FALLBACKS,
     ) -> None:
         self.agent = agent
         self.owns_history = isinstance(agent, RawAgent | WorkflowAgent)
@@ -78,10 +94,14 @@ class HostedAgent:
         self.why_no_journal = why_no_journal(agent)
         self.has_journal = not self.why_no_journal
         self.compaction: Compaction | None = None
+        self.compacts_every_call = False
+        self._fallback_clients = host_fallbacks(fallbacks, provider_for)
+        self._is_sticky = fallbacks.is_sticky
         if self.has_journal:
             self.compaction = select_compaction(
                 agent, choice, self.provider, self._inner.strategy_client, has_our_history=not self.has_own_history
             )
+            self.compacts_every_call = self.compaction.is_regular
             self._sdk_clients = self.provider.sdk_clients(cast("Any", self.agent).client)
         else:
             self.agent = self._inner.agent(self.agent)
@@ -93,6 +113,14 @@ class HostedAgent:
     def client(self) -> Any:
         """The hosted copy of the agent's chat client; None for agents whose clients the host does not see."""
         return _get_client(self.agent)
+
+    def new_active_client(self, switches: list[ClientSwitchedEntry]) -> ActiveClient | None:
+        """Return which client answers in a run; None without fallbacks."""
+        if not self._fallback_clients:
+            return None
+        return ActiveClient(
+            [AnsweringClient(self.client, self.provider), *self._fallback_clients], switches, self._is_sticky
+        )
 
     def restores(self, session: AgentSession) -> bool:
         """Return whether the agent continues from its state in the session and needs no transcript."""
@@ -127,7 +155,13 @@ class HostedAgent:
                 )
 
     def for_run(
-        self, turn_id: str, calls: RunCalls, fold_call: Callable[[Sequence[Any]], Any], *, with_tools: bool
+        self,
+        turn_id: str,
+        calls: RunCalls,
+        fold_call: Callable[[Sequence[Any]], Any],
+        continuation_messages: Callable[[ChatResponse[Any]], Sequence[Message] | None],
+        *,
+        with_tools: bool,
     ) -> SupportsAgentRun:
         """Return the agent for one run.
 
@@ -135,6 +169,7 @@ class HostedAgent:
             turn_id: of the run's turn.
             calls: how the calls of the run are made.
             fold_call: folds the updates of one model call.
+            continuation_messages: returns the messages after a response in which the model has paused, or None.
             with_tools: whether it has its tools.
 
         Returns:
@@ -152,12 +187,16 @@ class HostedAgent:
             return agent
         agent_copy: Any = copy_with_mixin(agent, _TracedAsAttempt)
         agent_copy.client = client_for_run(
-            agent_copy.client, calls, self.provider, self._inner.host_tools, as_middleware_list(agent_copy.middleware)
+            agent_copy.client,
+            calls,
+            continuation_messages,
+            self._inner.host_tools,
+            as_middleware_list(agent_copy.middleware),
         )
         agent_copy.client.turn_id = turn_id
         agent_copy.client.fold_call = fold_call
         agent_copy.client.__dict__.update(self._sdk_clients)
-        if self.compaction is not None:
+        if self.compacts_every_call:
             remove_compaction(agent_copy, has_our_history=not self.has_own_history)
         return agent_copy
 

@@ -48,10 +48,12 @@ class CompletedResponse:
     Attributes:
         response: as the client made it.
         updates: from which it was made; empty for a response that was not streamed.
+        is_folded: whether the response has its messages; otherwise they are made from the updates.
     """
 
     response: ChatResponse[Any]
     updates: Sequence[ChatResponseUpdate]
+    is_folded: bool = False
 
 
 class TruncatedResponseError(ProviderError):

@@ -13,9 +13,7 @@ from typing import Any, Final, cast
 
 from agent_framework import (
     ChatContext,
-    ChatMiddlewareLayer,
     CompactionProvider,
-    FunctionInvocationLayer,
     FunctionTool,
     RawAgent,
     ResponseStream,
@@ -31,6 +29,7 @@ from durable_agent_host.agent.call_middleware import (
     Send,
     as_middleware_list,
     client_for_run,
+    supports_middleware,
 )
 from durable_agent_host.agent.call_order import chain_limited_call
 from durable_agent_host.agent.call_scope import CALL_SCOPE, NestedClient
@@ -156,13 +155,6 @@ class NestedAgents:
         return as_agent_tool(tool)
 
 
-def supports_middleware(client: object) -> bool:
-    """Return whether a client runs the tools itself and passes every model call through chat middleware."""
-    kinds = type(client).__mro__
-    both = FunctionInvocationLayer in kinds and ChatMiddlewareLayer in kinds
-    return both and kinds.index(FunctionInvocationLayer) < kinds.index(ChatMiddlewareLayer)
-
-
 def list_journaled_agents(agent: object) -> Iterator[object]:
     """List an agent and those within it, as far as the calls of their tools are journaled."""
     match agent:
@@ -227,7 +219,9 @@ class _HostedClient:
         calls = run.calls()
         provider = self.nested_client.provider
         if supports_middleware(self.app_client):
-            client = client_for_run(self.app_client, calls, provider, host_tools, self.agent_middleware)
+            client = client_for_run(
+                self.app_client, calls, provider.continuation_messages, host_tools, self.agent_middleware
+            )
             client.__dict__.update(sdk_clients)
             return run.until_end(client.get_response(messages, stream=stream, **arguments), stream=stream)
         client = copy.copy(self.app_client)

@@ -54,6 +54,7 @@ class NestedRun:
             exchange_recorder=None,
             drop_continuations=False,
             includes_error_texts=client.includes_error_texts,
+            active_client=None,
             nested=StopNestedRun(progress, scope.wait_for_others),
         )
 
@@ -142,16 +143,15 @@ class NestedOutput(RunOutput):
 
     def __init__(self, items: ItemReader, *, joins_texts: bool) -> None:
         super().__init__(items)
-        self._item_reader = items
         self._joins_texts = joins_texts
         self._joined_count = 0
 
-    def coalesce(self, client_updates: Sequence[ChatResponseUpdate], position: int) -> None:
+    def coalesce(self, client_updates: Sequence[ChatResponseUpdate], position: int, items: ItemReader) -> None:
         """Join the texts of updates that the agent has read."""
         del position
         if len(client_updates) < self._joined_count:  # of the next call
             self._joined_count = 0
         if self._joins_texts and len(client_updates) - self._joined_count >= EVERY:
             updates = client_updates[self._joined_count :]
-            coalesce_updates(updates, updates, self._item_reader)
+            coalesce_updates(updates, updates, items)
             self._joined_count = len(client_updates)

@@ -27,6 +27,7 @@ from durable_agent_host.errors import (
     TurnError,
 )
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.ending import AnswerEnd, end_of_answer
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
@@ -78,8 +79,10 @@ async def build_completed(runs: AgentRuns, response: AgentResponse[Any]) -> Turn
         InvalidAnswerError: the answer does not match the requested response format, or the answer or the agent's
             session holds a value that JSON cannot represent.
     """
-    if runs.request.response_format is not None:
+    if runs.request.response_format is not None and end_of_answer(response).status == "success":
         await validate_in_worker(response_text(response.messages), runs.request.response_format)
+    if runs.has_rejected_answer:  # the service's own record of the conversation has it
+        runs.agent_session.service_session_id = None
     try:
         outcome = await _with_entries(runs, response, "completed")
         return replace(outcome, overlay=await overlay_after(runs, response.messages))
@@ -173,11 +176,10 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     request = runs.effective_request
     _hide_exceptions(agent_response)
     served_by = _pop_served_by(runs, agent_response)
-    if runs.context is not None:
-        agent_response.usage_details = add_usage_details(agent_response.usage_details, runs.context.usage)
-    if runs.hosted_agent.has_journal:
-        nested_usage = runs.attempt.metrics.nested_usage
-        agent_response.usage_details = add_usage_details(agent_response.usage_details, nested_usage)
+    if runs.hosted_agent.has_journal:  # its updates lack calls: of agents within it, before approvals, rejected ones
+        agent_response.usage_details = runs.attempt.metrics.usage or agent_response.usage_details
+        if runs.context is not None:
+            agent_response.usage_details = add_usage_details(agent_response.usage_details, runs.context.usage)
     elif runs.run is not None and (responses := runs.run.journal.recorded.responses):
         # a workflow reports the tokens of some of its agents, as its outputs are chosen
         usages = (decode_usage(response["usage"]) for response in responses.values() if response.get("usage"))
@@ -188,6 +190,10 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     if (redactor := runs.redactor) is not None:
         redact = partial(_redact, runs, redactor, request, agent_response)
         stored_request, response, replies = await run_in_thread_if_long([request, agent_response, runs.replies], redact)
+    end = AnswerEnd()
+    if status == "completed":
+        end = end_of_answer(response)
+        response.finish_reason = cast("Any", end.finish_reason)
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, model_info=served_by)
     if runs.steering is not None:
         runs.steering.add_times(answer["messages"])
@@ -198,11 +204,15 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     usage = entries[1].get("usage")
     messages = response_messages(response.messages, runs.provider.service_files)
     runs.agent_session.set_storing_service(runs.provider)
+    if runs.active_client is not None:
+        runs.active_client.save(runs.agent_session)
     return TurnOutcome(
         turn_id=request.turn_id,
         status=status,
         text=SEPARATOR.join(message["text"] for message in messages),
         messages=encode_response_messages(messages, request.agent),
+        finish_reason=end.finish_reason,
+        refusal=end.refusal,
         entries=cast("tuple[Mapping[str, Any], ...]", entries),
         agent_session=save_session(runs.agent_session),
         usage=decode_usage(usage) if usage else None,

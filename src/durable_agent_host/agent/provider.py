@@ -7,7 +7,7 @@ override hooks.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from agent_framework import ChatResponse, Content, Message
 
@@ -38,6 +38,9 @@ class ClientCall:
 
 class ModelProvider(ItemReader, Protocol):
     """What a turn's run needs from an agent's provider; the fold needs `ItemReader`."""
+
+    keeps_conversation: ClassVar[bool]
+    """Whether its service is sent only what is new, always."""
 
     @property
     def repair_rules(self) -> RepairRules:
@@ -77,6 +80,10 @@ class ModelProvider(ItemReader, Protocol):
 
     def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
         """List what a finished item says of calls that the service runs."""
+        ...
+
+    def cursor(self, update: Any, /) -> int | None:
+        """Return where the service's stream stands after an update; None when it cannot continue there."""
         ...
 
     def is_truncated(self, updates: Iterable[Any], /) -> bool:

@@ -11,11 +11,12 @@ import json
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from agent_framework import AgentResponse, AgentResponseUpdate, ChatResponseUpdate, Content
+from agent_framework import AgentResponse, AgentResponseUpdate, ChatResponse, ChatResponseUpdate, Content
 
 from durable_agent_host.codec.content import encode_content
+from durable_agent_host.codec.journal_entry import replayed_updates
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.stream.fold import Fold, ItemReader, fold_updates, response_as_updates
@@ -190,8 +191,14 @@ class RunOutput:
             self._open_call = _OpenCall(position, len(self._updates))
         self._updates.append((update, position))
 
-    def coalesce(self, client_updates: Sequence[ChatResponseUpdate], position: int) -> None:
-        """Drop what the open model call's updates repeat; does something only once in a while."""
+    def coalesce(self, client_updates: Sequence[ChatResponseUpdate], position: int, items: ItemReader) -> None:
+        """Drop what the open model call's updates repeat; does something only once in a while.
+
+        Args:
+            client_updates: of the call so far.
+            position: of the call.
+            items: knows the items of the client that answers.
+        """
         call = self._open_call
         if len(client_updates) - call.checked_count < EVERY or call.position != position:
             return
@@ -199,7 +206,7 @@ class RunOutput:
         call.checked_count = len(client_updates)
         if len(self._updates) - call.start == len(client_updates):
             agent_updates = [update for update, _ in self._updates[call.start + start :]]
-            coalesce_updates(agent_updates, client_updates[start:], self._items)
+            coalesce_updates(agent_updates, client_updates[start:], items)
 
     def fold_call(self, updates: Sequence[ChatResponseUpdate]) -> Fold:
         """Fold the updates of one model call, or return their fold when they were folded last."""
@@ -208,11 +215,22 @@ class RunOutput:
             self._fold = Fold(self._call, self._items)
         return self._fold
 
-    def finish_call(self, position: int) -> None:
-        """Replace the updates of the last folded model call by their fold, unless they were changed on their way."""
+    def replace_call(self, position: int, updates: Sequence[ChatResponseUpdate], response: ChatResponse[Any]) -> None:
+        """Replace the updates of a model call by its response, unless they were changed on their way."""
+        start = self._start_of(position)
+        agent_updates = [update for update, _ in self._updates[start:]]
+        if _are_unchanged(agent_updates, updates):
+            self._updates[start:] = [(update, position) for update in _as_agent_updates(response, agent_updates)]
+
+    def _start_of(self, position: int) -> int:
         start = len(self._updates)
         while start and self._updates[start - 1][1] == position:
             start -= 1
+        return start
+
+    def finish_call(self, position: int) -> None:
+        """Replace the updates of the last folded model call by their fold, unless they were changed on their way."""
+        start = self._start_of(position)
         agent_updates = [update for update, _ in self._updates[start:]]
         if self._fold is not None and _are_unchanged(agent_updates, self._call):
             self._updates[start:] = [(piece, position) for piece in _pieces(self._fold, agent_updates, self._call)]
@@ -302,6 +320,26 @@ def _contents_without_usage(updates: Iterable[AgentResponseUpdate | ChatResponse
 
 def _are_same(left: Sequence[Content], right: Sequence[Content]) -> bool:
     return len(left) == len(right) and all(map(are_same, left, right))
+
+
+def _as_agent_updates(
+    response: ChatResponse[Any], agent_updates: Sequence[AgentResponseUpdate]
+) -> list[AgentResponseUpdate]:
+    """Return a response as updates that nothing joins."""
+    return [
+        AgentResponseUpdate(
+            contents=update.contents,
+            role=update.role,
+            author_name=agent_updates[0].author_name,
+            message_id=update.message_id,
+            response_id=update.response_id,
+            created_at=update.created_at,
+            finish_reason=cast("Any", update.finish_reason),
+            additional_properties=update.additional_properties,
+            raw_representation=ItemPart(None),
+        )
+        for update in replayed_updates(response)
+    ]
 
 
 def _pieces(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any, Final, Self
 
 from agent_framework import UsageDetails, add_usage_details
@@ -57,12 +58,9 @@ class AttemptMetrics:
         attempt: its number, from 1.
         clean: redacts a text, for the names of models; without it, they are kept as they are.
 
-    Attributes:
-        nested_usage: tokens of the model calls of agents within the turn's agent; None without one.
     """
 
     def __init__(self, attempt: int, clean: Callable[[str], str] = str) -> None:
-        self.nested_usage: UsageDetails | None = None
         self._attempt = attempt
         self._clean = clean
         self._started_at = datetime.now(UTC).isoformat()
@@ -78,13 +76,11 @@ class AttemptMetrics:
             case RunStarted():
                 self._models = {}
                 self._calls = {}
-                self.nested_usage = None
             case ModelCallCompleted(model=model, usage=usage, replayed=replayed):
                 self._call("model_calls", replayed=replayed)
                 self._add(model, usage, replayed=replayed)
             case NestedMoment(moment=ModelCallCompleted(model=model, usage=usage, replayed=replayed)):
                 self._add(model, usage, replayed=replayed)
-                self.nested_usage = add_usage_details(self.nested_usage, _as_usage(usage))
             case ToolCallCompleted(outcome=outcome, replayed=replayed):
                 self._call("tool_calls", replayed=replayed)
                 if outcome == "unknown" and not replayed:
@@ -93,6 +89,11 @@ class AttemptMetrics:
                 self._count("in_doubt")
             case _:
                 pass
+
+    @property
+    def usage(self) -> UsageDetails | None:
+        """The tokens of all model calls of the turn, except those of compaction strategies; None without one."""
+        return reduce(add_usage_details, self._models.values(), None)
 
     def done(self) -> dict[str, Any]:
         """Return the figures as JSON, see `TurnOutcome`; the attempt ends now."""
@@ -256,11 +257,17 @@ class TurnAttempt:
             The run's journal; clients know what to discard.
         """
         discard_from = self.recorded.discard_from if has_journal else self.recorded.first_output
+        continued_from: int | None = None
+        if has_journal and self.recorded.open_events and self.recorded.is_open_at_service:
+            continued_from, discard_from = discard_from, None
+        open_events = self.recorded.open_events
         self.recorded.discard_from = self.recorded.first_output = None
         is_repeated = self.number > 1 or self._runs > 0
         self._runs += 1
         self._events.reader = reader
         await self.observers.notify(RunStarted(not is_opaque, discard_from, replayed=is_repeated))
+        if continued_from is not None:
+            self._events.continue_events(open_events, continued_from)
         self._journal = Journal(self.recorded, self._writer, self.log_id)
         return self._journal
 

@@ -170,6 +170,8 @@ class _Chat:
             print(printable(failure(event)), file=sys.stderr)
         elif event.is_last:
             self._screen.line(event.data["response"])
+        if event.is_last and (refusal := event.data.get("refusal")):
+            self._print_remark(f"refused: {refusal['message']}")
 
     def _decide(self, turn: TurnEvents, event: TurnEvent) -> None:
         """Ask the user for a decision on a call, and send it."""

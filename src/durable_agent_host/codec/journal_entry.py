@@ -20,7 +20,9 @@ from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.call_path import CallPath, CompactionStep, ModelStep, ToolStep, parse_call_path
 from durable_agent_host.model.journal_entry import (
     BudgetReservedEntry,
+    ClientSwitchedEntry,
     CompactionCallCompletedEntry,
+    ContextOverflowedEntry,
     ElapsedTimeEntry,
     JournalStep,
     MessageReceivedEntry,
@@ -36,6 +38,8 @@ from durable_agent_host.model.log_entry import (
     CALL_RAISED,
     CALL_RELEASED,
     CALL_RESERVED,
+    CLIENT_SWITCHED,
+    CONTEXT_OVERFLOWED,
     ELAPSED_TIME,
     MESSAGE_RECEIVED,
     MODEL_FINISHED,
@@ -59,6 +63,8 @@ _STEPS: Final[Mapping[str, type[JournalStep]]] = {
     CALL_RELEASED: ReservationReleasedEntry,
     ELAPSED_TIME: ElapsedTimeEntry,
     MESSAGE_RECEIVED: MessageReceivedEntry,
+    CONTEXT_OVERFLOWED: ContextOverflowedEntry,
+    CLIENT_SWITCHED: ClientSwitchedEntry,
 }
 """Kind of a log entry → its step. The JSON has the fields of the step, and those of its path and its reservation."""
 _KINDS: Final = {step_type: kind for kind, step_type in _STEPS.items()}
@@ -169,6 +175,16 @@ def _too_deep() -> ProviderError:
         "something simpler",
         retryable=False,
     )
+
+
+REJECTED: Final = "durable_agent_host.rejected"
+"""Key in the ``additional_properties`` of a recorded response: why it is not part of the conversation."""
+
+
+def rejection_of(recorded_response: Mapping[str, Any]) -> str | None:
+    """Return why a recorded response was rejected; None for other responses."""
+    properties: Mapping[str, Any] = recorded_response.get("additionalProperties") or {}
+    return properties.get(REJECTED)
 
 
 def encode_model_response(response: ChatResponse[Any]) -> dict[str, Any]:

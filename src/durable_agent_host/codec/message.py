@@ -12,6 +12,7 @@ from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.extension_data import extension_of, with_extension
 from durable_agent_host.codec.wire_types import EXTENSION, EntryWire, MessageWire
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.ending import AnswerEnd, end_of_answer
 from durable_agent_host.model.turn import TurnRequest
 
 _REPLIES: Final = "answers"
@@ -245,6 +246,13 @@ def served_by(entry: Mapping[str, Any]) -> dict[str, str] | None:
     """
     model_info: Any = extension_of(entry).get("served")
     return cast("dict[str, str]", model_info) if isinstance(model_info, dict) and model_info else None
+
+
+def end_of_entry(entry: Mapping[str, Any]) -> AnswerEnd:
+    """Return how a stored response ended."""
+    finish_reason: Any = extension_of(entry).get("finishReason")
+    end = AnswerEnd(finish_reason if isinstance(finish_reason, str) else None)
+    return end_of_answer(decode_response(entry)) if end.status == "refused" else end
 
 
 def options_of(entry: Mapping[str, Any]) -> dict[str, Any]:

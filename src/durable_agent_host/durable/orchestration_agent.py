@@ -31,6 +31,7 @@ from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.access import RequestContext
+from durable_agent_host.model.ending import status_of_end
 from durable_agent_host.model.ids import MAX_FULL_ID_CHARACTERS, check_session_id
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.turn.turn_wire import encode_turn_request
@@ -56,7 +57,7 @@ class _TurnTask(CompoundTask):
             return
         try:
             response = _response_of(cast("dict[str, Any]", self._read(child.result)), self._storage)
-            if self._request.response_format is not None:
+            if self._request.response_format is not None and status_of_end(response.finish_reason) == "success":
                 ensure_response_format(self._request.response_format, self._request.correlation_id, response)
         except Exception as error:  # noqa: BLE001 - the task fails with it
             self.set_value(is_error=True, value=error)

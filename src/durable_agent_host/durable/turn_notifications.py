@@ -16,6 +16,7 @@ from azure.durable_functions import DurableOrchestrationClient, DurableOrchestra
 
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
 from durable_agent_host.errors import NotificationError
+from durable_agent_host.model.ending import visible_turn_status
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.notification import Notification, Notify
 from durable_agent_host.model.turn import Turn
@@ -119,7 +120,7 @@ async def _build_notification(wire: Mapping[str, Any], client: DurableOrchestrat
         agent=agent,
         session_id=session_id,
         turn_id=turn_id,
-        status=status,
+        status=visible_turn_status(status, turn.outcome.finish_reason if turn and turn.outcome else None),
         turn_path=f"/agents/{quote(agent)}/sessions/{quote(session_id, safe='')}/turns/{quote(turn_id, safe='')}",
         principal=turn.request.principal if turn else None,
         tenant=turn.request.tenant if turn else None,

@@ -40,6 +40,7 @@ _STATUS_OF_OUTCOME: Final[Mapping[str, HTTPStatus]] = {
     "AnswerGoneError": HTTPStatus.GONE,
     "QueueFullError": HTTPStatus.TOO_MANY_REQUESTS,
     "BudgetExceededError": HTTPStatus.PAYMENT_REQUIRED,
+    "RequestBlockedError": HTTPStatus.UNPROCESSABLE_ENTITY,
     "UnknownSchemaVersionError": HTTPStatus.CONFLICT,
     "CorruptStateError": HTTPStatus.CONFLICT,
     "EncryptionKeyError": HTTPStatus.SERVICE_UNAVAILABLE,
@@ -92,7 +93,9 @@ def problem_of_outcome(
     if failure.get("type") == "LogUnavailableError":
         retry_after = LOG_RETRY_SECONDS
     more = {"Retry-After": f"{retry_after:g}"} if retry_after else {}
-    return problem(status, str(failure.get("message")), headers={**(headers or {}), **more}, **members)
+    return problem(
+        status, str(failure.get("message")), headers={**(headers or {}), **more}, **_policy_of(failure), **members
+    )
 
 
 def problem_body(failure: Mapping[str, Any], **members: Any) -> dict[str, Any]:
@@ -101,7 +104,12 @@ def problem_body(failure: Mapping[str, Any], **members: Any) -> dict[str, Any]:
     Returns:
         The body that `problem_of_outcome` answers with.
     """
-    return _body(_status_of_outcome(failure), str(failure.get("message")), **members)
+    return _body(_status_of_outcome(failure), str(failure.get("message")), **_policy_of(failure), **members)
+
+
+def _policy_of(failure: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which policy of the model's service has blocked the request."""
+    return {"category": failure["category"]} if failure.get("category") else {}
 
 
 def _status_of_outcome(failure: Mapping[str, Any]) -> HTTPStatus:

@@ -116,7 +116,7 @@ class RoutedAgent(Protocol):
 
     @property
     def compaction_id(self) -> str | None:
-        """Which overlays apply to its sessions; None when it compacts nothing."""
+        """Which overlays apply to its sessions; None when it has no journal."""
         ...
 
     @property

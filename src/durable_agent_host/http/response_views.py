@@ -12,14 +12,15 @@ from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.entity_state import encode_budget_usage, encode_stats
 from durable_agent_host.codec.extension_data import extension_of
-from durable_agent_host.codec.message import response_id_of
+from durable_agent_host.codec.message import RESPONSE, end_of_entry, response_id_of
 from durable_agent_host.codec.schema_validation import format_json_path
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import StateError
 from durable_agent_host.http.problem_details import problem_body
 from durable_agent_host.model.budget import BudgetUsage
-from durable_agent_host.model.session import Session
+from durable_agent_host.model.ending import AnswerEnd, status_of_end, visible_turn_status
+from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.blob_cache import MAX_BYTES, BlobCache
 from durable_agent_host.segments.conversation_pages import Page
@@ -168,19 +169,26 @@ def response_view(request: TurnRequest, outcome: TurnOutcome, base: str) -> dict
     """Return the JSON answer of ``run``.
 
     Returns:
-        The body; ``status`` is ``success`` or ``cancelled``. ``value`` repeats a structured answer.
+        The body; ``status`` is ``success``, ``incomplete``, ``refused`` or ``cancelled``. ``value`` repeats a
+        structured answer.
     """
     view = {
         "response": outcome.text,
         "message": request.message,
-        "status": "success" if outcome.status == "completed" else outcome.status,
+        "status": status_of_end(outcome.finish_reason) if outcome.status == "completed" else outcome.status,
         "message_count": outcome.message_count,
         "usage": outcome.usage,
+        **_end_view(outcome.finish_reason, outcome.refusal),
     } | turn_identity(request)
     view |= _messages_view(request, outcome, base)
     if outcome.redacted:
         view["redacted"] = True
-    return with_value(view, outcome.text, request.response_format) if outcome.status == "completed" else view
+    return with_value(view, outcome.text, request.response_format) if view["status"] == "success" else view
+
+
+def _end_view(finish_reason: str | None, refusal: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return how an answer ended."""
+    return {"finish_reason": finish_reason, **({"refusal": dict(refusal)} if refusal else {})}
 
 
 def _messages_view(request: TurnRequest, outcome: TurnOutcome, base: str) -> dict[str, Any]:
@@ -242,7 +250,8 @@ def turn_view(turn: Turn, base: str) -> dict[str, Any]:
         view["answers"] = replies
     if turn.outcome is not None:
         view |= {
-            "status": turn.outcome.status,
+            "status": visible_turn_status(turn.outcome.status, turn.outcome.finish_reason),
+            **_end_view(turn.outcome.finish_reason, turn.outcome.refusal),
             "response": turn.outcome.text if turn.outcome.status in {"completed", "cancelled"} else None,
             "error": turn.outcome.error,
             "usage": turn.outcome.usage,
@@ -257,7 +266,7 @@ def turn_view(turn: Turn, base: str) -> dict[str, Any]:
         if turn.outcome.joined_turn_id:
             view["joined_turn_id"] = turn.outcome.joined_turn_id
         view |= usage_view(turn.outcome.budget_usage)
-        if turn.outcome.status == "completed":
+        if view["status"] == "completed":
             view = with_value(view, turn.outcome.text, turn.request.response_format)
     return view
 
@@ -303,6 +312,7 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> d
         for message in _messages_of(entry)
     ]
     response_ids = {entry.get("correlationId"): response_id_of(entry) for entry in page.entries}
+    entries_by_turn_id = {entry.get("correlationId"): entry for entry in page.entries if entry.get("$type") == RESPONSE}
     view: dict[str, Any] = {
         "agent": agent,
         "session_id": session_id,
@@ -315,7 +325,7 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> d
         "turns": [
             {
                 "turn_id": receipt.turn_id,
-                "status": receipt.status,
+                **_receipt_end(receipt, entries_by_turn_id.get(receipt.turn_id)),
                 "ended_at": receipt.ended_at,
                 "error": receipt.error,
                 "response_id": response_ids.get(receipt.turn_id),
@@ -334,6 +344,14 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> d
     if page.problems:
         view["problems"] = [repair_change_view(problem) for problem in page.problems]
     return view
+
+
+def _receipt_end(receipt: Receipt, response_entry: Mapping[str, Any] | None) -> dict[str, Any]:
+    end = AnswerEnd() if response_entry is None or receipt.status != "completed" else end_of_entry(response_entry)
+    return {
+        "status": visible_turn_status(receipt.status, end.finish_reason),
+        **_end_view(end.finish_reason, end.refusal),
+    }
 
 
 def repair_change_view(change: RepairChange) -> dict[str, str]:

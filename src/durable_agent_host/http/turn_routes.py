@@ -155,7 +155,7 @@ def _answer(call: RouteRequest, client: TurnClient, request: TurnRequest, outcom
     def answer(outcome: TurnOutcome) -> Response:
         if call.run.wants_json:
             return json_response(HTTPStatus.OK, response_view(request, outcome, call.base_url), headers)
-        text = outcome.text.encode(errors="replace")  # a model may cut a text inside a character
+        text = outcome.plain_text.encode(errors="replace")  # a model may cut a text inside a character
         return Response(text, headers=headers, media_type="text/plain")
 
     async def again() -> Response:

@@ -165,6 +165,38 @@ class MessageReceivedEntry:
     request: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class ContextOverflowedEntry:
+    """The request of a model call was longer than the context window; the call is made again with a smaller context.
+
+    Attributes:
+        path: of the call.
+        share: of the messages' tokens that remain, between 0 and 1.
+    """
+
+    path: CallPath
+    share: float
+
+
+@dataclass(frozen=True)
+class ClientSwitchedEntry:
+    """Another client answers a model call, and the calls after it.
+
+    Attributes:
+        path: of the call.
+        client: the index of the client: 0 for the agent's own, then its fallbacks.
+        failed: the index of the client whose service did not answer; None at the begin of a turn.
+        name: of the client's class.
+        reason: a sentence; empty at the begin of a turn.
+    """
+
+    path: CallPath
+    client: int
+    failed: int | None
+    name: str
+    reason: str
+
+
 type JournalStep = (
     ModelCallStartedEntry
     | MessageReceivedEntry
@@ -177,4 +209,6 @@ type JournalStep = (
     | ReservationRaisedEntry
     | ReservationReleasedEntry
     | ElapsedTimeEntry
+    | ContextOverflowedEntry
+    | ClientSwitchedEntry
 )

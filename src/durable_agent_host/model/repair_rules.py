@@ -41,6 +41,8 @@ class RepairRules:
         max_id_characters: of the ids of calls and items.
         max_bare_call_id_characters: of the ids of calls without an item id.
         never_sent: stored ``$type`` of the contents that no client sends when they represent no item.
+        omits_refused_turns: whether the model goes on refusing while it reads a turn that it has refused, so that
+            such a turn is not sent again.
     """
 
     knows_items: bool = False
@@ -49,3 +51,4 @@ class RepairRules:
     max_id_characters: int = 64
     max_bare_call_id_characters: int = 64
     never_sent: frozenset[str] = frozenset()
+    omits_refused_turns: bool = False

@@ -142,6 +142,8 @@ class TurnOutcome:
         text: the answer's text.
         messages: of the answer, in order, with a blank line between two in ``text``: ``characters`` of each, and
             ``author``, ``citations``, ``files`` where there are any; empty for one message without these.
+        finish_reason: how the answer ended, see `durable_agent_host.model.ending.AnswerEnd`; None unless completed.
+        refusal: the service's words and category of a refused answer; None for others.
         entries: the request and response entries to append, as stored; empty unless completed or cancelled.
         agent_session: the framework's session after the turn, serialized.
         usage: token counts by the framework's names.
@@ -172,6 +174,8 @@ class TurnOutcome:
     status: TurnStatus
     text: str = ""
     messages: tuple[Mapping[str, Any], ...] = ()
+    finish_reason: str | None = None
+    refusal: Mapping[str, str] | None = None
     entries: tuple[Mapping[str, Any], ...] = ()
     agent_session: Mapping[str, Any] | None = None
     usage: Mapping[str, Any] | None = None
@@ -192,6 +196,11 @@ class TurnOutcome:
     redacted: bool = False
     steered_by: Mapping[str, str] = field(default_factory=dict[str, str])
     joined_turn_id: str = ""
+
+    @property
+    def plain_text(self) -> str:
+        """The text for a caller who gets nothing else: the reason where a refused answer has no words."""
+        return self.text or (self.refusal or {}).get("message", "")
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ async def _run_turn(
         )
     if turn.outcome.error is not None:
         raise TurnError(str(turn.outcome.error.get("message")))
-    return _result(turn.outcome.text, request)
+    return _result(turn.outcome.plain_text, request)
 
 
 def _query(arguments: Mapping[str, Any], max_bytes: int) -> str:

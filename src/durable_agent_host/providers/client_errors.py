@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agent_framework.exceptions import ChatClientException, ResponseInvalidatedException
 
@@ -13,7 +13,8 @@ from durable_agent_host.agent.retry_classification import (
     causes_of,
     classify_error,
 )
-from durable_agent_host.errors import ProviderError
+from durable_agent_host.errors import ContextOverflowError, ProviderError, RequestBlockedError
+from durable_agent_host.providers.neutral_contents import filtered_categories, within
 
 Hints = Sequence[tuple[int, str, str]]
 """Status, a pattern of the service's code and message, and what to do; the first row that matches is used.
@@ -38,6 +39,41 @@ _TRANSIENT_CODES: Final = frozenset({"", "server_error", "rate_limit_exceeded", 
 """Codes of failures during a response that a retry may avoid; other codes concern the request."""
 
 
+_OVERFLOW: Final = re.compile(
+    r"context_length_exceeded|exceed_context_size|model_context_window_exceeded"
+    r"|prompt (?:is )?too long|input is too long|maximum (?:context|prompt|model) length|context limit:"
+    r"|exceeds?\b.{0,40}\bcontext (?:window|length|size|limit)|context (?:window|length|size) (?:has been )?exceed"
+    r"|greater than the (?:maximum )?context length|longer than the (?:maximum )?model"
+    r"|input token count.{0,80}(?:exceeds|only supports)|exceeded model token limit|prompt token count.{0,40}exceeds"
+    r"|reduce the length of (?:the|your) (?:messages|prompt|input)|too large for model with|too many (?:input )?tokens"
+    r"|Max size: \d+ tokens|must have less than \d+ tokens",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How services say that a request is longer than the context window, as quoted in public projects: OpenAI, Azure,
+Anthropic, Bedrock, Gemini, Mistral, Groq, xAI, OpenRouter, GitHub, Kimi, vLLM, llama.cpp, Ollama, LM Studio, TGI."""
+_OVERFLOW_STATUSES: Final = frozenset({None, 400, 413, 422, 500})
+_COUNT: Final = re.compile(r"(?<![\w.-])\d{3,}(?![\w.-]*\w)")
+_HALF: Final = 0.5
+_MARGIN: Final = 0.8
+"""Of the window, for what the estimate misses: instructions and tools are not messages."""
+_OVERFLOW_HINT: Final = (
+    "the request is longer than the model's context window. Give the agent a compaction strategy (see "
+    "docs/guides/compaction.md), or send less"
+)
+
+
+def explain_overflow(text: str) -> ContextOverflowError | None:
+    """Explain a service's message that a request is longer than the context window; None for another message.
+
+    Most messages begin with two counts: of the request and of the window, in any order.
+    """
+    if _OVERFLOW.search(text) is None:
+        return None
+    counts = [int(match[0]) for match in _COUNT.finditer(text.replace(",", ""))][:2]
+    share = _MARGIN * min(counts) / max(counts) if len(counts) > 1 else _HALF
+    return ContextOverflowError(f"{_OVERFLOW_HINT}: {text.strip('. ')}", share=share)
+
+
 def explain_client_error(error: BaseException, hints: Hints = ()) -> ProviderError | None:
     """Explain in one sentence why a model call failed, and what to do.
 
@@ -58,6 +94,8 @@ def explain_client_error(error: BaseException, hints: Hints = ()) -> ProviderErr
         return ProviderError("the model's service sent an event that is not JSON; try again", retryable=True)
     if any(type(cause).__name__ == "TooManyRedirects" for cause in causes):
         return ProviderError("the model's endpoint redirects in a circle: check its address", retryable=False)
+    if (blocked := _find_block(client_error)) is not None:
+        return blocked
     if (decision := classify_error(client_error)) is not None:
         return _explain_decision(decision, client_error, (*hints, *_COMMON_HINTS))
     if isinstance(client_error, ResponseInvalidatedException):
@@ -68,9 +106,40 @@ def explain_client_error(error: BaseException, hints: Hints = ()) -> ProviderErr
     return None
 
 
+_BLOCKING_STATUSES: Final = frozenset({None, 400, 403, 422})
+_BLOCKED: Final = re.compile(
+    r"^content_filter\b|^content_policy_violation\b|content management policy|blocked by content filtering policy"
+    r"|violat\w+ (?:our )?usage (?:policy|guidelines)|your input was flagged",
+    re.IGNORECASE,
+)
+"""Code and message of a blocked request: of Azure, OpenAI's images, Azure, Anthropic, OpenAI and xAI, OpenRouter."""
+
+
+def _find_block(error: BaseException) -> RequestBlockedError | None:
+    """Return that a policy of the service blocks the request, with the categories in the service's answer."""
+    for cause in causes_of(error):
+        body: Any = getattr(cause, "body", None)
+        if body is None or getattr(cause, "status_code", None) not in _BLOCKING_STATUSES:
+            continue
+        message = str(within(body, "message") or within(body, "error", "message") or cause)
+        if _BLOCKED.search(f"{getattr(cause, 'code', None) or ''} {message}".strip()):
+            return RequestBlockedError(message, filtered_categories(body) or _list_reasons(body))
+    return None
+
+
+def _list_reasons(body: Any) -> str:
+    """Return OpenRouter's reasons for a block."""
+    reasons: Any = within(body, "metadata", "reasons") or within(body, "error", "metadata", "reasons")
+    return ", ".join(map(str, cast("list[Any]", reasons))) if isinstance(reasons, list) else ""
+
+
 def response_failure(code: Any, message: Any) -> ProviderError:
     """Explain a failure that the service reports within its response."""
+    if _BLOCKED.search(f"{code or ''} {message or ''}".strip()):
+        return RequestBlockedError(str(message or code))
     reason = ": ".join(str(part) for part in (code, message) if part) or "no reason was given"
+    if (overflow := explain_overflow(reason)) is not None:
+        return overflow
     is_transient = (code or "") in _TRANSIENT_CODES or _is_transient_status(code)
     hint = "try again" if is_transient else "check the request"
     return ProviderError(
@@ -113,9 +182,12 @@ def _explain_decision(decision: RetryDecision, error: BaseException, hints: Hint
             f"the model's endpoint{address} cannot be reached: {_find_hint(hints, 0, '')}; try again", retryable=True
         )
     message = decision.message.rstrip(". ") or "no reason was given"
+    text = f"{_find_code(error)} {message}"
+    if decision.status in _OVERFLOW_STATUSES and (overflow := explain_overflow(text)) is not None:
+        return overflow
     failure = f"rejected the call with {decision.status}" if decision.status else "failed during its response"
     default = "try again" if decision.retryable else "check the request and the model's name"
-    hint = (decision.status and _find_hint(hints, decision.status, f"{_find_code(error)} {message}")) or default
+    hint = (decision.status and _find_hint(hints, decision.status, text)) or default
     return ProviderError(
         f"the model's service {failure}: {message} - {hint}",
         retryable=decision.retryable,

@@ -32,6 +32,7 @@ class GenericProvider:
             attaches item metadata sets its name here.
         overrides: of an adapted client; it also sends carriers of items. None if the client is used unchanged.
         loss_rules: what is not sent again when the service has lost it.
+        keeps_conversation: whether its service is sent only what is new, always.
         compaction_type: of items that replace everything before them, which then need not be sent; empty if none do.
     """
 
@@ -39,6 +40,7 @@ class GenericProvider:
     target: ClassVar[ReplayTarget] = ReplayTarget()
     overrides: ClassVar[type[FoldedStreamMixin] | None] = None
     loss_rules: ClassVar[LossRules] = LossRules()
+    keeps_conversation: ClassVar[bool] = False
     compaction_type: ClassVar[str] = ""
 
     @property
@@ -79,6 +81,10 @@ class GenericProvider:
         """Return the contents unchanged."""
         del item
         return contents
+
+    def cursor(self, update: Any, /) -> int | None:
+        """Return None: no service is known to continue a stream."""
+        del update
 
     def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
         """List nothing: the framework's contents have everything known."""

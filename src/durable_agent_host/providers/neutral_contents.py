@@ -5,6 +5,8 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
+from durable_agent_host.model.ending import REFUSAL
+
 
 def as_object(value: Any) -> dict[str, Any]:
     """Return a JSON object; an empty one in place of anything else."""
@@ -29,18 +31,42 @@ def within(value: Any, *names: str) -> Any:
     return value
 
 
-_KIND: Final = "model_output_kind"
+def filtered_categories(results: Any) -> str:
+    """List the categories whose filter has stopped something, in Azure's results, wherever they are in a value."""
+    names: list[str] = []
+    pending: list[tuple[str, Any]] = [("", results)]
+    while pending:
+        name, value = pending.pop(0)
+        if isinstance(value, list):
+            pending += [(name, element) for element in cast("list[Any]", value)]
+        elif isinstance(value, Mapping):
+            fields = cast("Mapping[str, Any]", value)
+            if fields.get("filtered") is True and name not in names:
+                names.append(name)
+            pending += fields.items()
+    return ", ".join(names)
 
 
-def refusal(text: str) -> Content:
-    """Return a text with the framework's marks of a refusal."""
-    return Content("text", text=text, additional_properties={"core": {_KIND: "refusal"}, _KIND: "refusal"})
+def refusal_properties(*, message: Any = None, category: Any = None) -> dict[str, Any]:
+    """Return the properties of an update or response with what a service says of a refusal; none when it says nothing.
+
+    See `durable_agent_host.model.ending.REFUSAL`.
+    """
+    details = {"message": message, "category": category}
+    texts = {name: value for name, value in details.items() if isinstance(value, str) and value}
+    return {REFUSAL: texts} if texts else {}
 
 
-def is_refusal(content: Content) -> bool:
-    """Return whether a content is the model's refusal, by either of the framework's marks."""
-    properties = content.additional_properties
-    return content.type == "text" and "refusal" in {properties.get(_KIND), within(properties, "core", _KIND)}
+WEB_SEARCHES: Final = "web_search_count"
+"""Name of the count of web searches that a service has run, for which some charge, among token counts."""
+
+
+def add_counts(target: Any, counts: Mapping[str, int]) -> None:
+    """Add counts to the usage of an update or a response; the service may report none."""
+    usages = [content.usage_details for content in getattr(target, "contents", ()) if content.type == "usage"]
+    for usage in (*usages, getattr(target, "usage_details", None)):
+        if usage is not None:
+            usage.update({name: count for name, count in counts.items() if count})
 
 
 def approval_request(call: Mapping[str, Any]) -> Content:

@@ -123,7 +123,16 @@ def _is_bedrock_end(raw: Any) -> bool | None:
 
 _BEDROCK_FINAL_NAMES: Final = frozenset({"messageStop", "stopReason"})
 
+READ_TO_END: Final = object()
+"""In place of an SDK's object: an adapter has found the end of the response by marks of its own."""
+
+
+def _is_read_to_end(raw: Any) -> bool | None:
+    return True if raw is READ_TO_END else None
+
+
 _ENDINGS: Final[tuple[Callable[[Any], bool | None], ...]] = (
+    _is_read_to_end,
     _is_responses_end,
     _is_chat_completions_end,
     _is_anthropic_end,

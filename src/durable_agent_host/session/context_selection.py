@@ -15,7 +15,7 @@ from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.overlay import MessagePosition, MessageRange, Overlay, SummaryMessage
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.model.session import Session
-from durable_agent_host.session.transcript import as_imported, failed_turns, sendable
+from durable_agent_host.session.transcript import as_imported, sendable, unsent_turns
 
 # Turns the strategies' decisions of a turn into the session's overlay.
 #
@@ -249,6 +249,7 @@ def context_messages(
     *,
     count: int,
     imported_count: int = 0,
+    omits_refused_turns: bool = False,
 ) -> list[Message]:
     """Rehydrate the messages of the context, each with its name.
 
@@ -258,7 +259,7 @@ def context_messages(
     Raises:
         CorruptStateError: an entry cannot be read.
     """
-    failed_turn_ids = failed_turns(entries.values())
+    unsent_turn_ids = unsent_turns(entries.values(), omits_refused_turns=omits_refused_turns)
     messages: list[Message] = []
     end = MessagePosition(count, 0)
     for piece in (
@@ -273,7 +274,7 @@ def context_messages(
             continue
         for entry_index in range(piece.first.entry, min(piece.last.entry + 1, end.entry)):
             entry = entries[entry_index]
-            if failed_turn_ids and entry.get("correlationId") in failed_turn_ids:
+            if unsent_turn_ids and entry.get("correlationId") in unsent_turn_ids:
                 continue
             for position, message in _iterate_positioned_messages(
                 entry_index, entry, is_imported=entry_index < imported_count

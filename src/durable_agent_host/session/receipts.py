@@ -6,8 +6,16 @@ from typing import Any, Final, NamedTuple
 
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.extension_data import extension_of
-from durable_agent_host.codec.message import decode_messages, decode_response, options_of, replies_of, served_by
+from durable_agent_host.codec.message import (
+    decode_messages,
+    decode_response,
+    end_of_entry,
+    options_of,
+    replies_of,
+    served_by,
+)
 from durable_agent_host.model.conversation_file import ServiceFilesOf
+from durable_agent_host.model.ending import AnswerEnd
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
 from durable_agent_host.session.external_messages import external_provider_of
@@ -64,9 +72,12 @@ def turn_end_from_receipt(
     response_entry = entries_by_type.get("response")
     usage: Any = response_entry.get("usage") if response_entry else None
     text, messages = read_answer(response_entry, service_files)
+    end = end_of_entry(response_entry) if response_entry and receipt.status == "completed" else AnswerEnd()
     outcome = TurnOutcome(
         turn_id,
         receipt.status,
+        finish_reason=end.finish_reason,
+        refusal=end.refusal,
         text=text,
         messages=messages,
         usage=decode_usage(usage) if usage else None,

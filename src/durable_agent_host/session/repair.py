@@ -42,7 +42,7 @@ from durable_agent_host.session.repair_items import (
     stamp_of,
     stored_contents,
 )
-from durable_agent_host.session.transcript import failed_turns
+from durable_agent_host.session.transcript import unsent_turns
 
 
 @dataclass(frozen=True)
@@ -174,8 +174,8 @@ def repair_entries(
 
     readable = [entry for number, entry in enumerate(entries, first + 1) if _is_readable(entry, number, report_change)]
     copies = [copy.deepcopy(dict(entry)) for entry in readable]
-    failed_turn_ids = failed_turns(copies)
-    sent = [entry for entry in copies if not failed_turn_ids or entry.get("correlationId") not in failed_turn_ids]
+    unsent_turn_ids = unsent_turns(copies)
+    sent = [entry for entry in copies if not unsent_turn_ids or entry.get("correlationId") not in unsent_turn_ids]
     for check, holds in _CHECKS:
         if holds(rules):
             check(sent, rules, report_change, seen)

@@ -6,7 +6,9 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.content import OPAQUE, STORED
+from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import decode_messages
+from durable_agent_host.model.ending import REFUSED
 from durable_agent_host.model.provider_item import IMPORT, OWNER, PART_OF, STAMP
 
 BuildResult = Callable[[str, int], Content]
@@ -58,22 +60,23 @@ def close_calls(messages: Sequence[Message], build_result: BuildResult) -> list[
     return [*messages, Message("tool", results)] if results else list(messages)
 
 
-def replay_messages(entries: Iterable[Mapping[str, Any]], *, imported_count: int = 0) -> list[Message]:
+def replay_messages(
+    entries: Iterable[Mapping[str, Any]], *, imported_count: int = 0, omits_refused_turns: bool = False
+) -> list[Message]:
     """Rehydrate the messages that the model receives again.
 
     Returns:
-        New messages in order. Turns that upstream stored as failed (a response of nothing but errors) are left out,
-        question and error: the model never answered them. Contents unknown to this program are left out too; the
-        stored entries keep them.
+        New messages in order, without the turns of `unsent_turns`. Contents unknown to this program are left out too;
+        the stored entries keep them.
 
     Raises:
         CorruptStateError: an entry cannot be read.
     """
     all_entries = list(entries)
-    failed_turn_ids = failed_turns(all_entries)
+    unsent_turn_ids = unsent_turns(all_entries, omits_refused_turns=omits_refused_turns)
     messages: list[Message] = []
     for index, entry in enumerate(all_entries):
-        if not failed_turn_ids or entry.get("correlationId") not in failed_turn_ids:
+        if not unsent_turn_ids or entry.get("correlationId") not in unsent_turn_ids:
             entry_messages = decode_messages([entry])
             messages += as_imported(entry_messages) if index < imported_count else entry_messages
     return sendable(messages)
@@ -119,13 +122,20 @@ def _without_marks(contents: list[Content]) -> list[Content]:
     return [content for content in contents if OPAQUE not in content.additional_properties]
 
 
-def failed_turns(entries: Iterable[Mapping[str, Any]]) -> set[Any]:
-    """Return the turns that upstream stored as failed."""
-    failed_turn_ids: set[Any] = set()
-    for entry in entries:
-        if _is_failure(entry):
-            failed_turn_ids.add(entry.get("correlationId"))
-    return failed_turn_ids
+def unsent_turns(entries: Iterable[Mapping[str, Any]], *, omits_refused_turns: bool = False) -> set[Any]:
+    """Return the turns that the model does not receive again, question and answer.
+
+    Upstream stored some as failed (a response of nothing but errors): the model never answered them.
+
+    Args:
+        entries: of the conversation.
+        omits_refused_turns: see `durable_agent_host.model.repair_rules.RepairRules`.
+    """
+    return {
+        entry.get("correlationId")
+        for entry in entries
+        if _is_failure(entry) or (omits_refused_turns and extension_of(entry).get("finishReason") == REFUSED)
+    }
 
 
 def _is_failure(entry: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from agent_framework.exceptions import AgentFrameworkException
 
-from durable_agent_host.errors import DurableAgentHostError, ProviderError, RedactionError
+from durable_agent_host.errors import DurableAgentHostError, ProviderError, RedactionError, RequestBlockedError
 from durable_agent_host.redaction import mask_known_secrets, mask_secrets
 
 _MAX_READ_CHARACTERS: Final = 20_000
@@ -42,7 +42,8 @@ def error_details(error: BaseException) -> dict[str, Any]:
     traceback.
 
     Returns:
-        ``type`` (class name) and ``message``; for a `ProviderError` also ``retryable`` and ``retry_after_seconds``.
+        ``type`` (class name) and ``message``; for a `ProviderError` also ``retryable`` and ``retry_after_seconds``, for
+        a `RequestBlockedError` also ``category``.
     """
     reason = error.args[0] if isinstance(error, AgentFrameworkException) and error.args else error
     message = _choose_mask(error)(" ".join(str(reason)[:_MAX_READ_CHARACTERS].split()))
@@ -52,6 +53,8 @@ def error_details(error: BaseException) -> dict[str, Any]:
     if isinstance(error, ProviderError):
         details["retryable"] = error.retryable
         details["retry_after_seconds"] = error.retry_after_seconds
+    if isinstance(error, RequestBlockedError) and error.category:
+        details["category"] = _choose_mask(error)(error.category)[:_MAX_DETAIL_CHARACTERS]
     return details
 
 

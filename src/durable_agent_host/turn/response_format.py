@@ -145,6 +145,25 @@ def _resolve_reference(reference: Any, resolver: Any) -> tuple[Any, Any]:
     return target.contents, target.resolver
 
 
+_FENCE: Final = re.compile(r"```[A-Za-z0-9]*\s(.*)```", re.DOTALL)
+
+
+def parse_answer(text: str) -> Any:
+    """Parse the JSON of an answer: all of it, or else what is between fences, or the last of its messages.
+
+    Raises:
+        ValueError, RecursionError: it is not JSON.
+    """
+    try:
+        return parse_strict(text)
+    except ValueError:
+        fence = _FENCE.search(text)
+        for part in (fence[1] if fence is not None else "", text.rpartition("\n\n")[2]):
+            with suppress(ValueError):
+                return parse_strict(part)
+        raise
+
+
 def validate_response(text: str, response_format: Mapping[str, Any], *, max_steps: int | None = None) -> None:
     """Check an answer against the requested format.
 
@@ -154,7 +173,7 @@ def validate_response(text: str, response_format: Mapping[str, Any], *, max_step
         RequestError: the schema is invalid, or refers to another document; nothing is fetched.
     """
     try:
-        value = parse_strict(text)
+        value = parse_answer(text)
     except (ValueError, RecursionError) as error:
         raise InvalidAnswerError(f"the model's answer is not JSON, as response_format asks: {error}") from None
     schema = schema_of(response_format)
@@ -220,7 +239,7 @@ def with_value(view: dict[str, Any], text: str, response_format: Mapping[str, An
     if response_format is None:
         return view
     try:
-        return view | {"value": parse_strict(text)}
+        return view | {"value": parse_answer(text)}
     except (ValueError, RecursionError):
         return view
 

@@ -13,12 +13,19 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponse
 
 from durable_agent_host.codec.entity_state import encode_budget_usage
-from durable_agent_host.codec.journal_entry import decode_journal_entry, decode_model_response, tool_result_text
+from durable_agent_host.codec.journal_entry import (
+    decode_journal_entry,
+    decode_model_response,
+    rejection_of,
+    tool_result_text,
+)
 from durable_agent_host.codec.log_entry import format_entry_time
 from durable_agent_host.model.budget import Price, is_measured
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.ending import end_of_answer, visible_turn_status
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
+    ClientSwitchedEntry,
     CompactionCallCompletedEntry,
     JournalStep,
     MessageReceivedEntry,
@@ -39,7 +46,7 @@ from durable_agent_host.model.log_entry import (
     SUSPENDED,
     LogRecord,
 )
-from durable_agent_host.model.turn import Turn
+from durable_agent_host.model.turn import Turn, TurnOutcome
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.budget_checks import usage_of_response
 from durable_agent_host.turn.timeline import bounded_name
@@ -77,6 +84,7 @@ class StepReader:
         self._last_at: str | None = None
         self._sent_at: str | None = None
         self._side_sent_at: str | None = None
+        self._client: str | None = None
         self._started_at: str | None = None
         self._add("wait", reason="queue", began_at=turn.request.created_at or None, ended_at=None)
 
@@ -117,7 +125,7 @@ class StepReader:
         if outcome is not None:
             self._interrupt()
             self._steps.append(
-                {"kind": "end", "status": outcome.status, "error": outcome.error, "at": outcome.ended_at or None}
+                {"kind": "end", "status": _status_of(outcome), "error": outcome.error, "at": outcome.ended_at or None}
             )
         elif self._attempt is not None and self._attempt["ended"] is None:
             self._attempt["ended"] = "running"
@@ -251,6 +259,16 @@ class StepReader:
                 )
             case ModelCallStartedEntry() if not step.path.is_nested:
                 self._open_model_call()["background"] = step.continuation is not None
+            case ClientSwitchedEntry():
+                self._client = step.name if step.client else None
+                self._add(
+                    "fallback",
+                    position=step.path.position,
+                    attempt=self._number,
+                    client=step.name,
+                    reason=step.reason or None,
+                    at=at,
+                )
             case MessageReceivedEntry():
                 sent = {name: step.request[name] for name in ("turn_id", "message", "created_at")}
                 self._add("message", position=step.path.position, attempt=self._number, at=at, **sent)
@@ -264,8 +282,10 @@ class StepReader:
         call |= {
             "position": step.path.position,
             "outcome": "completed",
+            **({"rejected": reason} if (reason := rejection_of(step.response)) else {}),
             "ended_at": at,
             **self._describe_response(response),
+            **({"client": self._client} if self._client else {}),
         }
         self._calls_by_id |= {
             content.call_id: (content.name or "", content.arguments)
@@ -370,10 +390,12 @@ class StepReader:
     def _describe_response(self, model_response: ChatResponse[Any]) -> dict[str, Any]:
         """Return the model that served a call, and its usage."""
         usage = cast("Mapping[str, Any] | None", model_response.usage_details)
+        end = end_of_answer(model_response)
         return {
             "model": _bounded_or_none(model_response.model),
             "usage": dict(usage) if usage else None,
-            "finish_reason": model_response.finish_reason,
+            "finish_reason": end.finish_reason,
+            **({"refusal": dict(end.refusal)} if end.refusal else {}),
             **self._cost(usage, model_response.model),
         }
 
@@ -394,7 +416,7 @@ def _bounded_or_none(model: str | None) -> str | None:
 def turn_summary(turn: Turn) -> dict[str, Any]:
     """Return a short summary of the steps' turn."""
     outcome = turn.outcome
-    status = outcome.status if outcome else "waiting" if turn.pending else "running"
+    status = _status_of(outcome) if outcome else "waiting" if turn.pending else "running"
     return {
         "agent": turn.request.agent,
         "session_id": turn.request.session_id,
@@ -405,6 +427,10 @@ def turn_summary(turn: Turn) -> dict[str, Any]:
         "usage": outcome.usage if outcome else None,
         **({"spent": encode_budget_usage(outcome.budget_usage)} if outcome and outcome.budget_usage else {}),
     }
+
+
+def _status_of(outcome: TurnOutcome) -> str:
+    return visible_turn_status(outcome.status, outcome.finish_reason)
 
 
 def _shown_answer(answer: Mapping[str, Any] | None) -> dict[str, Any] | None:

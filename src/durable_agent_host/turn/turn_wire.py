@@ -14,7 +14,9 @@ _ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stor
 """Fields that are left out when they have no value."""
 _LARGE: Final = ("message", "response_format", "options", "contents", "client_tools")
 """Fields of a request that may be stored outside of it."""
-_ABSENT_WHEN_FALSE: Final = frozenset({"redacts", "redacted", "steered_by", "joined_turn_id"})
+_ABSENT_WHEN_FALSE: Final = frozenset(
+    {"redacts", "redacted", "steered_by", "joined_turn_id", "finish_reason", "refusal"}
+)
 _ENCODED_SEPARATELY: Final = (
     *("pending", "sealing", "text_at", "response", "overlay", "messages"),
     *("model_info", "budget_usage", "attempt_metrics"),
@@ -133,6 +135,8 @@ def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
         status=wire["status"],
         text=wire.get("text", ""),
         messages=tuple(wire.get("messages") or ()),
+        finish_reason=wire.get("finish_reason"),
+        refusal=wire.get("refusal"),
         entries=tuple(wire.get("entries") or ()),
         agent_session=wire.get("agent_session"),
         usage=wire.get("usage"),
@@ -196,10 +200,10 @@ def check_turn_outcome(wire: Any) -> None:
     check_turn_named(wire)
     if (status := wire.get("status")) not in get_args(TurnStatus):
         raise RequestError(f"the status of a turn's end is {status!r:.100}: one of {', '.join(get_args(TurnStatus))}")
-    for name in ("text", "request_hash", "ended_at", "text_at", "joined_turn_id"):
+    for name in ("text", "finish_reason", "request_hash", "ended_at", "text_at", "joined_turn_id"):
         if not isinstance(wire.get(name) or "", str):
             raise RequestError(f"{name!r} of a turn's end is no text")
-    for name in ("error", "agent_session", "overlay", "steered_by"):
+    for name in ("error", "refusal", "agent_session", "overlay", "steered_by"):
         if not isinstance(wire.get(name) or {}, dict):
             raise RequestError(f"{name!r} of a turn's end is no object")
     check_figures(wire)

@@ -67,6 +67,15 @@ BUDGET_POINTS: Final = (
 MESSAGE_POINTS: Final = ("journal.message.before_append", "journal.message.after_append")
 """Passed when a model call gets a message that was sent to the running turn."""
 
+BACKGROUND_POINTS: Final = ("journal.background.before_append", "journal.background.after_append")
+"""Passed when a service generates a response in the background."""
+
+OVERFLOW_POINTS: Final = ("journal.overflow.before_append", "journal.overflow.after_append")
+"""Passed when a request is longer than the model's context window."""
+
+FALLBACK_POINTS: Final = ("journal.fallback.before_append", "journal.fallback.after_append")
+"""Passed when another client answers a model call."""
+
 CLEANUP_POINTS: Final = ("forget.before_delete", "forget.between", "forget.after_delete")
 """Passed by the deletion of an ended turn's log and raw pieces, for apps that redact."""
 
@@ -80,6 +89,9 @@ CRASH_POINTS: Final = (
     *WORKFLOW_POINTS,
     *BUDGET_POINTS,
     *MESSAGE_POINTS,
+    *BACKGROUND_POINTS,
+    *OVERFLOW_POINTS,
+    *FALLBACK_POINTS,
     *CLEANUP_POINTS,
     *COPY_POINTS,
     *UPKEEP_POINTS,

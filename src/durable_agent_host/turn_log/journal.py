@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from durable_agent_host.codec.content import decode_usage
-from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
+from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry, rejection_of
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.budget import Reservation, is_measured
 from durable_agent_host.model.call_path import TURN_AGENT, CallPath
@@ -29,7 +29,9 @@ from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
     BudgetReservedEntry,
+    ClientSwitchedEntry,
     CompactionCallCompletedEntry,
+    ContextOverflowedEntry,
     ElapsedTimeEntry,
     MessageReceivedEntry,
     ModelCallCompletedEntry,
@@ -79,6 +81,7 @@ class JournalState:
     Attributes:
         responses: of finished model calls.
         continuations: of responses generated in the background; None when there is nothing to fetch.
+        open_events: of the model call that is generated in the background, as in the log; empty for other calls.
         tools: started and finished tool calls.
         outcome: the activity's result, once it is done.
         discard_from: offset of the first event of a model call without a response, or None.
@@ -97,12 +100,15 @@ class JournalState:
         active_seconds: working time of the agent of a turn with a budget, as last recorded.
         finished_at: offsets of finished model calls and tool calls.
         messages: that were sent to the running turn and that a model call got, by the ids of their own turns.
+        switches: of the turn's agent to another client, in order.
+        overflows: by model call whose request was too long, the share of the messages that its next request keeps.
     """
 
     responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
     continuations: dict[CallPath, Mapping[str, Any] | None] = field(
         default_factory=dict[CallPath, Mapping[str, Any] | None]
     )
+    open_events: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     tools: dict[CallPath, RecordedTool] = field(default_factory=dict[CallPath, RecordedTool])
     outcome: Mapping[str, Any] | None = None
     discard_from: int | None = None
@@ -121,6 +127,8 @@ class JournalState:
     active_seconds: float = 0.0
     workflow_parts: list[WorkflowWaitingEntry] = field(default_factory=list[WorkflowWaitingEntry])
     messages: dict[str, MessageReceivedEntry] = field(default_factory=dict[str, MessageReceivedEntry])
+    switches: list[ClientSwitchedEntry] = field(default_factory=list[ClientSwitchedEntry])
+    overflows: dict[CallPath, float] = field(default_factory=dict[CallPath, float])
     _last_offset: int = -1
 
     def add(self, record: LogRecord) -> None:
@@ -136,6 +144,7 @@ class JournalState:
         elif not self._add_step(record):
             return
         self.discard_from = None
+        self.open_events = []
 
     def _add_step(self, record: LogRecord) -> bool:
         """Add a step; return whether the events before it are confirmed."""
@@ -145,6 +154,7 @@ class JournalState:
                 self.responses[step.path] = step.response
                 self._release_reservation(step.path, is_measured=_has_usage(step.response))
                 self._add_completion(step.path, step.state, record.offset)
+                return rejection_of(step.response) is None
             case ToolCallStartedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).starts += 1
             case ToolCallCompletedEntry():
@@ -154,7 +164,7 @@ class JournalState:
                 self.workflow_parts.append(step)
                 self.first_output = None
                 self._add_completion(step.path, step.state, record.offset)
-            case ModelCallStartedEntry() | MessageReceivedEntry():
+            case ModelCallStartedEntry() | MessageReceivedEntry() | ContextOverflowedEntry() | ClientSwitchedEntry():
                 self._add_call_start(step)
                 return False
             case CompactionCallCompletedEntry():
@@ -168,6 +178,14 @@ class JournalState:
                 return False
         return True
 
+    @property
+    def is_open_at_service(self) -> bool:
+        """Whether the service continues the model call that is open, so that its events remain valid."""
+        return any(
+            continuation is not None and path not in self.responses and not path.is_nested
+            for path, continuation in self.continuations.items()
+        )
+
     def add_finished(self, step: ModelCallCompletedEntry | ToolCallCompletedEntry) -> None:
         """Add a step of this attempt, so that a repeated run of a nested agent finds it."""
         self._last_offset += 1
@@ -177,8 +195,15 @@ class JournalState:
             self.tools.setdefault(step.path, RecordedTool()).add_end(step)
         self._add_completion(step.path, step.state, self._last_offset)
 
-    def _add_call_start(self, step: ModelCallStartedEntry | MessageReceivedEntry) -> None:
+    def _add_call_start(
+        self, step: ModelCallStartedEntry | MessageReceivedEntry | ContextOverflowedEntry | ClientSwitchedEntry
+    ) -> None:
         match step:
+            case ClientSwitchedEntry():
+                self.switches.append(step)
+                self.continuations.pop(step.path, None)  # another service has no part of the answer
+            case ContextOverflowedEntry():
+                self.overflows[step.path] = step.share
             case ModelCallStartedEntry():
                 self.continuations[step.path] = step.continuation
             case MessageReceivedEntry():
@@ -224,9 +249,12 @@ class JournalState:
             self.has_started = True
         elif event == turn_events.TURN_RESTARTED:
             self.discard_from = self.first_output = None
+            self.open_events = []
         elif turn_events.rule_of_stored(event).is_discardable:
             self.discard_from = offset if self.discard_from is None else self.discard_from
             self.first_output = offset if self.first_output is None else self.first_output
+            if self.continuations:
+                self.open_events.append(data)
 
 
 def _has_usage(response: Mapping[str, Any]) -> bool:
@@ -315,7 +343,9 @@ class Journal:
     async def record_background_call(self, path: CallPath, continuation: Mapping[str, Any] | None) -> None:
         """Append how to fetch a response that the service generates in the background; durable when this returns."""
         self.recorded.continuations[path] = continuation
+        reach("journal.background.before_append")
         await self._writer.commit(encode_journal_entry(ModelCallStartedEntry(path, continuation)))
+        reach("journal.background.after_append")
 
     async def model_finished(
         self, path: CallPath, response: Mapping[str, Any], state: Mapping[str, Any] | None = None
@@ -335,6 +365,19 @@ class Journal:
         await self._writer.commit(encode_journal_entry(message))
         self.recorded.messages[request["turn_id"]] = message
         reach("journal.message.after_append")
+
+    async def context_overflowed(self, path: CallPath, share: float) -> None:
+        """Append that a model call is made again with a smaller context; durable when this returns."""
+        reach("journal.overflow.before_append")
+        await self._writer.commit(encode_journal_entry(ContextOverflowedEntry(path, share)))
+        reach("journal.overflow.after_append")
+
+    async def client_switched(self, switch: ClientSwitchedEntry) -> None:
+        """Append that another client answers a model call; durable when this returns."""
+        reach("journal.fallback.before_append")
+        await self._writer.commit(encode_journal_entry(switch))
+        self.recorded.continuations.pop(switch.path, None)
+        reach("journal.fallback.after_append")
 
     async def compaction_call_finished(self, path: CallPath, response: Mapping[str, Any]) -> None:
         """Append the response of a strategy's model call; durable when this returns."""

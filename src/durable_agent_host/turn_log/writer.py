@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from durable_agent_host.model.log_entry import AT, EVENT, LogEntry
+from durable_agent_host.model.log_entry import AT, CURSOR, EVENT, LogEntry
 from durable_agent_host.turn.turn_events import rule_of_stored
 from durable_agent_host.turn_log.protocol import INTERVAL_SECONDS, TurnLog
 
@@ -64,14 +64,19 @@ class TurnLogWriter:
         self._timer: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
 
-    async def put(self, event: str, data: Mapping[str, Any]) -> None:
+    async def put(self, event: str, data: Mapping[str, Any], cursor: int | None = None) -> None:
         """Append an event for clients: durable soon, and before anything committed later.
+
+        Args:
+            event: its name.
+            data: its JSON object.
+            cursor: where the service's stream stands after it; None when the stream cannot continue there.
 
         Raises:
             FencedError: a later attempt has begun; this one must stop.
             LogError: an earlier write failed finally; everything put since is lost.
         """
-        entry = LogEntry(EVENT, {"event": event, "data": data})
+        entry = LogEntry(EVENT, {"event": event, "data": data} | ({} if cursor is None else {CURSOR: cursor}))
         self._add(entry if rule_of_stored(event).is_delta else self._with_time(entry), _size_of(data))
         while self._bytes > self._waiting_bytes and self._error is None:
             self._write_event.clear()
@@ -224,11 +229,13 @@ def _merge(
     promises: list[tuple[asyncio.Future[int], int]] = []
     texts: list[str] = []
     open_delta: tuple[str, dict[str, Any]] | None = None
+    last: LogEntry | None = None
 
     def close_delta() -> None:
-        if open_delta is not None:
+        if open_delta is not None and last is not None:
             name, other_fields = open_delta
-            entries.append(LogEntry(EVENT, {"event": name, "data": other_fields | {"text": "".join(texts)}}))
+            data = {"event": name, "data": other_fields | {"text": "".join(texts)}}
+            entries.append(LogEntry(EVENT, {**last.data, **data}))
             texts.clear()
 
     for entry, durable in batch:
@@ -238,6 +245,7 @@ def _merge(
             open_delta = delta[:2] if delta else None
         if delta:
             texts.append(delta[2])
+            last = entry
         else:
             if durable is not None:
                 promises.append((durable, len(entries)))

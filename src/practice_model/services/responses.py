@@ -59,6 +59,7 @@ class ResponsesService:
             routes += [
                 Route(f"{prefix}/responses", self.create_response, methods=["POST"]),
                 Route(f"{prefix}/responses/{{response_id}}", self.get_response, methods=["GET"]),
+                Route(f"{prefix}/responses/{{response_id}}/cancel", self.cancel_response, methods=["POST"]),
                 Route(f"{prefix}/containers/{{container_id}}/files/{{file_id}}/content", self.read_container_file),
                 Route(f"{prefix}/files/{{file_id}}/content", self.read_file),
                 Route(f"{prefix}/conversations", self.create_conversation, methods=["POST"]),
@@ -137,7 +138,20 @@ class ResponsesService:
             return _build_error_response(HttpError(404, f"Response with id '{response_id}' not found."))
         if request.query_params.get("stream") != "true":
             return JsonResponse(stored_response.response)
-        return EventStream(stored_response.events, Delivery(), request, lambda _outcome, _events, _sent_at: None)
+        after = int(request.query_params.get("starting_after", -1))
+        events = [event for event in stored_response.events if event["sequence_number"] > after]
+        return EventStream(events, Delivery(), request, lambda _outcome, _events, _sent_at: None)
+
+    async def cancel_response(self, request: Request) -> ASGIApp:
+        """Answer `POST /responses/{id}/cancel`."""
+        exchange = await Exchange.start(request, self._shared_state.request_log)
+        response_id = request.path_params["response_id"]
+        stored_response = self.store.responses.get(response_id)
+        if stored_response is None:
+            return exchange.reject(HttpError(404, f"Response with id '{response_id}' not found."))
+        if not stored_response.response.get("background"):
+            return exchange.reject(HttpError(400, "Only background responses can be cancelled."))
+        return exchange.respond(stored_response.response | {"status": "cancelled", "output": []})
 
     async def read_container_file(self, request: Request) -> ASGIApp:
         """Answer `GET /containers/{id}/files/{id}/content`."""

@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 from agent_framework import Content, Message
@@ -19,23 +18,23 @@ from durable_agent_host.providers.azure_ai_agents.request_bodies import (
 from durable_agent_host.providers.azure_ai_agents.run_events import RunReader
 from durable_agent_host.providers.azure_ai_agents.thread_contents import METADATA, is_message, restore_block
 from durable_agent_host.stream.fold import Fold, fold_updates
+from tests.kit import RECORDINGS
 
 pytestmark = pytest.mark.recordings
 
-FOLDER = Path(os.environ.get("RECORDINGS_DIR") or Path(__file__).parents[4] / "shared" / "recordings")
 STREAMS = sorted(
-    str(path.relative_to(FOLDER))
+    str(path.relative_to(RECORDINGS))
     for provider in ("azure-ai-agents", "openai-assistants")
-    for path in (FOLDER / provider).rglob("*.jsonl")
+    for path in (RECORDINGS / provider).rglob("*.jsonl")
 ) or ["none"]
 
 
 @pytest.fixture
 def events(name):
     """One recorded stream."""
-    if not FOLDER.is_dir():
+    if not RECORDINGS.is_dir():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
-    return [json.loads(line) for line in (FOLDER / name).read_text().splitlines()]
+    return [json.loads(line) for line in (RECORDINGS / name).read_text().splitlines()]
 
 
 def read(events):
@@ -140,9 +139,9 @@ def test_citations_keep_their_spans_and_kinds():
 
 def read_recording(name):
     """Give a recorded body, or skip."""
-    if not FOLDER.is_dir():
+    if not RECORDINGS.is_dir():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
-    return json.loads((FOLDER / "azure-ai-agents" / "multiturn" / name).read_text())
+    return json.loads((RECORDINGS / "azure-ai-agents" / "multiturn" / name).read_text())
 
 
 def test_outputs_are_submitted_as_the_service_has_accepted_them():

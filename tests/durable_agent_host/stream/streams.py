@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 
 from durable_agent_host.codec.message import encode_message
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.providers.openai.stream_normalization import ResponseEventNormalizer
 from durable_agent_host.providers.registry import provider_for
 from practice_model.dialects.responses.event_grammar import stream_events
 from tests.kit import RECORDINGS
@@ -70,7 +72,8 @@ def updates_of(events: Iterable[dict[str, Any]]) -> list[AgentResponseUpdate]:
         _chat_client._SEEN_TEXT_ANNOTATION_KEYS_OPTION: set(),
     }
     updates: list[AgentResponseUpdate] = []
-    for event in events:
+    normalizer = ResponseEventNormalizer()
+    for event in chain.from_iterable(normalizer.read(None, event) for event in events):
         typed_event = event.typed_event if isinstance(event, JournalState) else _parse_event(event)
         try:
             update = CLIENT._parse_chunk_from_openai(typed_event, options, call_ids)

@@ -27,8 +27,10 @@ from tests.durable_agent_host.stream.streams import (
 pytestmark = pytest.mark.recordings
 
 OTHER_FINAL = {
+    "completed-no-output-field.jsonl": "the final response has no output",
     "custom-tool-grammar.jsonl": "the provider's final response has no output at all; its finished items have",
     "id-rotation-proxy.jsonl": "the proxy gives every event, and the final response, other ids",
+    "xai-web-search.jsonl": "the framework gives citations without a range an empty title in one form only",
     "multiturn/programmatic-tool-calls/01.events.jsonl": "the final response has another fingerprint of the program",
 }
 """Stream → why its final response is not what its own events say."""

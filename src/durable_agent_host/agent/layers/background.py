@@ -3,12 +3,12 @@
 Such an answer is fetched by its id, also after a crash or a broken connection: a new one would be paid for again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from agent_framework import ChatResponseUpdate
+from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall, TruncatedResponseError
 from durable_agent_host.agent.observer import ModelCallFailed, RunObservers
@@ -16,6 +16,8 @@ from durable_agent_host.agent.retry_classification import causes_of, classify_er
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.errors import LogError, ProviderError
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.log_entry import CURSOR
+from durable_agent_host.turn.turn_events import MESSAGE_COMPLETED, MESSAGE_DELTA, MESSAGE_STARTED, REASONING_DELTA
 from durable_agent_host.turn_log.journal import Journal
 
 _CONTINUATION: Final = "continuation_token"
@@ -43,10 +45,12 @@ class FetchBackgroundAnswers:
             return
         has_content = False
         try:
-            async with aclosing(self._stream(_with_token(call, token), call_next)) as items:
+            resumed_call = _with_token(call, {**token, **_find_cursor(self.journal.recorded.open_events)})
+            async with aclosing(self._stream(resumed_call, call_next)) as items:
                 async for item in items:
                     has_content = has_content or bool(isinstance(item, ChatResponseUpdate) and item.contents)
-                    yield item
+                    # the updates may begin in the middle, and the response is complete
+                    yield item if isinstance(item, ChatResponseUpdate) else replace(item, is_folded=True)
         except Exception as error:
             decision = classify_error(error)
             if decision is None or not decision.is_response_missing:
@@ -70,6 +74,8 @@ class FetchBackgroundAnswers:
                     token: Any = item.continuation_token if isinstance(item, ChatResponseUpdate) else None
                     if isinstance(token, Mapping):
                         await self._record_token(call.path, dict(cast("Mapping[str, Any]", token)))
+                    elif not isinstance(item, ChatResponseUpdate):
+                        self.journal.recorded.continuations.pop(call.path, None)  # nothing is left to cancel
                     yield item
         except Exception as error:
             has_failed = any(
@@ -87,6 +93,27 @@ class FetchBackgroundAnswers:
             await self.journal.record_background_call(path, token)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
+
+
+def _find_cursor(open_events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return where the stream of a response can continue, and the texts before; empty when it has to begin again."""
+    last = max((index for index, event in enumerate(open_events) if CURSOR in event), default=None)
+    if last is None:
+        return {}
+    contents: list[Content] = []
+    is_open = False
+    for event in open_events[: last + 1]:
+        if event["event"] == MESSAGE_STARTED:
+            is_open = True
+            contents.append(Content.from_text(""))
+        elif event["event"] == MESSAGE_DELTA and is_open:  # not the blank line between two
+            contents[-1].text = f"{contents[-1].text}{event['data']['text']}"
+        elif event["event"] == MESSAGE_COMPLETED:
+            is_open = False
+            contents.append(Content.from_text_reasoning(text=""))  # ends the text before it
+        elif event["event"] == REASONING_DELTA:
+            contents.append(Content.from_text_reasoning(text=event["data"]["text"]))
+    return {CURSOR: open_events[last][CURSOR], "contents": contents}
 
 
 def _with_token(call: ModelCall, token: Mapping[str, Any] | None) -> ModelCall:

@@ -25,7 +25,7 @@ from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.agent.session_state_tracker import SessionState
-from durable_agent_host.agent.stream_progress import StreamProgress
+from durable_agent_host.agent.stream_progress import BrokenStream, StreamProgress
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
     ToolCallEnd,
@@ -36,11 +36,13 @@ from durable_agent_host.agent.tool_invocation import (
 from durable_agent_host.codec.journal_entry import (
     decode_model_response,
     encode_answer,
+    rejection_of,
     replayed_updates,
     tool_result_text,
 )
-from durable_agent_host.errors import LogError, ProviderError
+from durable_agent_host.errors import InvalidAnswerError, LogError, ProviderError
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.ending import end_of_answer
 from durable_agent_host.model.journal_entry import ToolCallCompletedEntry
 from durable_agent_host.model.turn import ResponseLimits
 from durable_agent_host.turn_log.journal import Journal
@@ -92,6 +94,13 @@ class JournalModelCalls:
         await self.observers.notify(_build_completed(response, position, replayed=True))
         yield CompletedResponse(response, ())
 
+    async def pass_over(self, path: CallPath, recorded_response: Mapping[str, Any]) -> None:
+        """Report a response that was rejected, and restore its changes of the session's state."""
+        self.session_state.restore(path)
+        await self.observers.notify(ModelCallStarted(path.position, replayed=True))
+        response = decode_model_response(recorded_response)
+        await self.observers.notify(_build_completed(response, path.position, replayed=True))
+
     async def _record(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         position = call.position
         self.progress.begin_call(position)
@@ -102,17 +111,23 @@ class JournalModelCalls:
                     yield item
                     continue
                 await self.observers.notify(ModelCallResponded(position, replayed=False))
-                messages = await self._append(call.path, item)
+                response, messages = await self._append(call.path, item)
                 self.progress.has_client_calls = bool(call.provider.client_calls(messages))
-                self.output.finish_call(position)
+                if item.is_folded:
+                    self.output.replace_call(position, item.updates, item.response)
+                else:
+                    self.output.finish_call(position)
                 self.progress.finish_call(position, item.response)
                 await self.observers.notify(_build_completed(item.response, position, replayed=False))
+                if (reason := rejection_of(response)) is not None:
+                    self.progress.broken = BrokenStream(call.path, 0.0, "the answer does not fit response_format")
+                    raise InvalidAnswerError(reason)
                 yield item
 
-    async def _append(self, path: CallPath, completed: CompletedResponse) -> list[Message]:
-        """Make a response durable, and return its messages; its tool calls run after that."""
+    async def _append(self, path: CallPath, completed: CompletedResponse) -> tuple[dict[str, Any], list[Message]]:
+        """Make a response durable, and return it as recorded, and its messages; its tool calls run after that."""
         folded_response = copy.copy(completed.response)
-        if completed.updates:  # the messages that the turn will store
+        if completed.updates and not completed.is_folded:  # the messages that the turn will store
             folded_response.messages = self.output.fold_call(completed.updates).response().messages
         check_calls((content for message in folded_response.messages for content in message.contents), self.bounds)
         response = encode_answer(folded_response)
@@ -120,7 +135,7 @@ class JournalModelCalls:
             await self.journal.model_finished(path, response, self.session_state.changes())
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
-        return folded_response.messages
+        return response, folded_response.messages
 
 
 @dataclass(frozen=True)
@@ -158,7 +173,7 @@ class JournalCompactionCalls:
 
 def _build_completed(response: ChatResponse[Any], position: int, *, replayed: bool) -> ModelCallCompleted:
     usage = cast("Mapping[str, Any] | None", response.usage_details)
-    return ModelCallCompleted(position, response.model, usage, response.finish_reason, replayed)
+    return ModelCallCompleted(position, response.model, usage, end_of_answer(response).finish_reason, replayed)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class ReadResponse:
                     _correct(update, update.contents)
                     updates.append(update)
                     yield update
-                    self.output.coalesce(updates, call.position)
+                    self.output.coalesce(updates, call.position, call.provider)
                 if is_truncated(reversed(updates)):
                     raise _truncated(has_updates=bool(updates))
                 response = cast("ChatResponse[Any]", await cast("Any", result).get_final_response())

@@ -14,6 +14,7 @@ from typing import Any, Final
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.agent.response_limits import until_its_end
+from durable_agent_host.model.ending import REFUSED
 from durable_agent_host.model.response_normalization import with_text_names
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, start_in_thread
 from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_container
@@ -32,7 +33,10 @@ from durable_agent_host.providers.anthropic.stream_events import (
     is_truncated,
     plain_block,
 )
+from durable_agent_host.providers.anthropic.stream_normalization import MessageEventNormalizer
+from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import with_contents
+from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, as_objects, refusal_properties, within
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 # Writes contents without metadata: from callers, tools, and other providers' models.
@@ -125,6 +129,12 @@ PAUSE: Final = "pause_turn"
 _READER: Final = "_durable_reader"
 
 
+class NormalizedMessagesMixin(NormalizedEventsMixin):
+    """The override of the SDK's client."""
+
+    create_normalizer = MessageEventNormalizer
+
+
 class BlockPreservingMixin(FoldedStreamMixin):
     """The overrides; precedes the client's own class in the method resolution order."""
 
@@ -154,10 +164,15 @@ class BlockPreservingMixin(FoldedStreamMixin):
         update: ChatResponseUpdate = client._process_stream_event(event, emitted_usage, request_state=request_state)
         update.contents = [content for content in update.contents if content.type == "usage"]
         update.raw_representation = ItemUpdate(None, event)
-        _set_pause(update, event.message if event.type == "message_start" else event.delta)
+        _set_stop(update, event.message if event.type == "message_start" else event.delta)
         if event.type == "message_start":
             return UpdateGroup([update, *reader.begin(event)])
         return UpdateGroup([*reader.end(event), update])
+
+    def _parse_usage_from_anthropic(self, usage: Any) -> Any:
+        client: Any = super()
+        details = client._parse_usage_from_anthropic(usage)
+        return details and {**details, **_further_counts(plain_block(usage))}
 
     def _get_reader(self, request_state: Any) -> Reader:
         """Return the reader of the stream for a request's state."""
@@ -187,7 +202,7 @@ class BlockPreservingMixin(FoldedStreamMixin):
             call = calls_by_id.get(item["blocks"][0].get("id")) if item["blocks"] else None
             contents += complete_item([call] if call is not None else [], item)
         response.messages[0].contents = contents
-        _set_pause(response, message)
+        _set_stop(response, message)
         return response
 
     def _inner_get_response(self, *, messages: Sequence[Message], stream: bool = False, **kwargs: Any) -> Any:
@@ -228,9 +243,40 @@ _CONTINUE: Final = {"role": "user", "content": "Continue"}
 """Appended by the framework where an assistant's message comes last."""
 
 
-def _set_pause(target: Any, message: Any) -> None:
-    if getattr(message, "stop_reason", None) == PAUSE:
+_ITERATION_COUNTS: Final = {
+    "input_tokens": "input_token_count",
+    "output_tokens": "output_token_count",
+    "cache_read_input_tokens": "cache_read_input_token_count",
+    "cache_creation_input_tokens": "cache_creation_input_token_count",
+}
+
+
+def _further_counts(usage: Block) -> dict[str, int]:
+    """Return the counts that the framework omits.
+
+    The counts of a message do not include those of a compaction or an advisor, which are iterations of their own.
+    """
+    iterations = as_objects(usage.get("iterations"))
+    counts: dict[str, Any] = {
+        name: sum(iteration.get(service_name) or 0 for iteration in iterations)
+        for service_name, name in _ITERATION_COUNTS.items()
+        if iterations
+    }
+    counts["reasoning_output_token_count"] = within(usage, "output_tokens_details", "thinking_tokens")
+    counts[WEB_SEARCHES] = within(usage, "server_tool_use", "web_search_requests") or None
+    return {name: count for name, count in counts.items() if isinstance(count, int)}
+
+
+def _set_stop(target: Any, message: Any) -> None:
+    """Set the finish reasons that the framework calls otherwise, and what the service says of a refusal."""
+    stop_reason = getattr(message, "stop_reason", None)
+    if stop_reason == PAUSE:
         target.finish_reason = PAUSE
+    elif stop_reason == REFUSED:
+        target.finish_reason = REFUSED
+        details = plain_block(message).get("stop_details")
+        properties = refusal_properties(message=within(details, "explanation"), category=within(details, "category"))
+        target.additional_properties = {**(target.additional_properties or {}), **properties}
 
 
 def _lacks_thoughts(messages: Sequence[Message]) -> bool:

@@ -8,14 +8,16 @@ from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import HostedCall, LostState
+from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.anthropic.block_mapping import complete_item
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, hosted_call
-from durable_agent_host.providers.anthropic.client import PAUSE, BlockPreservingMixin
+from durable_agent_host.providers.anthropic.client import PAUSE, BlockPreservingMixin, NormalizedMessagesMixin
 from durable_agent_host.providers.anthropic.lost_state import LOSS_RULES
 from durable_agent_host.providers.anthropic.request_messages import CALL_ID, with_pause
 from durable_agent_host.providers.anthropic.stream_events import is_truncated
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
+from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider
 
 _CONTAINER_EXPIRED: Final = re.compile(
@@ -48,6 +50,15 @@ class AnthropicProvider(GenericProvider):
     overrides = BlockPreservingMixin
     compaction_type = "compaction"
     loss_rules = LOSS_RULES
+
+    @property
+    def repair_rules(self) -> RepairRules:
+        """The requirements of every service; "Reset context after refusal" of the API's documentation."""
+        return RepairRules(omits_refused_turns=True)
+
+    def adapt(self, client: Any, /) -> Any:
+        """Copy the client so that it keeps the provider's blocks, and reads what compatible services send otherwise."""
+        return normalize_streams(super().adapt(client), client, NormalizedMessagesMixin)
 
     async def download_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download it with its name and type, which no block has; a caller's upload is not released."""

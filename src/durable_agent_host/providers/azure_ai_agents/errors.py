@@ -7,7 +7,8 @@ from typing import Any, Final, cast
 from agent_framework.exceptions import ChatClientException
 
 from durable_agent_host.agent.retry_classification import causes_of
-from durable_agent_host.errors import ProviderError
+from durable_agent_host.errors import ProviderError, RequestBlockedError
+from durable_agent_host.model.ending import CONTENT_FILTER
 from durable_agent_host.model.provider_item import LostState
 
 _TRANSIENT_CODES: Final = frozenset({"rate_limit_exceeded", "server_error"})
@@ -56,6 +57,8 @@ def explain_run(error: BaseException) -> ProviderError | None:
     run_error = next((cause for cause in causes_of(error) if isinstance(cause, RunEndedError)), None)
     if run_error is None:
         return _explain_active(error)
+    if run_error.code == CONTENT_FILTER:
+        return RequestBlockedError(run_error.service_message or run_error.code)
     reason = (
         ": ".join(part for part in (run_error.code, run_error.service_message.rstrip(". ")) if part)
         or "no reason was given"

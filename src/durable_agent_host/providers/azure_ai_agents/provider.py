@@ -21,6 +21,7 @@ from durable_agent_host.redaction import add_known_secrets
 class AzureAIAgentsProvider(GenericProvider):
     """Agents with a conversation in a thread of the service."""
 
+    keeps_conversation = True
     target = ReplayTarget(PROVIDER, unsent=TOOLS_OF_SERVICES)
 
     def adapt(self, client: Any, /) -> Any:

@@ -267,7 +267,6 @@ class RunReader:
         if self.status == "incomplete":
             detail = str(within(run, "incomplete_details", "reason") or "unknown")
             reason = _REASONS.get(detail, detail)
-            contents.append(Content.from_error(message=f"the run is incomplete: {detail}", error_code=detail))
         yield self._update(name, run, None, *contents, finish_reason=cast("Any", reason), model=run.get("model"))
 
     def _read_action(self, name: str, run: Json) -> Iterator[ChatResponseUpdate]:
@@ -303,6 +302,8 @@ def _usage_contents(run: Json) -> list[Content]:
         framework_name: usage_fields.get(service_name) for framework_name, service_name in names.items()
     }
     details["total_token_count"] = usage_fields.get("total_tokens")
+    details["cache_read_input_token_count"] = within(usage_fields, "prompt_token_details", "cached_tokens")
+    details["reasoning_output_token_count"] = within(usage_fields, "completion_tokens_details", "reasoning_tokens")
     return [Content.from_usage(cast("Any", {name: n for name, n in details.items() if isinstance(n, int)}))]
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from agent_framework import Content, Message
 
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, start_in_thread
+from durable_agent_host.providers.chat_completions.chunk_normalization import ChunkNormalizer, normalize_completion
 from durable_agent_host.providers.chat_completions.completion_stream import CompletionReader
 from durable_agent_host.providers.chat_completions.message_accumulator import complete_message
 from durable_agent_host.providers.chat_completions.message_metadata import complete_item
@@ -21,7 +22,8 @@ from durable_agent_host.providers.chat_completions.request_messages import (
     pair_messages,
     with_valid_names,
 )
-from durable_agent_host.providers.neutral_contents import sdk_json, within
+from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
+from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, sdk_json, within
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
@@ -31,11 +33,16 @@ def _audio_format(options: Mapping[str, Any]) -> str:
     return str(within(options, "audio", "format") or "")
 
 
-def _with_time(response: Any) -> Any:
-    """Add a time to a response: some services omit it, and the framework's client needs it."""
-    if not isinstance(response.created, int | float):
-        response.created = int(time.time())
-    return response
+class NormalizedChunksMixin(NormalizedEventsMixin):
+    """The override of the SDK's client."""
+
+    create_normalizer = ChunkNormalizer
+
+    def _process_response_data(self, *, data: Any, cast_to: Any, **arguments: Any) -> Any:
+        client: Any = super()
+        if getattr(cast_to, "__name__", "") == "ChatCompletion":
+            data = normalize_completion(data, "message")
+        return client._process_response_data(data=data, cast_to=cast_to, **arguments)
 
 
 class MessagePreservingMixin(FoldedStreamMixin):
@@ -76,21 +83,27 @@ class MessagePreservingMixin(FoldedStreamMixin):
         client: Any = super()
         return client._build_response_stream(self._reader(_AUDIO_FORMAT.get()).read(stream), **kwargs)
 
-    def _parse_response_update_from_openai(self, chunk: Any) -> Any:
+    def _parse_usage_from_openai(self, usage: Any) -> Any:
         client: Any = super()
-        return client._parse_response_update_from_openai(_with_time(chunk))
+        details: dict[str, Any] = client._parse_usage_from_openai(usage)
+        fields: dict[str, Any] = usage.model_extra or {}
+        further_counts = {
+            "cache_read_input_token_count": fields.get("prompt_cache_hit_tokens"),  # of DeepSeek
+            WEB_SEARCHES: fields.get("num_search_queries") or within(fields, "server_tool_use", "web_search_requests"),
+        }
+        return {name: count for name, count in further_counts.items() if isinstance(count, int)} | details
 
     def _parse_response_from_openai(self, response: Any, options: Mapping[str, Any]) -> Any:
         client: Any = super()
-        response = _with_time(response)
         chat_response = client._parse_response_from_openai(response, options)
         reader = self._reader(_audio_format(options))
-        contents: list[Content] = []
-        for choice, message in zip(response.choices, chat_response.messages, strict=True):
+        messages: dict[int, dict[str, Any]] = {}
+        for choice in response.choices:
             reader.record(response, choice)
-            full_message = complete_message(sdk_json(choice.message), f"{response.id}:{choice.index or 0}")
-            contents += complete_item(message.contents, reader.item(choice.index or 0, full_message))
+            messages[choice.index] = complete_message(sdk_json(choice.message), f"{response.id}:{choice.index}")
+        contents = complete_item(chat_response.messages[0].contents, reader.item(messages)) if messages else []
         chat_response.messages = [Message("assistant", contents)] if contents else []
+        chat_response.additional_properties = {**(chat_response.additional_properties or {}), **reader.properties}
         return chat_response
 
     def _prepare_messages_for_openai(self, chat_messages: Sequence[Message], *args: Any, **kwargs: Any) -> Any:

@@ -9,19 +9,22 @@ from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.ending import CONTENT_FILTER, is_refusal
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.adapted_client import ItemUpdate
+from durable_agent_host.providers.chat_completions.chunk_normalization import STREAM_END
 from durable_agent_host.providers.chat_completions.content_mapping import reasoning_text, spoken_text
 from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
 from durable_agent_host.providers.client_errors import response_failure
-from durable_agent_host.providers.neutral_contents import is_refusal, sdk_json, within
-from durable_agent_host.providers.stream_completion import is_truncated
+from durable_agent_host.providers.neutral_contents import filtered_categories, refusal_properties, sdk_json, within
+from durable_agent_host.providers.stream_completion import READ_TO_END
 
 _IGNORED_FIELDS: Final = frozenset(
     {
         *("obfuscation", "content_filter_results", "content_filter_offset", "prompt_filter_results", "provider"),
         *("native_finish_reason", "stop_reason", "token_ids", "prompt_token_ids", "prompt_logprobs", "x_groq"),
+        *("usage", STREAM_END),
     }
 )
 """Fields of a response that are not stored: padding, filters, routing, tokens."""
@@ -36,6 +39,9 @@ class CompletionReader:
         service: host of the service.
         audio_format: requested format.
         has_parser: whether the app has its own message parser.
+
+    Attributes:
+        properties: of the response: what the service says of a filtered answer.
     """
 
     def __init__(self, service: str, audio_format: str, *, has_parser: bool) -> None:
@@ -45,34 +51,51 @@ class CompletionReader:
         self._accumulators: dict[int, MessageAccumulator] = {}
         self._extra_fields: dict[int, dict[str, Any]] = {}
         self._finish_reasons: dict[int, str] = {}
+        self._has_end_mark = False
+        self.properties: dict[str, Any] = {}
 
     async def read(self, updates: AsyncIterable[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
-        """Split the updates of a stream by the parts of the message, and end with the items.
+        """Split the updates of a stream by the parts of the message, and end with the item.
 
-        The text of a second choice is buffered until the end, so that two responses are not interleaved.
+        Only the first choice is the answer; the messages of further choices are stored with its item.
 
         Raises:
             ProviderError: the service reports a failure, or has finished only some of the choices.
         """
         last: ChatResponseUpdate | None = None
-        async with aclosing(until_its_end(updates, is_truncated)) as stream:
+        async with aclosing(until_its_end(updates, lambda _: not self._is_complete)) as stream:
             async for update in stream:
                 last = update
                 for part_update in self._split_update(update):
                     yield part_update
-        if last is None or not self._finish_reasons:
-            return
-        if self._finish_reasons.keys() != self._accumulators.keys():
+        if last is not None and self._is_complete:
+            item = self.item({index: accumulator.message() for index, accumulator in self._accumulators.items()})
+            end = self._copy_update(last, [], ItemPart(0, item=item))
+            end.raw_representation = ItemUpdate(ItemPart(0, item=item), READ_TO_END)
+            yield end
+        elif self._finish_reasons:
             raise ProviderError("the model's stream ended before the response was complete; try again", retryable=True)
-        for choice, accumulator in sorted(self._accumulators.items()):
-            item = self.item(choice, accumulator.message())
-            yield self._copy_update(last, [], ItemPart(choice, item=item), is_last=True)
 
-    def item(self, choice: int, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the item of a finished message."""
-        extra_fields = self._extra_fields.get(choice, {})
+    @property
+    def _is_complete(self) -> bool:
+        """Whether every choice has a finish reason, or the service has marked the end otherwise."""
+        return bool(self._accumulators) and (
+            self._has_end_mark or self._finish_reasons.keys() == self._accumulators.keys()
+        )
+
+    def item(self, messages: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+        """Make the item of a finished response.
+
+        Args:
+            messages: by the index of their choice.
+        """
+        first, *others = sorted(messages)
+        other_choices = [
+            {**self._extra_fields.get(index, {}), "index": index, "message": dict(messages[index])} for index in others
+        ]
+        extra_fields = self._extra_fields.get(first, {}) | ({"other_choices": other_choices} if others else {})
         return finished_item(
-            message, completion_id=self._completion_id, choice=choice, extra_fields=extra_fields, **self._item_options
+            messages[first], completion_id=self._completion_id, extra_fields=extra_fields, **self._item_options
         )
 
     def record(self, completion: Any, choice: Any) -> None:
@@ -84,55 +107,51 @@ class CompletionReader:
         self._completion_id = self._completion_id or str(getattr(completion, "id", None) or "")
         fields = cast("dict[str, Any]", {**(completion.model_extra or {}), **(choice.model_extra or {})})
         if choice.finish_reason:
-            self._finish_reasons[choice.index or 0] = choice.finish_reason
+            self._finish_reasons[choice.index] = choice.finish_reason
             if choice.finish_reason == "error":
                 raise response_failure(within(fields, "error", "code"), within(fields, "error", "message"))
+            if choice.finish_reason == CONTENT_FILTER:
+                self.properties = refusal_properties(category=filtered_categories(fields))
         extra_fields = {
             name: value for name, value in fields.items() if value is not None and name not in _IGNORED_FIELDS
         }
         if extra_fields:
-            self._extra_fields.setdefault(choice.index or 0, {}).update(extra_fields)
+            self._extra_fields.setdefault(choice.index, {}).update(extra_fields)
 
-    def _copy_update(
-        self, update: ChatResponseUpdate, contents: list[Content], part: ItemPart, *, is_last: bool
-    ) -> ChatResponseUpdate:
-        """Copy an update with some of its contents; only the last copy has the finish reason.
+    def _copy_update(self, update: ChatResponseUpdate, contents: list[Content], part: ItemPart) -> ChatResponseUpdate:
+        """Copy an update with some of its contents, and without the finish reason.
 
-        All of them have the first id: some proxies give every chunk another one.
+        All copies have the first id: some proxies give every chunk another one.
         """
         part_update = copy.copy(update)
         part_update.contents = contents
         part_update.raw_representation = ItemUpdate(part, update.raw_representation)
         part_update.message_id = part_update.response_id = self._completion_id or update.response_id
-        if not is_last:
-            part_update.finish_reason = None
+        part_update.finish_reason = None
         return part_update
 
     def _split_update(self, update: ChatResponseUpdate) -> Iterator[ChatResponseUpdate]:
         chunk = cast("Any", update.raw_representation)
-        choices: list[Any] = getattr(chunk, "choices", None) or []
+        choices: list[Any] = chunk.choices
+        usage = [content for content in update.contents if content.type == "usage"]
+        self._has_end_mark = STREAM_END in (chunk.model_extra or {}) or (bool(usage) and not choices)
         groups: list[tuple[ItemPart, list[Content]]] = []
-        has_other_choices = len(choices) > 1 or any((choice.index or 0) != self._first(choice) for choice in choices)
         for choice in choices:
             self.record(chunk, choice)
-            if choice.delta is None:
-                continue
-            is_first = (choice.index or 0) == self._first(choice)
-            groups += self._groups(choice, [] if has_other_choices else update.contents, is_visible=is_first)
-        usage = [content for content in update.contents if content.type == "usage"]
+            if choice.delta is not None:
+                groups += self._groups(choice, update.contents if len(choices) == 1 else [])
         if not groups or usage:
             groups.append((ItemPart(0, ""), usage))
-        for index, (part, contents) in enumerate(groups):
-            yield self._copy_update(update, contents, part, is_last=index + 1 == len(groups))
+        part_updates = [self._copy_update(update, contents, part) for part, contents in groups]
+        part_updates[-1].finish_reason = next((choice.finish_reason for choice in choices if not choice.index), None)
+        if self.properties:
+            part_updates[-1].additional_properties = {**(update.additional_properties or {}), **self.properties}
+        yield from part_updates
 
-    def _first(self, choice: Any) -> int:
-        return next(iter(self._accumulators), choice.index or 0)
-
-    def _groups(
-        self, choice: Any, contents: Iterable[Content], *, is_visible: bool
-    ) -> list[tuple[ItemPart, list[Content]]]:
-        """Assemble a delta, and sort its visible contents by part."""
-        choice_index = choice.index or 0
+    def _groups(self, choice: Any, contents: Iterable[Content]) -> list[tuple[ItemPart, list[Content]]]:
+        """Assemble a delta, and sort its contents by part; those of further choices are not visible."""
+        choice_index = choice.index
+        is_visible = choice_index == 0
         accumulator = self._accumulators.get(choice_index)
         if accumulator is None:
             accumulator = self._accumulators[choice_index] = MessageAccumulator(f"{self._completion_id}:{choice_index}")
@@ -156,10 +175,12 @@ class CompletionReader:
 
 
 def _sorted_by_part(
-    contents: Iterable[Content], call_indexes: Iterator[int], accumulator: MessageAccumulator, completion_id: str
+    contents: Iterable[Content], calls: Iterator[tuple[int, bool]], accumulator: MessageAccumulator, completion_id: str
 ) -> Iterator[tuple[ItemPart, list[Content]]]:
     for content in contents:
-        if content.type == "function_call" and (call_index := next(call_indexes, None)) is not None:
+        if content.type == "function_call" and (call := next(calls, None)) is not None:
+            call_index, is_repeat = call
+            content.arguments = "" if is_repeat else content.arguments
             content.call_id = accumulator.call_id(call_index)
             content.id = call_name(completion_id, call_index, content.call_id)
             content.additional_properties = {}

@@ -8,7 +8,8 @@ from typing import Any, Final, cast
 
 from agent_framework import Annotation, Content, TextSpanRegion
 
-from durable_agent_host.providers.neutral_contents import as_objects, is_refusal, refusal, within
+from durable_agent_host.model.ending import is_refusal, refusal
+from durable_agent_host.providers.neutral_contents import as_object, as_objects, within
 
 TRANSCRIPT: Final = "audio_transcript"
 """Key in a text's ``additional_properties``: the text is the transcript of the message's audio."""
@@ -147,7 +148,7 @@ def _numbered_sources(extra_fields: Mapping[str, Any]) -> Iterator[tuple[int, di
     known_results = {result.get("url"): result for result in results}
     if isinstance(urls, list):
         sources: list[Any] = cast("list[Any]", urls)
-        results = [source if isinstance(source, dict) else {"url": source} for source in sources]
+        results = [as_object(source) or {"url": source} for source in sources]
     for number, result in enumerate(results, 1):
         yield number, known_results.get(result.get("url"), {}) | result
 

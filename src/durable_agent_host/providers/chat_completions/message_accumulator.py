@@ -50,26 +50,36 @@ class MessageAccumulator:
 
     def add_text(self, text: str) -> None:
         """Add a delta that has only a fragment of the content."""
+        if type(self._fields["content"]) is list:
+            if text:
+                _merge(self._fields, "content", [{"type": "text", "text": text}])
+            return
         if self._content is None:
             self._content = _Fragments()
             self._fields["content"] = self._content
         self._content.append(text)
 
-    def add(self, delta: Mapping[str, Any]) -> list[int]:
+    def add(self, delta: Mapping[str, Any]) -> list[tuple[int, bool]]:
         """Add a delta.
 
         Returns:
-            The indexes of the calls that the delta's tool calls belong to, in order.
+            For each of the delta's tool calls, the index of the call and whether it only repeats the call's arguments.
         """
-        call_indexes: list[int] = []
+        calls: list[tuple[int, bool]] = []
         for name, value in delta.items():
             if name == "content" and isinstance(value, str):
                 self.add_text(value)
+            elif name == "content" and isinstance(value, list):
+                if self._content is not None:
+                    earlier_text = "".join(self._content)
+                    self._content, self._fields["content"] = None, []
+                    self.add_text(earlier_text)
+                _merge(self._fields, name, value)
             elif name == "tool_calls" and isinstance(value, list):
-                call_indexes = [self._add_call(call_delta) for call_delta in cast("list[dict[str, Any]]", value)]
+                calls = [self._add_call(call_delta) for call_delta in cast("list[dict[str, Any]]", value)]
             else:
                 _merge(self._fields, name, value)
-        return call_indexes
+        return calls
 
     def call_id(self, call_index: int) -> str:
         """Return the id of a call; one without an id from the service gets a deterministic one.
@@ -93,7 +103,7 @@ class MessageAccumulator:
         ]
         return complete_message(fields | ({"tool_calls": _plain(calls)} if calls else {}), self._seed)
 
-    def _add_call(self, call_delta: Mapping[str, Any]) -> int:
+    def _add_call(self, call_delta: Mapping[str, Any]) -> tuple[int, bool]:
         index = call_delta.get("index")
         call_index = len(self._calls) - 1 if index is None else self._by_index.get(index, -1)
         if call_index < 0 or self._starts_new_call(self._calls[call_index], call_delta):
@@ -102,14 +112,16 @@ class MessageAccumulator:
         if index is not None:
             self._by_index[index] = call_index
         call = self._calls[call_index]
+        is_repeat = _repeats_arguments(_get_function(call), _get_function(call_delta))
         for name, value in with_text_names(call_delta).items():
             if name in {"function", "custom"} and isinstance(value, Mapping):
                 function = cast("dict[str, Any]", call.setdefault(name, {}))
                 for inner, part in with_text_names(cast("Mapping[str, Any]", value)).items():
-                    _merge_function(function, inner, part)
+                    if not (is_repeat and inner == "arguments"):
+                        _merge_function(function, inner, part)
             elif name != "index":
                 _merge(call, name, value)
-        return call_index
+        return call_index, is_repeat
 
     def _starts_new_call(self, call: Mapping[str, Any], call_delta: Mapping[str, Any]) -> bool:
         """Return whether a delta starts another call at the index of an earlier one: some services always use 0."""
@@ -162,6 +174,14 @@ def _get_function(call: Mapping[str, Any]) -> Mapping[str, Any]:
     return as_object(call.get("function") or call.get("custom"))
 
 
+def _repeats_arguments(function: Mapping[str, Any], delta: Mapping[str, Any]) -> bool:
+    """Return whether a delta has all arguments again: some services end a call with the whole."""
+    fragment = delta.get("arguments")
+    if not isinstance(fragment, str) or not fragment.startswith("{") or not fragment.endswith("}"):
+        return False
+    return _plain(function.get("arguments")) == fragment and _is_complete(fragment)
+
+
 def _is_complete(arguments: Any) -> bool:
     if not isinstance(arguments, str):
         return bool(arguments)
@@ -194,7 +214,7 @@ def _merge(target: dict[str, Any], name: str, value: Any) -> None:
         for inner, part in cast("Mapping[str, Any]", value).items():
             _merge(nested_target, inner, part)
     elif isinstance(value, list):
-        elements = target[name] = cast("list[Any]", current_value) if isinstance(current_value, list) else []
+        elements = target[name] = cast("list[Any]", current_value) if type(current_value) is list else []
         for element in cast("list[Any]", value):
             if name in _REPLACED_LISTS and (same := _find_by_index(elements, element)) is not None:
                 same.update(element)

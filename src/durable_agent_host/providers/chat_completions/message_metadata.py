@@ -28,14 +28,12 @@ def finished_item(
     *,
     completion_id: str,
     service: str,
-    choice: int,
     audio_format: str,
     extra_fields: Mapping[str, Any],
     is_parsed: bool,
 ) -> dict[str, Any]:
     """Make the item of a finished message, which the fold uses to complete its contents."""
     item: dict[str, Any] = {"type": "message", "id": completion_id, "message": dict(message), "service": service}
-    item |= {"choice": choice} if choice else {}
     item |= {"audio_format": audio_format} if "audio" in message and audio_format else {}
     item |= {"is_parsed": True} if is_parsed else {}
     return item | ({"beside": dict(extra_fields)} if extra_fields else {})
@@ -56,13 +54,12 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
         other_contents = [content for content in contents if content.type not in OF_MESSAGES]
         message_contents = [*to_contents(message, item.get("audio_format", ""), item.get("beside")), *other_contents]
     for index, call in enumerate(content for content in message_contents if content.type == "function_call"):
-        choice_id = f"{item['id']}:{item['choice']}" if item.get("choice") else item["id"]
-        call.id = call_name(choice_id, index, call.call_id)
+        call.id = call_name(item["id"], index, call.call_id)
     missing_fields = _missing_fields(message, standard_message(message_contents), message_contents)
     has_long_ids = any(len(str(call.get("id"))) > MAX_CALL_ID_CHARACTERS for call in message.get("tool_calls") or ())
-    if missing_fields or item.get("choice") or item.get("beside") or has_long_ids:
+    if missing_fields or item.get("beside") or has_long_ids:
         message_contents = message_contents or [Content("text", text="")]
-        item_fields = {name: item[name] for name in ("service", "choice", "beside") if name in item}
+        item_fields = {name: item[name] for name in ("service", "beside") if name in item}
         METADATA.attach(
             message_contents,
             {"type": "message", "id": item["id"]},

@@ -9,11 +9,12 @@ from agent_framework import Content, Message
 
 from durable_agent_host.agent.retry_classification import causes_of
 from durable_agent_host.model.provider_item import STAMP, HostedCall, LostState
-from durable_agent_host.providers.chat_completions.client import MessagePreservingMixin
+from durable_agent_host.providers.chat_completions.client import MessagePreservingMixin, NormalizedChunksMixin
 from durable_agent_host.providers.chat_completions.content_mapping import executed_tools
 from durable_agent_host.providers.chat_completions.message_metadata import METADATA, complete_item
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
+from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.openai.errors import HINTS
@@ -59,6 +60,10 @@ class ChatCompletionsProvider(GenericProvider):
 
     target = ReplayTarget(METADATA.provider, unsent=TOOLS_OF_SERVICES)
     overrides = MessagePreservingMixin
+
+    def adapt(self, client: Any, /) -> Any:
+        """Copy the client so that it stores full messages, and reads what compatible services send otherwise."""
+        return normalize_streams(super().adapt(client), client, NormalizedChunksMixin)
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Make the contents of the finished message."""

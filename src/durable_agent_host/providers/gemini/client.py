@@ -16,11 +16,13 @@ from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.codec.strict_json import is_nested_too_deeply
 from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.model.budget import TOOL_INPUT
+from durable_agent_host.model.ending import CONTENT_FILTER, REFUSAL
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
 from durable_agent_host.providers.gemini.part_mapping import parts_to_send
 from durable_agent_host.providers.gemini.raw_json_transport import long_data_part, raw_json, raw_part
-from durable_agent_host.providers.gemini.response_reader import ResponseReader
+from durable_agent_host.providers.gemini.response_reader import ResponseReader, count_searches, read_filter
+from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, add_counts
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import UNNAMED
 from durable_agent_host.stream.fold import Fold
@@ -144,6 +146,11 @@ async def _read(stream: Any) -> AsyncIterator[Any]:
 def _add_response_fields(target: Any, response_json: dict[str, Any]) -> None:
     if created_at := response_json.get("createTime"):
         target.created_at = created_at
+    if not target.finish_reason:
+        return
     tier = cast("dict[str, Any]", response_json.get("usageMetadata") or {}).get("serviceTier")
-    if tier and target.finish_reason:
-        target.additional_properties = {**(target.additional_properties or {}), SERVICE_TIER: tier}
+    add_counts(target, {WEB_SEARCHES: count_searches(response_json)})
+    properties = read_filter(response_json) | ({SERVICE_TIER: tier} if tier else {})
+    if properties:
+        target.finish_reason = CONTENT_FILTER if REFUSAL in properties else target.finish_reason
+        target.additional_properties = {**(target.additional_properties or {}), **properties}

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from agent_framework import Annotation, Content, TextSpanRegion
 
-from durable_agent_host.errors import ProviderError
+from durable_agent_host.errors import ProviderError, RequestBlockedError
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.providers.gemini.part_mapping import (
     METADATA,
@@ -23,22 +23,25 @@ from durable_agent_host.providers.gemini.part_mapping import (
     metadata_content,
     to_content,
 )
-from durable_agent_host.providers.neutral_contents import as_object, as_objects, within
+from durable_agent_host.providers.neutral_contents import as_object, as_objects, refusal_properties, within
 
-_FILTER: Final = "say it in another way, or change the agent's safety_settings", False
-_NEVER: Final = "say it in another way: no setting allows it", False
 _AGAIN: Final = "try again", True
 
+_FILTERS: Final[Mapping[str, str]] = {
+    "SAFETY": "its safety filters have stopped the answer",
+    "IMAGE_SAFETY": "its safety filters have stopped the image",
+    "BLOCKLIST": "the answer has words of a blocklist",
+    "PROHIBITED_CONTENT": "the answer may have prohibited content",
+    "IMAGE_PROHIBITED_CONTENT": "the image may have prohibited content",
+    "SPII": "the answer may have sensitive personal data",
+    "LANGUAGE": "it does not support the language",
+    "RECITATION": "the answer repeats material that may be protected",
+    "IMAGE_RECITATION": "the image repeats material that may be protected",
+    "MODEL_ARMOR": "Model Armor has stopped the answer",
+}
+"""The service's reason for a filtered answer → its meaning."""
+
 _STOPS: Final[dict[str, tuple[str, str, bool]]] = {
-    "SAFETY": ("its safety filters have stopped the response", *_FILTER),
-    "IMAGE_SAFETY": ("its safety filters have stopped the image", *_FILTER),
-    "BLOCKLIST": ("the response has words of a blocklist", *_NEVER),
-    "PROHIBITED_CONTENT": ("the response may have prohibited content", *_NEVER),
-    "IMAGE_PROHIBITED_CONTENT": ("the image may have prohibited content", *_NEVER),
-    "SPII": ("the response may have sensitive personal data", *_NEVER),
-    "LANGUAGE": ("it does not support the language", "use another language", False),
-    "RECITATION": ("the response repeats material that may be protected", "ask for more original content", False),
-    "IMAGE_RECITATION": ("the image repeats material that may be protected", "ask for another image", False),
     "NO_IMAGE": ("no image was made", *_AGAIN),
     "IMAGE_OTHER": ("no image was made", *_AGAIN),
     "OTHER": ("it gave no reason", *_AGAIN),
@@ -48,28 +51,47 @@ _STOPS: Final[dict[str, tuple[str, str, bool]]] = {
     "TOO_MANY_TOOL_CALLS": ("the model called too many tools one after the other", "ask for less per turn", False),
     "MISSING_THOUGHT_SIGNATURE": ("the conversation lacks a thought signature", "start a new session", False),
 }
-"""The service's reason → its meaning, what to do, and whether a retry can succeed."""
+"""The service's reason for no answer → its meaning, what to do, and whether a retry can succeed."""
 
 
 def check_stop(response: Mapping[str, Any], candidate: Mapping[str, Any]) -> None:
-    """Reject a response, or a chunk, that the service ended without content.
+    """Reject a response, or a chunk, that the service ended without an answer.
 
     Raises:
+        RequestBlockedError: the service's policy blocks the prompt.
         ProviderError: says why, quoting the service.
     """
-    feedback = cast("dict[str, Any]", response.get("promptFeedback") or {})
+    feedback = as_object(response.get("promptFeedback"))
     if (block_reason := feedback.get("blockReason")) and not candidate:
-        _, hint, _ = _STOPS.get(str(block_reason), ("", *_FILTER))
-        details = _format_details(feedback.get("blockReasonMessage"))
-        raise ProviderError(
-            f"the model's service has blocked the prompt: {block_reason}{details} - {hint}", retryable=False
-        )
+        category = _blocked_categories(feedback) or str(block_reason)
+        raise RequestBlockedError(f"{block_reason}{_format_details(feedback.get('blockReasonMessage'))}", category)
     if (stop := _STOPS.get(reason := str(candidate.get("finishReason")))) is not None:
         meaning, hint, retryable = stop
         details = _format_details(candidate.get("finishMessage"))
         raise ProviderError(
             f"the model's service ended without a response: {meaning} ({reason}){details} - {hint}", retryable=retryable
         )
+
+
+def read_filter(response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of an answer that the service's filters have stopped; none for other answers."""
+    candidate, _ = _split_candidates(response.get("candidates"))
+    reason = str(candidate.get("finishReason"))
+    if reason not in _FILTERS:
+        return {}
+    message = f"{_FILTERS[reason]} ({reason}){_format_details(candidate.get('finishMessage'))}"
+    return refusal_properties(message=message, category=_blocked_categories(candidate) or reason)
+
+
+def count_searches(response: Mapping[str, Any]) -> int:
+    """Count the web searches of an answer, in the chunk that ends it."""
+    candidate, _ = _split_candidates(response.get("candidates"))
+    return len(within(candidate, "groundingMetadata", "webSearchQueries") or ())
+
+
+def _blocked_categories(rated: Mapping[str, Any]) -> str:
+    ratings = as_objects(rated.get("safetyRatings"))
+    return ", ".join(str(rating.get("category")) for rating in ratings if rating.get("blocked") is True)
 
 
 def _format_details(message: Any) -> str:

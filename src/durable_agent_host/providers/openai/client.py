@@ -22,9 +22,18 @@ from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.journal_entry import replayed_updates
 from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, run_in_thread_if_many
+from durable_agent_host.model.ending import LENGTH
+from durable_agent_host.model.log_entry import CURSOR
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
-from durable_agent_host.providers.adapted_client import FoldedStreamMixin
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, unwrap_update
+from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import with_contents
+from durable_agent_host.providers.neutral_contents import (
+    WEB_SEARCHES,
+    add_counts,
+    filtered_categories,
+    refusal_properties,
+)
 from durable_agent_host.providers.openai.client_calls import prepare_output
 from durable_agent_host.providers.openai.content_completion import complete_patch
 from durable_agent_host.providers.openai.errors import parse_failure
@@ -43,6 +52,7 @@ from durable_agent_host.providers.openai.request_items import (
     with_valid_names,
 )
 from durable_agent_host.providers.openai.stream_events import plain_item
+from durable_agent_host.providers.openai.stream_normalization import ResponseEventNormalizer, normalize_response
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
@@ -121,12 +131,28 @@ _MAX_WAIT_SECONDS: Final = 5.0
 
 
 async def stream_or_retrieve(
-    stream: ResponseStream[ChatResponseUpdate, ChatResponse[Any]], retrieve: Callable[[], Awaitable[ChatResponse[Any]]]
+    stream: ResponseStream[ChatResponseUpdate, ChatResponse[Any]],
+    retrieve: Callable[[], Awaitable[ChatResponse[Any]]],
+    token: Mapping[str, Any],
 ) -> AsyncGenerator[ChatResponseUpdate]:
-    """Yield a response as it streams, or in full when the service no longer streams it."""
+    """Yield a response as it streams, or in full when the service no longer streams it.
+
+    Args:
+        stream: of the response; of the events after the cursor, if the token has one.
+        retrieve: returns the full response.
+        token: of the response, with the texts up to the cursor, if it has one.
+    """
+    cursor = token.get(CURSOR)
     try:
         async with stream:
+            has_started = cursor is None
             async for update in stream:
+                number: Any = getattr(unwrap_update(update), "sequence_number", None)
+                if cursor is not None and isinstance(number, int) and number <= cursor:
+                    continue
+                if not has_started:
+                    has_started = True
+                    yield ChatResponseUpdate(role="assistant", contents=token["contents"])
                 yield update
     except Exception as error:
         if (retry_decision := classify_error(error)) is None or _TOO_OLD.search(retry_decision.message) is None:
@@ -143,6 +169,18 @@ async def stream_or_retrieve(
         yield update
     last.raw_representation = response.raw_representation
     yield last
+
+
+class NormalizedResponsesMixin(NormalizedEventsMixin):
+    """The override of the SDK's client."""
+
+    create_normalizer = ResponseEventNormalizer
+
+    def _process_response_data(self, *, data: Any, cast_to: Any, **arguments: Any) -> Any:
+        client: Any = super()
+        if getattr(cast_to, "__name__", "") == "Response":
+            data = normalize_response(data)
+        return client._process_response_data(data=data, cast_to=cast_to, **arguments)
 
 
 _ENCRYPTED = "reasoning.encrypted_content"
@@ -163,20 +201,32 @@ class ItemPreservingMixin(FoldedStreamMixin):
         self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **kwargs: Any
     ) -> Any:
         client: Any = super()
+        token: Mapping[str, Any] = options.get("continuation_token") or {}
+        if stream and CURSOR in token:
+            client = super(ItemPreservingMixin, self._starting_after(token[CURSOR]))
         result = client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
         if not stream:
             return result
         result._stream_source = until_its_end(result._stream_source, is_truncated)
-        if not options.get("continuation_token"):
+        if not token:
             return result
 
         def retrieve() -> Any:
             return client._inner_get_response(messages=messages, options=options, stream=False, **kwargs)
 
         def finalize(updates: Sequence[Any]) -> Any:
+            final_event: Any = unwrap_update(updates[-1]) if updates else None
+            if CURSOR in token and getattr(final_event, "type", None) in _LAST_EVENTS:
+                return self._parse_response_from_openai(final_event.response, options=options)
             return self._finalize_response_updates(updates, response_format=options.get("response_format"))
 
-        return ResponseStream(stream_or_retrieve(result, retrieve), finalizer=finalize)
+        return ResponseStream(stream_or_retrieve(result, retrieve, token), finalizer=finalize)
+
+    def _starting_after(self, cursor: int) -> Any:
+        """Copy the client so that it retrieves the events of a response after a number."""
+        clone: Any = copy.copy(self)
+        clone.client = clone.client.with_options(default_query={"starting_after": str(cursor)})
+        return clone
 
     def _parse_chunk_from_openai(self, event: Any, *args: Any, **kwargs: Any) -> Any:
         if (error := parse_failure(event)) is not None:
@@ -184,7 +234,7 @@ class ItemPreservingMixin(FoldedStreamMixin):
         client: Any = super()
         update = client._parse_chunk_from_openai(event, *args, **kwargs)
         if event.type in _LAST_EVENTS:  # the first events repeat the request
-            _add_service_tier(update, event.response)
+            _add_properties(update, event.response)
         elif event.type == "response.output_item.done" and event.item.type == "apply_patch_call":
             update.contents = complete_patch(plain_item(event.item), update.contents)
         return update
@@ -197,7 +247,7 @@ class ItemPreservingMixin(FoldedStreamMixin):
         chat_response.messages = complete_messages(
             chat_response.messages, [plain_item(item) for item in response.output]
         )
-        _add_service_tier(chat_response, response)
+        _add_properties(chat_response, response)
         return chat_response
 
     async def _prepare_request(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
@@ -273,9 +323,24 @@ def _bypass_input_transform(request_options: Mapping[str, Any]) -> dict[str, Any
 _LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
 
 
-def _add_service_tier(target: Any, response: Any) -> None:
+def _add_properties(target: Any, response: Any) -> None:
+    """Add the service tier, how an incomplete response ended, and the searches."""
+    properties: dict[str, Any] = {}
     if tier := getattr(response, "service_tier", None):
-        target.additional_properties = {**(target.additional_properties or {}), SERVICE_TIER: tier}
+        properties[SERVICE_TIER] = tier
+    if getattr(response, "status", None) == "incomplete":
+        target.finish_reason = target.finish_reason or LENGTH
+        properties |= refusal_properties(category=filtered_categories(getattr(response, "content_filters", None)))
+    if properties:
+        target.additional_properties = {**(target.additional_properties or {}), **properties}
+    items: Iterable[Any] = getattr(response, "output", None) or ()
+    searches = [item for item in items if getattr(item, "type", None) == "web_search_call"]
+    add_counts(target, {WEB_SEARCHES: sum(_is_search(item) for item in searches)})
+
+
+def _is_search(item: Any) -> bool:
+    """Return whether a call of the search tool has searched: it also opens pages."""
+    return getattr(getattr(item, "action", None), "type", "search") == "search"
 
 
 def _accepts_encrypted_reasoning(client: object) -> bool:

@@ -13,7 +13,8 @@ from typing import Any, cast
 
 from agent_framework import Annotation, Content
 
-from durable_agent_host.providers.neutral_contents import approval_request, is_refusal, refusal
+from durable_agent_host.model.ending import is_refusal, refusal
+from durable_agent_host.providers.neutral_contents import approval_request
 
 
 def complete_message(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:

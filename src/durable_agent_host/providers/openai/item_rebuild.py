@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from agent_framework import Annotation, Content
 
-from durable_agent_host.providers.neutral_contents import is_refusal
+from durable_agent_host.model.ending import is_refusal
 
 Item = dict[str, Any]
 

@@ -13,11 +13,18 @@ from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import STAMP, HostedCall, ItemPart, LostState
 from durable_agent_host.model.repair_rules import RepairRules
+from durable_agent_host.providers.adapted_client import unwrap_update
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
+from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider, remove_carriers
 from durable_agent_host.providers.neutral_contents import as_object, within
 from durable_agent_host.providers.openai.approval_items import as_history
-from durable_agent_host.providers.openai.client import ItemPreservingMixin, build_event_parsers, with_fast_event_parsing
+from durable_agent_host.providers.openai.client import (
+    ItemPreservingMixin,
+    NormalizedResponsesMixin,
+    build_event_parsers,
+    with_fast_event_parsing,
+)
 from durable_agent_host.providers.openai.client_calls import find_client_calls
 from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
 from durable_agent_host.providers.openai.item_mapping import PROVIDER, complete_item
@@ -118,14 +125,23 @@ class ResponsesProvider(OpenAIProvider):
     compaction_type = "compaction"
 
     def adapt(self, client: Any, /) -> Any:
-        """Copy the client so that it keeps the provider's items."""
+        """Copy the client so that it keeps the provider's items, and reads what compatible services send otherwise."""
         adapter = super().adapt(client)
         if adapter is not client:
             fast_clients = {
                 name: with_fast_event_parsing(value) for name, value in cast("dict[str, Any]", vars(adapter)).items()
             }
             adapter.__dict__.update(fast_clients)
-        return adapter
+        return normalize_streams(adapter, client, NormalizedResponsesMixin)
+
+    def cursor(self, update: Any, /) -> int | None:
+        """Return the number of the event that an update was made from."""
+        number = getattr(unwrap_update(update), "sequence_number", None)
+        return number if isinstance(number, int) else None
+
+    async def cancel(self, client: Any, continuation: Mapping[str, Any], /) -> None:
+        """Cancel the response that is generated in the background."""
+        await client.client.responses.cancel(str(continuation["response_id"]))
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List hosted files, and the files of containers that a text cites."""

@@ -9,6 +9,7 @@ Source: recorded requests (`multiturn/ci-replay-store-default`, `reasoning-modif
 
 import copy
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from mimetypes import guess_type
 from typing import Any, Final
@@ -17,6 +18,7 @@ from agent_framework import Content, Message
 
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import LOST_RESULT, PART_OF, STAMP
+from durable_agent_host.providers.call_pairing import unique_id
 from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.openai.approval_items import approval_request_id, approval_response_id
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata, group_by_item, rebuild_item
@@ -109,6 +111,7 @@ def _mark_lost(content: Content) -> Content:
 
 _VALID_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_CALL_ID: Final = re.compile(rf".{{1,{MAX_ID_CHARACTERS}}}", re.DOTALL)
 
 _KIND_PROPERTIES: Final = frozenset({"openai", "openai_content_type"})
 """Keys of ``additional_properties`` by which the client recognizes the kind of a link."""
@@ -305,22 +308,28 @@ def accepted_item(item: Item) -> Item:
 def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
     """Give every item ids that the API accepts.
 
-    Call ids over 64 characters come from other providers, repeated or malformed item ids from histories that lost their
-    own. The new ids derive from the old ones, so they are the same on every turn. A repeated item of another kind is
-    the same item, and is omitted.
+    Call ids over 64 characters come from other providers, repeated ones from services whose ids are unique only within
+    a response, repeated or malformed item ids from histories that lost their own. The new ids derive from the old ones,
+    so they are the same on every turn. A repeated item of another kind is the same item, and is omitted.
 
     Returns:
         New items where something changed.
     """
     valid_items: list[Item] = []
     occurrence_counts: dict[str, int] = {}
+    call_counts = Counter[str]()
+    open_call_ids: dict[str, list[str]] = {}
     for item in items:
         valid_item = dict(item)
         call_id = valid_item.get("call_id")
         item_id = valid_item.get("id")
         kind = valid_item.get("type")
-        if isinstance(call_id, str) and len(call_id) > MAX_ID_CHARACTERS:
-            valid_item["call_id"] = "call_" + derived_id(call_id)
+        if isinstance(call_id, str) and str(kind).endswith("_output"):
+            sent_ids = open_call_ids.get(call_id) or [unique_id(call_id, Counter(), _CALL_ID, "call_")]
+            valid_item["call_id"] = sent_ids.pop(0)
+        elif isinstance(call_id, str) and call_id:
+            valid_item["call_id"] = unique_id(call_id, call_counts, _CALL_ID, "call_")
+            open_call_ids.setdefault(call_id, []).append(valid_item["call_id"])
         if item_id is not None and kind != "item_reference":
             previous_count = occurrence_counts.get(str(item_id), 0)
             occurrence_counts[str(item_id)] = previous_count + 1

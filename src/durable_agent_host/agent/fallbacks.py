@@ -1,0 +1,217 @@
+"""The clients that an agent falls back to when its own service does not answer, and which of them a turn uses now."""
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from agent_framework import (
+    AgentSession,
+    ChatResponse,
+    ChatResponseUpdate,
+    Content,
+    FunctionInvocationLayer,
+    FunctionTool,
+    Message,
+)
+
+from durable_agent_host.agent.call_middleware import supports_middleware
+from durable_agent_host.agent.model_call import ModelCall
+from durable_agent_host.agent.provider import ModelProvider, ProviderFor
+from durable_agent_host.errors import RegistrationError
+from durable_agent_host.model.conversation_file import ServiceFile
+from durable_agent_host.model.journal_entry import ClientSwitchedEntry
+from durable_agent_host.model.provider_item import HostedCall, ItemPart
+
+_CLIENT: Final = "durable_agent_host.client"
+"""Key in the session's state: the index of the client that answered last."""
+_CONVERSATION_OPTIONS: Final = frozenset(
+    {"conversation_id", "previous_response_id", "conversation", "continuation_token"}
+)
+_COMMON_OPTIONS: Final = frozenset(
+    {"temperature", "top_p", "max_tokens", "stop", "instructions", "response_format"}
+    | {"tools", "tool_choice", "allow_multiple_tool_calls"}
+)
+"""Options that mean the same to the clients of all services."""
+
+
+@dataclass(frozen=True)
+class FallbackChoice:
+    """The app's fallbacks for one agent.
+
+    Attributes:
+        clients: in order.
+        is_sticky: whether later turns of a session begin with the client that answered last.
+    """
+
+    clients: tuple[Any, ...] = ()
+    is_sticky: bool = False
+
+
+NO_FALLBACKS: Final = FallbackChoice()
+
+
+def check_fallbacks(label: str, choice: FallbackChoice, why_not: str, provider_for: ProviderFor) -> FallbackChoice:
+    """Check the fallbacks of an agent.
+
+    Raises:
+        RegistrationError: one of them is not a client that can take over, or the agent cannot have any.
+    """
+    if choice.clients and why_not:
+        raise RegistrationError(f"{label} can have no fallbacks: {why_not}")
+    for client in choice.clients:
+        if not supports_middleware(client):
+            raise RegistrationError(
+                f"a fallback of {label} is {client!r}: give chat clients of the framework, such as OpenAIChatClient(…)"
+            )
+        if provider_for(client).keeps_conversation:
+            raise RegistrationError(
+                f"a fallback of {label} is a {type(client).__name__}, whose service keeps the conversation itself: "
+                "give a client that is sent the messages"
+            )
+    return choice
+
+
+@dataclass(frozen=True)
+class AnsweringClient:
+    """A client that can answer an agent's model calls.
+
+    Attributes:
+        client: the hosted copy.
+        provider: of the client.
+    """
+
+    client: Any
+    provider: ModelProvider
+
+    @property
+    def name(self) -> str:
+        """The client's class, as shown to people."""
+        return type(self.client).__name__
+
+
+def host_fallbacks(choice: FallbackChoice, provider_for: ProviderFor) -> list[AnsweringClient]:
+    """Copy the fallbacks of an agent so that they keep their providers' items, and are guarded."""
+    hosted_clients: list[AnsweringClient] = []
+    for client in choice.clients:
+        provider = provider_for(client)
+        hosted_client = copy.copy(provider.adapt(client))
+        hosted_client.__dict__.update(provider.sdk_clients(hosted_client))
+        hosted_clients.append(AnsweringClient(hosted_client, provider))
+    return hosted_clients
+
+
+@dataclass
+class ActiveClient:
+    """Which client answers the calls of one run of a turn's agent. Reads the updates of that client.
+
+    Attributes:
+        clients: the agent's own, then its fallbacks.
+        switches: of the turn so far.
+        is_sticky: whether the session remembers the client.
+        first: the index of the client with which the turn began.
+    """
+
+    clients: Sequence[AnsweringClient]
+    switches: list[ClientSwitchedEntry]
+    is_sticky: bool
+    first: int = 0
+
+    def begin(self, session: AgentSession) -> None:
+        """Begin a run of the turn."""
+        index = session.state.get(_CLIENT) if self.is_sticky else 0
+        self.first = index if isinstance(index, int) and index < len(self.clients) else 0
+
+    def save(self, session: AgentSession) -> None:
+        """Remember the client for the session's next turn."""
+        if self.is_sticky:
+            session.state[_CLIENT] = self.index
+
+    @property
+    def index(self) -> int:
+        """The index of the client."""
+        return self.switches[-1].client if self.switches else self.first
+
+    @property
+    def has_switched(self) -> bool:
+        """Whether another client than the agent's own has answered, or will."""
+        return bool(self.switches or self.first)
+
+    def make_call(self, call: ModelCall, session_id: str) -> ModelCall:
+        """Return a call of the agent for the client that answers it."""
+        if not self.has_switched:
+            return call
+        answering = self.clients[self.index]
+        messages = answering.provider.replay([*map(_copy_message, call.messages)], session_id=session_id)
+        if self.index == 0:
+            options = {name: value for name, value in call.options.items() if name not in _CONVERSATION_OPTIONS}
+            return ModelCall(call.path, call.client, call.provider, messages, options, call.send)
+        options = _options_for(answering.provider, call)
+        return ModelCall(call.path, answering.client, answering.provider, messages, options, _send_by(answering.client))
+
+    @property
+    def _provider(self) -> ModelProvider:
+        return self.clients[self.index].provider
+
+    def read_item(self, update: Any, /) -> ItemPart | None:
+        """Return the item that an update belongs to."""
+        return self._provider.read_item(update)
+
+    def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
+        """Complete an item's contents."""
+        return self._provider.complete_item(contents, item)
+
+    def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
+        """List what a finished item says of calls that the service runs."""
+        return self._provider.hosted_calls(item)
+
+    def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
+        """List the files of the service to which a content refers."""
+        return self._provider.service_files(content)
+
+    def cursor(self, update: Any, /) -> int | None:
+        """Return where the service's stream stands after an update."""
+        return self._provider.cursor(update)
+
+    def continuation_messages(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
+        """Return the messages by which a model that has paused continues."""
+        found = (client.provider.continuation_messages(response) for client in self.clients)
+        return next((messages for messages in found if messages is not None), None)
+
+
+def without_conversation(item: Any) -> Any:
+    """Remove the id of the conversation that a fallback's service keeps: the agent's own service does not have it."""
+    target = item if isinstance(item, ChatResponseUpdate) else item.response
+    target.conversation_id = None
+    return item
+
+
+def _options_for(provider: ModelProvider, call: ModelCall) -> dict[str, Any]:
+    """Return the options of a call for another client, which has a model of its own."""
+    if type(provider) is type(call.provider):
+        left_out = _CONVERSATION_OPTIONS | {"model"}
+        return {name: value for name, value in call.options.items() if name not in left_out}
+    options = {name: value for name, value in call.options.items() if name in _COMMON_OPTIONS}
+    tools: Any = options.get("tools") or []
+    tool_list = cast("list[Any]", tools) if isinstance(tools, list | tuple) else [tools]
+    options["tools"] = [tool for tool in tool_list if isinstance(tool, FunctionTool)]
+    if not options["tools"]:
+        for name in ("tools", "tool_choice", "allow_multiple_tool_calls"):
+            options.pop(name, None)
+    return options
+
+
+def _send_by(client: Any) -> Callable[[Sequence[Message], Mapping[str, Any]], Any]:
+    async def send(messages: Sequence[Message], options: Mapping[str, Any]) -> Any:
+        below: Any = super(FunctionInvocationLayer, client)  # the agent's own client runs the tools
+        return below.get_response(list(messages), stream=True, options=dict(options))
+
+    return send
+
+
+def _copy_message(message: Message) -> Message:
+    message_copy = copy.copy(message)
+    message_copy.contents = [copy.copy(content) for content in message.contents]
+    for content in message_copy.contents:
+        content.additional_properties = dict(content.additional_properties)
+    return message_copy

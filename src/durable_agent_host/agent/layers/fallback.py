@@ -1,0 +1,121 @@
+"""Fallbacks: when the service of one client does not answer a call, the next client does.
+
+The client is journaled before it is asked, and answers the rest of the turn. When the failed client has streamed a part
+of its answer, or its service keeps the conversation, the agent is run again for the next client: from the journal, with
+all messages.
+"""
+
+import logging
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Final
+
+from agent_framework import ChatResponseUpdate
+
+from durable_agent_host.agent.fallbacks import ActiveClient, without_conversation
+from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
+from durable_agent_host.agent.retry_classification import causes_of, classify_error
+from durable_agent_host.agent.run_result import RunStoppedError, stop_of
+from durable_agent_host.agent.stream_progress import BrokenStream, StreamProgress
+from durable_agent_host.errors import LogError, ProviderError, RequestBlockedError, log_reason
+from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.journal_entry import ClientSwitchedEntry
+from durable_agent_host.turn_log.journal import Journal
+
+_LOGGER = logging.getLogger(__name__)
+_REJECTED_CLIENT: Final = frozenset(
+    {HTTPStatus.UNAUTHORIZED, HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}
+)
+"""Of services that refuse the key, the account or the model, and not the request."""
+
+
+@dataclass(frozen=True)
+class FallBack:
+    """Has the calls of one run answered by the first client whose service does.
+
+    Attributes:
+        active: which client answers.
+        journal: of the run.
+        progress: where a broken stream is noted.
+        breaks: how often the stream of a call broke midway.
+        session_id: unique to the conversation.
+        label: of the run, for log lines.
+    """
+
+    active: ActiveClient
+    journal: Journal
+    progress: StreamProgress
+    breaks: dict[CallPath, int]
+    session_id: str
+    label: str
+
+    async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
+        """Make a call by the client that answers, or by the next one when its service does not."""
+        active = self.active
+        if active.first and not active.switches:
+            await self._record(ClientSwitchedEntry(call.path, active.first, None, self._name(active.first), ""))
+        while True:
+            is_fallback = active.index > 0
+            sent_call = active.make_call(call, self.session_id)
+            has_started = False
+            try:
+                async with aclosing(call_next(sent_call)) as items:
+                    async for item in items:
+                        has_started = True
+                        if is_fallback:
+                            without_conversation(item)
+                        is_update = isinstance(item, ChatResponseUpdate)
+                        yield item if is_update or not is_fallback else replace(item, is_folded=True)
+            except Exception as error:
+                next_index = self._next_index(call.path)
+                if next_index is None or self.progress.broken is not None or not _is_service_failure(sent_call, error):
+                    raise
+                await self._switch(sent_call, next_index, error)
+                if has_started or call.options.get("conversation_id"):
+                    self.progress.broken = BrokenStream(call.path, 0.0, log_reason(error))
+                    self.breaks[call.path] = -1  # the next run counts the retries of its client from 0
+                    raise
+            else:
+                return
+
+    def _name(self, index: int) -> str:
+        return self.active.clients[index].name
+
+    def _next_index(self, path: CallPath) -> int | None:
+        """Return the next client that has not failed in a call, after the current one and then from the first."""
+        current = self.active.index
+        failed_indexes = {current} | {switch.failed for switch in self.active.switches if switch.path == path}
+        count = len(self.active.clients)
+        order = [(current + distance) % count for distance in range(1, count)]
+        return next((index for index in order if index not in failed_indexes), None)
+
+    async def _switch(self, call: ModelCall, index: int, error: Exception) -> None:
+        reason = log_reason(call.provider.explain(error) or error)
+        current = self.active.index
+        _LOGGER.warning(
+            "%s: %s does not answer, %s does: %s", self.label, self._name(current), self._name(index), reason
+        )
+        await self._record(ClientSwitchedEntry(call.path, index, current, self._name(index), reason))
+
+    async def _record(self, switch: ClientSwitchedEntry) -> None:
+        try:
+            await self.journal.client_switched(switch)
+        except LogError as error:
+            raise RunStoppedError(stop_of(error)) from error
+        self.active.switches.append(switch)
+
+
+def _is_service_failure(call: ModelCall, error: Exception) -> bool:
+    """Return whether another service may answer: this one is down, overloaded, or refuses its client or model."""
+    if call.provider.lost_state(error) is not None:
+        return False
+    if any(getattr(cause, "code", None) == "model_not_found" for cause in causes_of(error)):
+        return True
+    reason = error if isinstance(error, ProviderError) else call.provider.explain(error)
+    if isinstance(reason, RequestBlockedError):
+        return False
+    decision = classify_error(error)
+    if decision is not None and decision.status in _REJECTED_CLIENT:
+        return True
+    return reason.retryable if reason is not None else decision is not None and decision.retryable

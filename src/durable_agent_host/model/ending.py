@@ -1,0 +1,108 @@
+"""How a model's answer ended, in the same words for every service."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from agent_framework import AgentResponse, ChatResponse, Content, Message
+
+REFUSAL: Final = "durable_agent_host.refusal"
+"""Key in a response's ``additional_properties``: what the service says of a refusal or filter, beside the answer:
+``message`` and ``category``, as far as it does."""
+
+LENGTH: Final = "length"
+CONTENT_FILTER: Final = "content_filter"
+REFUSED: Final = "refusal"
+
+_NEUTRAL: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("end_turn", "stop_sequence", "STOP", "COMPLETE"), "stop"),
+    **dict.fromkeys(("max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length", "incomplete"), LENGTH),
+    "model_context_window_exceeded": LENGTH,
+    **dict.fromkeys(("content_filtered", "guardrail_intervened", "SAFETY", "safety"), CONTENT_FILTER),
+    **dict.fromkeys(("tool_use", "function_call"), "tool_calls"),
+    "pause_turn": "pause",
+}
+"""A service's word, where a client passes it on → the neutral one."""
+
+_INCOMPLETE: Final = frozenset({LENGTH, "insufficient_system_resource"})
+_REFUSALS: Final[Mapping[str, str]] = {
+    CONTENT_FILTER: "the content filter of the model's service has stopped the answer",
+    REFUSED: "the model has refused to answer",
+}
+"""Finish reasons of refused answers → the message where the service gives none."""
+
+_MAX_CHARACTERS: Final = 2_000
+"""Of the message of a refusal."""
+
+_KIND: Final = "model_output_kind"
+
+
+def refusal(text: str) -> Content:
+    """Return a text with the framework's marks of a refusal."""
+    return Content("text", text=text, additional_properties={"core": {_KIND: "refusal"}, _KIND: "refusal"})
+
+
+def is_refusal(content: Content) -> bool:
+    """Return whether a content is the model's refusal, by either of the framework's marks."""
+    properties = content.additional_properties
+    marks = (properties, properties.get("core"))
+    return content.type == "text" and any(
+        cast("Mapping[str, Any]", mark).get(_KIND) == "refusal" for mark in marks if isinstance(mark, Mapping)
+    )
+
+
+@dataclass(frozen=True)
+class AnswerEnd:
+    """How an answer ended.
+
+    Attributes:
+        finish_reason: ``stop``, ``length``, ``content_filter``, ``refusal``, ``tool_calls``, ``pause``, or the
+            service's own word; None when unknown.
+        refusal: ``message``, and ``category`` if the service gives one; None unless the answer is refused.
+    """
+
+    finish_reason: str | None = None
+    refusal: Mapping[str, str] | None = None
+
+    @property
+    def status(self) -> Literal["success", "incomplete", "refused"]:
+        """The status for callers."""
+        return status_of_end(self.finish_reason)
+
+
+def status_of_end(finish_reason: str | None) -> Literal["success", "incomplete", "refused"]:
+    """Return the status for callers of an answer with a neutral finish reason."""
+    if finish_reason in _REFUSALS:
+        return "refused"
+    return "incomplete" if finish_reason in _INCOMPLETE else "success"
+
+
+def visible_turn_status(status: str, finish_reason: str | None) -> str:
+    """Return the status of a turn for callers: ``completed`` only when its answer is complete."""
+    end_status = status_of_end(finish_reason)
+    return end_status if status == "completed" and end_status != "success" else status
+
+
+def end_of_answer(response: AgentResponse[Any] | ChatResponse[Any]) -> AnswerEnd:
+    """Return how a response ended, from its finish reason, its last contents and the data beside them."""
+    reason = _NEUTRAL.get(response.finish_reason or "", response.finish_reason)
+    refusal_text = "".join(content.text or "" for content in _last_contents(response.messages) if is_refusal(content))
+    if refusal_text and reason in {None, "stop"}:
+        reason = REFUSED
+    if reason not in _REFUSALS:
+        return AnswerEnd(reason)
+    details: Any = (response.additional_properties or {}).get(REFUSAL)
+    fields = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
+    message = str(refusal_text or fields.get("message") or _REFUSALS[reason])
+    category = fields.get("category")
+    return AnswerEnd(
+        reason, {"message": message[:_MAX_CHARACTERS], **({"category": str(category)} if category else {})}
+    )
+
+
+def _last_contents(messages: Iterable[Message]) -> list[Content]:
+    """Return the contents after the last message that is not the model's."""
+    contents: list[Content] = []
+    for message in messages:
+        contents = [*contents, *message.contents] if message.role == "assistant" else []
+    return contents

@@ -1,0 +1,93 @@
+"""Events of the Messages API as compatible services send them, in the form of the API. Does not use the SDK."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from durable_agent_host.providers.event_normalization import Json, joined_text, json_text, listed_objects
+from durable_agent_host.providers.neutral_contents import as_object
+
+_CALL: Final = "tool_use"
+"""The type of a block that calls a tool of the app, and the stop reason of a message with such blocks."""
+
+_TEXTS: Final = ("text", "thinking", "signature")
+
+
+class MessageEventNormalizer:
+    """Normalizes the events of one stream.
+
+    The SDK drops events without a name. The framework needs ``message_stop``, and before it the stop reason
+    ``tool_use`` to run the calls. A service that has sent the last ``message_delta``, and closes the connection in good
+    order, has finished as well; without a stop reason, it has called the tools whose blocks are finished.
+    """
+
+    def __init__(self) -> None:
+        self._last_index: Any = None
+        self._block_count = 0
+        self._open_indexes = set[Any]()
+        self._has_call = self._is_ended = self._is_stopped = False
+
+    def read(self, name: str | None, data: Any, /) -> Iterator[Json]:
+        """Return an event."""
+        event = as_object(data)
+        event_type = event.get("type") or name
+        match event_type:
+            case "message_start":
+                message = as_object(event.get("message"))
+                content = [_normalize_texts(block) for block in listed_objects(message.get("content"))]
+                event = {**event, "message": {**message, "content": content, "usage": _usage(message)}}
+                self._has_call = any(block.get("type") == _CALL for block in content)
+                self._is_ended = message.get("stop_reason") is not None
+            case "content_block_start":
+                if not (block := as_object(event.get("content_block"))):
+                    return
+                self._last_index = self._block_count if (index := event.get("index")) is None else index
+                self._block_count += 1
+                self._open_indexes.add(self._last_index)
+                self._has_call = self._has_call or block.get("type") == _CALL
+                event = {**event, "index": self._last_index, "content_block": _normalize_texts(block)}
+            case "content_block_delta":
+                event = {**event, "index": self._index(event), "delta": _normalize_texts(as_object(event.get("delta")))}
+            case "content_block_stop":
+                event = {**event, "index": self._index(event)}
+                self._open_indexes.discard(event["index"])
+            case "message_delta":
+                self._is_ended = True
+                event = self._with_stop_reason(event)
+            case "message_stop":
+                yield from self._stop(event)
+                return
+            case _:
+                pass
+        yield event if event.get("type") else {**event, "type": event_type}
+
+    def end(self, *, is_done: bool) -> Iterator[Json]:
+        """Return ``message_stop`` if it is missing after the last ``message_delta``, or before ``[DONE]``."""
+        if not self._is_stopped and (self._is_ended or (is_done and self._block_count)):
+            yield from self._stop({})
+
+    def _stop(self, event: Json) -> Iterator[Json]:
+        self._is_stopped = True
+        if not self._is_ended:
+            yield self._with_stop_reason({"type": "message_delta"})
+        yield {**event, "type": "message_stop"}
+
+    def _with_stop_reason(self, event: Json) -> Json:
+        delta = as_object(event.get("delta"))
+        if delta.get("stop_reason") is None and self._has_call and not self._open_indexes:
+            delta = {**delta, "stop_reason": _CALL}
+        return {**event, "delta": delta, "usage": _usage(event)}
+
+    def _index(self, event: Json) -> Any:
+        return self._last_index if event.get("index") is None else event["index"]
+
+
+def _usage(holder: Json) -> Json | None:
+    return as_object(holder.get("usage")) or None
+
+
+def _normalize_texts(block: Json) -> Json:
+    """Return a block or a delta whose texts are texts."""
+    odd_names = [name for name in _TEXTS if name in block and not isinstance(block[name], str)]
+    if "partial_json" in block and not isinstance(block["partial_json"], str):
+        block = {**block, "partial_json": json_text(block["partial_json"])}
+    return {**block, **{name: joined_text(block[name]) for name in odd_names}} if odd_names else block

@@ -1,0 +1,141 @@
+"""Makes the events of a service's stream well-formed before its SDK reads them.
+
+The SDKs of OpenAI and Anthropic, which one generator builds, take what a compatible service sends as it is: a missing
+list is None, and the framework fails at its first use. The copy of an SDK's client here passes the JSON of each event
+through a normalizer of its dialect, which may change, drop or add events. What is stored is still the service's own.
+"""
+
+# ruff: noqa: SLF001 - the SDKs have no public way to change a stream's events
+
+import json
+import time
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, ClassVar, Final, Protocol, cast
+
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
+from durable_agent_host.providers.neutral_contents import as_objects
+
+Json = dict[str, Any]
+
+_DONE: Final = "[DONE]"
+
+
+class EventNormalizer(Protocol):
+    """Reads the events of one stream in order."""
+
+    def read(self, name: str | None, data: Any, /) -> Iterable[Json]:
+        """Return an event as the SDK can read it, with the events that are missing before it.
+
+        Args:
+            name: of the event, None without one.
+            data: its JSON.
+        """
+        ...
+
+    def end(self, *, is_done: bool) -> Iterable[Json]:
+        """Return the events that are missing at the end of the stream.
+
+        Args:
+            is_done: whether the service has sent ``[DONE]``; otherwise the connection was closed in good order.
+        """
+        ...
+
+
+class NormalizedEventsMixin:
+    """Passes the events of an SDK's streams through a normalizer; precedes the client's own class in the MRO.
+
+    Attributes:
+        create_normalizer: the class of the normalizers, without parameters.
+    """
+
+    create_normalizer: ClassVar[type[EventNormalizer]]
+
+    def _make_sse_decoder(self) -> Any:
+        client: Any = super()
+        return _NormalizingDecoder(client._make_sse_decoder(), self.create_normalizer())
+
+
+def normalize_streams(adapter: Any, client: Any, mixin: type[NormalizedEventsMixin]) -> Any:
+    """Give an adapted chat client copies of its SDK's clients with a normalizer; they share the connections.
+
+    Returns:
+        The adapter, which was changed, unless it is the app's client itself.
+    """
+    if adapter is not client:
+        for name, sdk in list(cast("dict[str, Any]", vars(adapter)).items()):
+            if callable(getattr(sdk, "_make_sse_decoder", None)) and not isinstance(sdk, mixin):
+                setattr(adapter, name, copy_with_mixin(sdk.with_options(), mixin))
+    return adapter
+
+
+class _NormalizingDecoder:
+    def __init__(self, decoder: Any, normalizer: EventNormalizer) -> None:
+        self._decoder = decoder
+        self._normalizer = normalizer
+
+    async def aiter_bytes(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        """Decode a stream."""
+        async for event in self._decoder.aiter_bytes(chunks):
+            if event.data.startswith(_DONE):
+                for fields in self._normalizer.end(is_done=True):
+                    yield _ParsedEvent(fields)
+                yield event
+                return
+            try:
+                data = json.loads(event.data)
+            except ValueError:
+                yield event  # the SDK reports it
+                continue
+            for fields in self._normalizer.read(event.event, data):
+                yield _ParsedEvent(fields)
+        for fields in self._normalizer.end(is_done=False):
+            yield _ParsedEvent(fields)
+
+
+class _ParsedEvent:
+    """An event of the SDK whose data is parsed already."""
+
+    data: Final = "{}"
+
+    def __init__(self, fields: Json) -> None:
+        self.event = fields.get("type")
+        self._fields = fields
+
+    def json(self) -> Json:
+        """Return the data."""
+        return self._fields
+
+
+_FIRST_MILLISECONDS: Final = 10**11
+"""As seconds, the year 5138."""
+
+
+def unix_seconds(value: Any) -> float:
+    """Return the time of a response in seconds: some services send milliseconds, and some nothing."""
+    if isinstance(value, str) and value.replace(".", "", 1).isdigit():
+        value = float(value)
+    if not isinstance(value, int | float) or not 0 <= value < _FIRST_MILLISECONDS**2:
+        return int(time.time())
+    while value >= _FIRST_MILLISECONDS:
+        value /= 1000
+    return value
+
+
+def joined_text(value: Any) -> str:
+    """Return a text that may be a list of texts or of typed parts."""
+    if isinstance(value, list):
+        return "".join(map(joined_text, cast("list[Any]", value)))
+    if isinstance(value, dict):
+        fields = cast("Json", value)
+        return joined_text(next((fields[name] for name in ("text", "refusal", "value") if fields.get(name)), ""))
+    return value if isinstance(value, str) else "" if value is None or isinstance(value, bool) else str(value)
+
+
+def listed_objects(value: Any) -> list[Json]:
+    """Return the objects of a list, which may be missing, or a single object instead."""
+    return [cast("Json", value)] if isinstance(value, dict) else as_objects(value)
+
+
+def json_text(value: Any) -> str:
+    """Return the JSON text of arguments, which may be an object."""
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)

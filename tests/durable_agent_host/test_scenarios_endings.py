@@ -1,0 +1,426 @@
+"""How an answer ended is told in the same words for every service: refused, filtered, cut off, or blocked before it."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
+from tests.durable_agent_host.hostile_model import (
+    HostileModel,
+    chat_chunk,
+    events,
+    http_response,
+    messages_events,
+    response_events,
+    stream,
+)
+from tests.durable_agent_host.openai_outputs import message, refusal, text
+from tests.durable_agent_host.service_rules import find_violation
+from tests.durable_agent_host.test_scenarios_hostile_model import COMPLETE_STREAMS
+from tests.kit import RECORDINGS, AgentHost, wait_until
+
+AZURE_FILTER = {"hate": {"filtered": True, "severity": "high"}, "violence": {"filtered": False, "severity": "safe"}}
+AZURE_BLOCK = {
+    "message": "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
+    "param": "prompt",
+    "code": "content_filter",
+    "status": 400,
+    "innererror": {"code": "ResponsibleAIPolicyViolation", "content_filter_result": AZURE_FILTER},
+}
+
+
+@pytest.fixture(scope="module")
+def _model() -> Iterator[HostileModel]:
+    with bounded_model() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def host(_model: HostileModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    """A host with an agent of every kind of client."""
+    folder = tmp_path_factory.mktemp("endings")
+    more = {"DURABLE_AGENT_HOST_MAX_MODEL_CALLS": "100", "DURABLE_AGENT_HOST_MAX_ANSWER_BYTES": "10000000"}
+    with bounded_host(folder / "data", _model, folder / "effects.txt", **more) as running:
+        yield running
+
+
+@pytest.fixture
+def model(_model: HostileModel) -> HostileModel:
+    """The endpoint, with nothing scripted and nothing received."""
+    _model.play()
+    return _model
+
+
+def responses(*parts: dict[str, Any], **fields: Any) -> bytes:
+    """Write a response of OpenAI's that ends otherwise than completed."""
+    created, *_, completed = response_events("x")
+    item = message(0, *parts)
+    place = {"output_index": 0, "item_id": item["id"], "content_index": 0}
+    words = [part["refusal"] for part in parts if part["type"] == "refusal"]
+    events_of_item: list[dict[str, Any]] = [
+        {"type": "response.output_item.added", "output_index": 0, "item": item | {"content": []}},
+        *({"type": "response.refusal.delta", **place, "delta": letter} for word in words for letter in word),
+        *({"type": "response.refusal.done", **place, "refusal": word} for word in words),
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+    ]
+    last = completed | {"response": completed["response"] | {"output": [item] if parts else []} | fields}
+    if fields.get("status") == "incomplete":
+        last["type"] = "response.incomplete"
+    body = [created, *(events_of_item if parts else []), last]
+    return stream(events(*(event | {"sequence_number": n} for n, event in enumerate(body))))
+
+
+def completions(finish: str, *deltas: dict[str, Any], **fields: Any) -> bytes:
+    """Write the chunks of a chat completion."""
+    chunks = [chat_chunk() for _ in deltas]
+    for chunk, delta in zip(chunks, deltas, strict=True):
+        chunk["choices"][0]["delta"] = delta
+    last = chat_chunk(finish=finish)
+    last["choices"][0] |= fields
+    return stream(events(*chunks, last, "[DONE]"))
+
+
+def claude(stop: str, text: str = "", details: dict[str, Any] | None = None) -> bytes:
+    """Write a message of Anthropic's."""
+    start, *blocks, last, stop_event = messages_events(text)
+    delta = {"stop_reason": stop, "stop_sequence": None, "stop_details": details}
+    return stream(events(start, *(blocks if text else []), last | {"delta": delta}, stop_event))
+
+
+def gemini(finish: str, *parts: dict[str, Any], **fields: Any) -> bytes:
+    """Write a response of Gemini's."""
+    content: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)} if parts else {}}
+    return stream(events({"candidates": [content | {"finishReason": finish} | fields]}))
+
+
+def agents(reason: str, text: str = "") -> bytes:
+    """Write a run of Azure AI Agents that is incomplete."""
+    run = {"id": "run_1", "object": "thread.run", "thread_id": "thread_1", "model": "m"}
+    ended = run | {"status": "incomplete", "incomplete_details": {"reason": reason}}
+    delta = {"id": "msg_2", "delta": {"content": [{"index": 0, "type": "text", "text": {"value": text}}]}}
+    named: list[tuple[str, Any]] = [
+        ("thread.run.created", run | {"status": "queued"}),
+        ("thread.run.incomplete", ended),
+        ("done", "[DONE]"),
+    ]
+    if text:
+        named.insert(1, ("thread.message.delta", delta))
+    return stream(b"".join(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode() for name, data in named))
+
+
+INCOMPLETE = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
+CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+FILTERS = [{"blocked": True, "source_type": "completion", "content_filter_results": AZURE_FILTER}]
+CYBER = {"type": "refusal", "category": "cyber", "explanation": "This was blocked."}
+RATING = {"category": "HARM_CATEGORY_HARASSMENT", "probability": "HIGH", "blocked": True}
+ENDINGS: dict[str, tuple[str, bytes, str, str, Any]] = {
+    "refusal": ("Responses", responses(refusal("I cannot.")), "I cannot.", "refusal", ("I cannot.", None)),
+    "filter": ("Responses", responses(text("This is"), **INCOMPLETE), "This is", "content_filter", ("filter", None)),
+    "azure": ("Responses", responses(**INCOMPLETE, content_filters=FILTERS), "", "content_filter", ("filter", "hate")),
+    "length": ("Responses", responses(text("This is"), **CUT), "This is", "length", None),
+    "no reason": ("Responses", responses(text("Is"), status="incomplete"), "Is", "length", None),
+    "chat refusal": (
+        "Completions",
+        completions("stop", {"refusal": "I can"}, {"refusal": "not."}),
+        "I cannot.",
+        "refusal",
+        ("I cannot.", None),
+    ),
+    "chat filter": (
+        "Completions",
+        completions("content_filter", {"content": "This"}, content_filter_results=AZURE_FILTER),
+        "This",
+        "content_filter",
+        ("filter", "hate"),
+    ),
+    "chat length": ("Completions", completions("length", {"content": "This"}), "This", "length", None),
+    "claude": ("Claude", claude("refusal", "Well", CYBER), "Well", "refusal", ("This was blocked.", "cyber")),
+    "claude without details": ("Claude", claude("refusal"), "", "refusal", ("refused", None)),
+    "claude length": ("Claude", claude("max_tokens", "Well"), "Well", "length", None),
+    "claude window": ("Claude", claude("model_context_window_exceeded", "Well"), "Well", "length", None),
+    "gemini": (
+        "Gemini",
+        gemini("SAFETY", {"text": "Well"}, safetyRatings=[RATING]),
+        "Well",
+        "content_filter",
+        ("SAFETY", "HARM_CATEGORY_HARASSMENT"),
+    ),
+    "gemini recitation": ("Gemini", gemini("RECITATION"), "", "content_filter", ("protected", "RECITATION")),
+    "gemini prohibited": (
+        "Gemini",
+        gemini("PROHIBITED_CONTENT", finishMessage="Not this."),
+        "",
+        "content_filter",
+        ("Not this", "PROHIBITED_CONTENT"),
+    ),
+    "gemini length": ("Gemini", gemini("MAX_TOKENS", {"text": "Well"}), "Well", "length", None),
+    "agents length": ("Agents", agents("max_completion_tokens", "Well"), "Well", "length", None),
+    "agents filter": ("Agents", agents("content_filter"), "", "content_filter", ("filter", None)),
+}
+
+
+def read_events(host: AgentHost, reply: requests.Response) -> list[tuple[str, dict[str, Any]]]:
+    """Read all events of a turn."""
+    path = reply.request.path_url.removeprefix("/api").removesuffix("/run")
+    ids = reply.headers
+    log = host.get(f"{path}/sessions/{ids['x-ms-session-id']}/turns/{ids['x-ms-turn-id']}/events").text
+    lines = [line.partition(": ") for line in log.splitlines()]
+    names = [value for field, _, value in lines if field == "event"]
+    return list(zip(names, (json.loads(value) for field, _, value in lines if field == "data"), strict=True))
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_how_an_answer_ended_is_the_same_everywhere(host: AgentHost, model: HostileModel, name: str):
+    """In the answer, the turn, the last event, the steps, the session and its receipt; and the session goes on."""
+    client, answer, words, reason, refused = ENDINGS[name]
+    session = name.replace(" ", "-")
+    model.play(answer)
+    reply = host.run(client, {"message": "Good morning", "session_id": session})
+    assert reply.status_code == 200, reply.text
+    body = reply.json()
+    status = "refused" if refused else "incomplete"
+    assert (body["response"], body["finish_reason"], body["status"]) == (words, reason, status)
+    if refused:
+        message_part, category = refused
+        assert message_part in body["refusal"]["message"]
+        assert body["refusal"].get("category") == category
+    assert "".join(delta["text"] for name, delta in read_events(host, reply) if name == "message.delta") == words
+    end = {field: body.get(field) for field in ("finish_reason", "refusal", "status")}
+    turn = host.turn(reply)
+    assert {field: turn.get(field) for field in end} == end
+    session_path = f"/agents/{client}/sessions/{session}"
+    (receipt,) = host.get(session_path).json()["turns"]
+    assert {field: receipt.get(field) for field in end} == end
+    name, last = read_events(host, reply)[-1]
+    assert name == "turn.completed"
+    assert {field: last.get(field) for field in end} == end
+    steps = host.get(f"{session_path}/turns/{turn['turn_id']}/steps").json()["steps"]
+    assert [step["finish_reason"] for step in steps if step["kind"] == "model_call"] == [reason]
+    assert steps[-1]["status"] == status
+    if client == "Agents":
+        return
+    model.play(COMPLETE_STREAMS[client])
+    next_reply = host.run(client, {"message": "And now?", "session_id": session}).json()
+    assert (next_reply.get("response"), next_reply["status"]) == ("Hello.", "success"), next_reply
+    sent = json.loads(model.received[-1].body)
+    assert find_violation(client, sent) is None
+    sent_text = json.dumps(sent)
+    assert ("Good morning" in sent_text) == (reason != "refusal" or client != "Claude")
+    assert not words or (words in sent_text) == (reason != "refusal" or client != "Claude")
+    assert host.get(f"{session_path}/verify").json()["problems"] == []
+
+
+BLOCKS: dict[str, tuple[str, bytes, str]] = {
+    "azure": ("Responses", http_response(json.dumps({"error": AZURE_BLOCK}).encode(), status=400), "hate"),
+    "azure chat": ("Completions", http_response(json.dumps({"error": AZURE_BLOCK}).encode(), status=400), "hate"),
+    "azure responses": (
+        "Responses",
+        http_response(
+            json.dumps(
+                {"error": {"message": "Filtered.", "code": "content_filter", "content_filters": FILTERS}}
+            ).encode(),
+            status=400,
+        ),
+        "hate",
+    ),
+    "openrouter": (
+        "Completions",
+        http_response(
+            json.dumps(
+                {
+                    "error": {
+                        "code": 403,
+                        "message": "Your chosen model requires moderation and your input was flagged.",
+                        "metadata": {"reasons": ["violence/graphic"]},
+                    }
+                }
+            ).encode(),
+            status=403,
+        ),
+        "violence/graphic",
+    ),
+    "claude": (
+        "Claude",
+        http_response(
+            json.dumps(
+                {
+                    "type": "error",
+                    "error": {"type": "invalid_request_error", "message": "Output blocked by content filtering policy"},
+                }
+            ).encode(),
+            status=400,
+        ),
+        "",
+    ),
+    "gemini": (
+        "Gemini",
+        stream(events({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT", "safetyRatings": []}})),
+        "PROHIBITED_CONTENT",
+    ),
+    "gemini rated": (
+        "Gemini",
+        stream(events({"promptFeedback": {"blockReason": "SAFETY", "safetyRatings": [RATING]}})),
+        "HARM_CATEGORY_HARASSMENT",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_blocked_request_is_named_and_leaves_the_conversation_as_it_was(
+    host: AgentHost, model: HostileModel, name: str
+):
+    """A 422 with the category, after one request; the events and the turn say the same, and the session goes on."""
+    client, answer, category = BLOCKS[name]
+    session = f"blocked-{name.replace(' ', '-')}"
+    model.play(COMPLETE_STREAMS[client], answer, COMPLETE_STREAMS[client])
+    assert host.run(client, {"message": "Good morning", "session_id": session}).status_code == 200
+    reply = host.run(client, {"message": "Bad morning", "session_id": session})
+    assert reply.status_code == 422, reply.text
+    assert "content policy" in reply.json()["detail"]
+    assert category in reply.json()["detail"]
+    assert reply.json().get("category", "") == category
+    assert len(model.received) == 2
+    turn = host.turn(reply)
+    assert (turn["status"], turn["error"]["type"]) == ("failed", "RequestBlockedError")
+    assert host.session(client, session)["message_count"] == 2
+    assert host.run(client, {"message": "And now?", "session_id": session}).json()["response"] == "Hello."
+    assert "Bad morning" not in model.received[-1].body.decode()
+
+
+def recorded(path: str) -> bytes:
+    """Write a recorded stream, or a recorded body as the only event of a stream."""
+    file = RECORDINGS / path
+    if file.suffix == ".json":
+        return stream(events(json.loads(file.read_text())))
+    return stream(events(*(json.loads(line)["data"] for line in file.read_text().splitlines())))
+
+
+RECORDED: dict[str, tuple[str, str, str, dict[str, int | None]]] = {
+    "openai-responses/incomplete-max-output-tokens.jsonl": ("Responses", "incomplete", "length", {}),
+    "openai-responses/web-search-gpt41.jsonl": ("Responses", "success", "stop", {"web_search_count": 1}),
+    "chat-completions/azure-model-router-filters.jsonl": ("Completions", "success", "stop", {}),
+    "anthropic/HANDMADE-refusal.jsonl": ("Claude", "refused", "refusal", {"input": 18, "output": 5}),
+    "anthropic/max-tokens.jsonl": ("Claude", "incomplete", "length", {}),
+    "anthropic/advisor.jsonl": (
+        "Claude",
+        "success",
+        "stop",
+        {"input": 1051 + 2728 + 3676, "output": 35 + 3880 + 3356},
+    ),
+    "../recordings-unsolved/anthropic/compaction.jsonl": (
+        "Claude",
+        "success",
+        "stop",
+        {"input": 60385 + 612, "output": 522 + 2819},
+    ),
+    "gemini/safety-blocked.response.json": ("Gemini", "refused", "content_filter", {"input": 14, "output": None}),
+    "gemini/max-tokens-no-parts.response.json": ("Gemini", "incomplete", "length", {"input": 15, "output": None}),
+}
+
+
+@pytest.mark.skipif(not RECORDINGS.exists(), reason="needs the recordings")
+@pytest.mark.parametrize("path", RECORDED)
+def test_recorded_answers_end_as_they_ended(host: AgentHost, model: HostileModel, path: str):
+    """With everything that was paid, the model that answered, and accepted back in the next turn."""
+    client, status, reason, counts = RECORDED[path]
+    session = path.rpartition("/")[2].partition(".")[0]
+    played = recorded(path)
+    model.play(played, COMPLETE_STREAMS[client])
+    reply = host.run(client, {"message": "Good morning", "session_id": session})
+    body = reply.json()
+    assert (body["status"], body["finish_reason"]) == (status, reason), body
+    usage = {name.removesuffix("_token_count"): count for name, count in body["usage"].items()}
+    assert {name: usage.get(name) for name in counts} == counts
+    assert f'"{host.turn(reply)["model"]}"' in played.decode()
+    reply = host.run(client, {"message": "And now?", "session_id": session})
+    assert reply.json().get("response") == "Hello.", reply.text
+    assert find_violation(client, json.loads(model.received[-1].body)) is None
+
+
+FORMAT = {"type": "object", "properties": {"words": {"type": "integer"}}, "required": ["words"]}
+FITTING = '{"words": 2}'
+
+
+def saying(client: str, answer: str) -> bytes:
+    """Write a complete answer with a text."""
+    match client:
+        case "Responses":
+            return stream(events(*response_events(answer)))
+        case "Completions":
+            return completions("stop", {"content": answer})
+        case "Claude":
+            return claude("end_turn", answer)
+        case _:
+            return gemini("STOP", {"text": answer})
+
+
+@pytest.mark.parametrize("client", ["Responses", "Completions", "Claude", "Gemini"])
+def test_an_answer_that_does_not_fit_is_asked_for_again(host: AgentHost, model: HostileModel, client: str):
+    """The model reads what was wrong; clients discard the first answer, which only the steps and the usage have."""
+    model.play(saying(client, '{"words": "two"}'), saying(client, FITTING), saying(client, "Hello."))
+    session = f"format-{client}"
+    path = f"/agents/{client}/sessions/{session}"
+    reply = host.run(client, {"message": "How many?", "session_id": session, "response_format": FORMAT})
+    body = reply.json()
+    assert (body.get("value"), body["response"], body["status"]) == ({"words": 2}, FITTING, "success"), body
+    _, second = (json.loads(request.body) for request in model.received)
+    assert find_violation(client, second) is None
+    assert "'two' is not of type 'integer'" in json.dumps(second)
+    log = host.get(f"{path}/turns/{body['turn_id']}/events").text
+    before, restarted, after = log.partition("event: turn.restarted")
+    assert restarted
+    assert ("two" in before, "two" in after) == (True, False)
+    steps = host.get(f"{path}/turns/{body['turn_id']}/steps").json()["steps"]
+    calls = [step for step in steps if step["kind"] == "model_call"]
+    assert ["rejected" in call for call in calls] == [True, False]
+    if client == "Claude":
+        assert body["usage"]["output_token_count"] == sum(call["usage"]["output_token_count"] for call in calls)
+    assert [item["role"] for item in host.get(path).json()["messages"]] == ["user", "assistant"]
+    assert host.run(client, {"message": "And now?", "session_id": session}).json()["response"] == "Hello."
+    assert "two" not in model.received[-1].body.decode()
+
+
+def test_an_answer_that_never_fits_fails_the_turn(host: AgentHost, model: HostileModel):
+    """After one more try; the conversation is as it was."""
+    model.play(*[saying("Completions", "No.")] * 3)
+    reply = host.run("Completions", {"message": "How many?", "session_id": "never", "response_format": FORMAT})
+    assert (reply.status_code, len(model.received)) == (502, 2), reply.text
+    assert "is not JSON" in reply.json()["detail"]
+    assert host.session("Completions", "never")["messages"] == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "value"),
+    [
+        (saying("Completions", f"```json\n{FITTING}\n```"), "success", {"words": 2}),
+        (saying("Completions", f"Here it is:\n```\n{FITTING}\n```\n"), "success", {"words": 2}),
+        (completions("stop", {"refusal": "I cannot."}), "refused", None),
+        (completions("length", {"content": '{"wor'}), "incomplete", None),
+    ],
+)
+def test_a_format_does_not_hide_how_an_answer_ended(
+    host: AgentHost, model: HostileModel, answer: bytes, status: str, value: Any
+):
+    """Fenced JSON is read; a refusal and a cut answer are told as such. None of them is asked for again."""
+    model.play(answer)
+    body = host.run("Completions", {"message": "How many?", "response_format": FORMAT}).json()
+    assert (body["status"], body.get("value"), len(model.received)) == (status, value, 1), body
+
+
+@pytest.mark.parametrize("point", ["journal.model.after_append:1", "journal.model.after_append:2"])
+def test_a_crash_between_two_tries_repeats_none(tmp_path: Path, model: HostileModel, point: str):
+    """Each try is one request, whenever the process dies; the stream ends with the answer that fits."""
+    model.play(saying("Completions", "No."), saying("Completions", FITTING))
+    with bounded_host(tmp_path, model, tmp_path / "effects.txt", DURABLE_AGENT_HOST_CRASH=point) as crashing:
+        body = {"message": "How many?", "session_id": "killed", "response_format": FORMAT}
+        with contextlib.suppress(requests.ConnectionError):
+            crashing.run("Completions", body, headers={"Idempotency-Key": "k"})
+        wait_until(lambda: crashing.process.poll() is not None)
+    with bounded_host(tmp_path, model, tmp_path / "effects.txt") as restarted:
+        reply = restarted.run("Completions", body, headers={"Idempotency-Key": "k"})
+        assert (reply.json().get("value"), len(model.received)) == ({"words": 2}, 2), reply.text

@@ -1,0 +1,167 @@
+"""Fallbacks: when the service of an agent does not answer, the next client does, and nothing is paid for twice."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.durable_agent_host.sse_client import read_events
+from tests.durable_agent_host.test_scenarios_journal import CrashingHost
+from tests.kit import AgentHost, PracticeModel, running_host
+
+APP = Path(__file__).parent / "apps" / "recovery"
+FEW_RETRIES = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "2", "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01"}
+OVERLOADED = {"error": {"status": 503, "message": "The engine is overloaded."}}
+CALL = {"calls": [{"name": "find_word", "arguments": {"word": "x"}}]}
+NAMES = {
+    "ToClaude": "AnthropicClient",
+    "ToChat": "OpenAIChatCompletionClient",
+    "ToGemini": "GeminiChatClient",
+    "ToResponses": "OpenAIChatClient",
+    "ToSame": "OpenAIChatClient",
+}
+
+
+@pytest.fixture(scope="module")
+def host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    """A host with agents that have fallbacks."""
+    with running_host(tmp_path_factory.mktemp("fallbacks"), practice_model, app=APP, **FEW_RETRIES) as running:
+        yield running
+
+
+def run(host: AgentHost, agent: str, message: str, session_id: str) -> dict[str, Any]:
+    """Run a turn that has to succeed; gives the answer."""
+    response = host.run(agent, {"message": message, "session_id": session_id})
+    assert response.ok, response.text
+    return response.json()
+
+
+def steps_of(host: AgentHost, agent: str, answer: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    """The steps of a turn of one kind."""
+    path = f"/agents/{agent}/sessions/{answer['session_id']}/turns/{answer['turn_id']}/steps"
+    return [step for step in host.get(path).json()["steps"] if step["kind"] == kind]
+
+
+def models(model: PracticeModel) -> list[tuple[str, int]]:
+    """The model and the status of every request."""
+    names = [request["body"].get("model") or request["path"].split("models/")[-1] for request in model.requests()]
+    return [(name.partition(":")[0], request["status"]) for name, request in zip(names, model.requests(), strict=True)]
+
+
+@pytest.mark.parametrize("agent", NAMES)
+def test_the_next_client_answers_the_rest_of_the_turn(host: AgentHost, model: PracticeModel, agent: str):
+    """It gets what the first one said and what tools gave; the next turn begins with the agent's own client."""
+    model.plan(CALL, {"text": "Found."}, model="down", user_text="one")
+    assert run(host, agent, "one", "s")["response"] == "Found."
+    model.reset()
+    model.plan(CALL, *[OVERLOADED] * 2, model="down", user_text="two")
+    model.plan(*[OVERLOADED] * 2, model="away", user_text="two")
+    model.plan(CALL | {"reasoning": "Hm."}, {"text": "Two."}, model="practice", user_text="two")
+    answer = run(host, agent, "two", "s")
+    assert answer["response"] == "Two."
+    others = [("away", 503)] * 2 if agent == "ToSame" else []
+    assert models(model) == [("down", 200), *[("down", 503)] * 2, *others, *[("practice", 200)] * 2]
+    sent = json.dumps(model.requests()[-1]["body"])
+    assert "one" in sent
+    assert "Found." in sent
+    assert sent.count("found x") == 3
+    fallbacks = steps_of(host, agent, answer, "fallback")
+    assert [step["client"] for step in fallbacks][-1] == NAMES[agent]
+    assert all(step["position"] == 1 and "503" in step["reason"] for step in fallbacks)
+    calls = [step for step in steps_of(host, agent, answer, "model_call") if step["outcome"] == "completed"]
+    assert [step.get("client") for step in calls] == [None, NAMES[agent], NAMES[agent]]
+    assert calls[-1]["model"].startswith("practice")
+    model.reset()
+    model.plan({"text": "Three."}, model="down", user_text="three")
+    assert run(host, agent, "three", "s")["response"] == "Three."
+    assert "Two." in json.dumps(model.requests()[-1]["body"])
+    assert host.session(agent, "s")["message_count"] == 6
+
+
+@pytest.mark.parametrize(("status", "code"), [(401, None), (403, None), (404, "model_not_found")])
+def test_a_service_that_refuses_its_client_or_model_is_not_asked_again(
+    host: AgentHost, model: PracticeModel, status: int, code: str | None
+):
+    """The next client answers at once."""
+    model.plan({"error": {"status": status, "code": code, "message": "No."}}, model="down")
+    model.plan({"text": "Yes."}, model="practice")
+    assert run(host, "ToChat", "Hi", f"refused-{status}")["response"] == "Yes."
+    assert models(model) == [("down", status), ("practice", 200)]
+
+
+def test_a_request_that_is_wrong_has_no_other_client(host: AgentHost, model: PracticeModel):
+    """Another service would refuse it, too; and when nobody answers, the turn fails."""
+    model.plan({"error": {"status": 400, "message": "Wrong shape."}}, model="down")
+    assert host.run("ToChat", "Hi").status_code == 502
+    assert models(model) == [("down", 400)]
+    model.reset()
+    model.plan(OVERLOADED, times=None)
+    assert host.run("ToChat", "Hi").status_code == 502
+    assert models(model) == [("down", 503)] * 2 + [("practice", 503)] * 2
+
+
+def test_a_session_stays_with_the_client_that_answered(host: AgentHost, model: PracticeModel):
+    """By choice, later turns do not ask the service that was down; until the other one is down."""
+    model.plan(*[OVERLOADED] * 2, model="down")
+    model.plan({"text": "One."}, {"text": "Two."}, *[OVERLOADED] * 2, model="practice")
+    run(host, "Sticky", "one", "sticky")
+    answer = run(host, "Sticky", "two", "sticky")
+    assert answer["response"] == "Two."
+    [call] = steps_of(host, "Sticky", answer, "model_call")
+    assert call["client"] == "OpenAIChatCompletionClient"
+    model.plan({"text": "Three."}, model="down")
+    assert run(host, "Sticky", "three", "sticky")["response"] == "Three."
+    names = ["down", "down", "practice", "practice", "practice", "practice", "down"]
+    assert [name for name, _ in models(model)] == names
+
+
+def test_a_stream_that_breaks_is_retried_and_then_answered_by_the_next_client(host: AgentHost, model: PracticeModel):
+    """Clients discard what the broken streams said."""
+    model.plan({"text": "A long beginning", "break_after_events": 7}, times=2, model="down")
+    model.plan({"text": "Whole."}, model="practice")
+    answer = run(host, "ToClaude", "Hi", "broken")
+    assert answer["response"] == "Whole."
+    assert [name for name, _ in models(model)] == ["down", "down", "practice"]
+    url = f"{host.url}/api/agents/ToClaude/sessions/broken/turns/{answer['turn_id']}/events"
+    stream_events = [*read_events(requests.get(url, stream=True, timeout=60))]
+    assert [event.name for event in stream_events].count("turn.restarted") == 2
+    after = stream_events[max(n for n, event in enumerate(stream_events) if event.name == "turn.restarted") :]
+    assert "".join(event.data["text"] for event in after if event.name == "message.delta") == "Whole."
+
+
+def test_middleware_gets_the_error_of_a_model_call(host: AgentHost, model: PracticeModel):
+    """The app's own chat middleware can answer instead, although the call streams."""
+    model.plan({"error": {"status": 400, "message": "No."}})
+    assert run(host, "Caught", "Hi", "caught")["response"].startswith("Caught ")
+    model.plan({"text": "Fine."})
+    assert run(host, "Caught", "And now?", "caught")["response"] == "Fine."
+
+
+@pytest.mark.parametrize(
+    ("point", "down_count"),
+    [
+        ("journal.fallback.before_append", 4),
+        ("journal.fallback.after_append", 2),
+        ("journal.model.before_append:2", 2),
+        ("journal.model.after_append:2", 2),
+        ("turn.before_outcome", 2),
+    ],
+)
+def test_a_kill_does_not_go_back_to_the_service_that_is_down(
+    tmp_path: Path, model: PracticeModel, point: str, down_count: int
+):
+    """After the journal knows the client, every attempt asks it; finished calls are not made again."""
+    crashing_host = CrashingHost(tmp_path, model, APP)
+    try:
+        model.plan(CALL, *[OVERLOADED] * down_count, model="down")
+        model.plan(CALL, {"text": "Done."}, times=None, by_round=True, model="practice")
+        turn = crashing_host.run("ToClaude", point, **FEW_RETRIES)
+        assert turn["response"] == "Done.", turn
+        names = [name for name, _ in models(model)]
+        assert names.count("down") == 1 + down_count
+        assert names.count("practice") == (2 if point == "journal.model.before_append:2" else 1)
+    finally:
+        crashing_host.stop()
