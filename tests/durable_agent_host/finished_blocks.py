@@ -222,6 +222,10 @@ def _chat(events: Sequence[Any]) -> Blocks:
             content = delta.get("content") or delta.get("refusal") or ""
             parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
             message.text += "".join(part["text"] for part in parts if part["type"] == "text")
+            message.text += (delta.get("audio") or {}).get("transcript") or ""
+            for tool in delta.get("executed_tools") or ():
+                for result in (tool.get("search_results") or {}).get("results") or ():
+                    message.cite(None, None, url=result["url"], title=result["title"])
             for note in delta.get("annotations") or ():
                 source = note.get("url_citation") or note
                 place = source.get("start_index"), source.get("end_index")
