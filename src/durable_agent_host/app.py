@@ -78,6 +78,7 @@ from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.model.access import ERASURE, MAINTENANCE
 from durable_agent_host.model.budget import Budgets
+from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
 from durable_agent_host.model.notification import Notify
 from durable_agent_host.model.principal import THE_APP, Owner, Principal
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call, identify_caller
@@ -234,6 +235,7 @@ class DurableAgentApp(AgentFunctionApp):
             grace_seconds=self.settings.piece_grace_seconds,
             external_messages=external_sessions,
             redactors=self._redactors,
+            service_files=self._service_files_of,
         )
         self._services = TurnServices(
             wakeups=Notifier(),
@@ -243,6 +245,9 @@ class DurableAgentApp(AgentFunctionApp):
             external_sessions=external_sessions,
             hub=hub_of(stores),
         )
+
+    def _service_files_of(self, agent: str) -> ServiceFilesOf:
+        return runner.service_files.of if (runner := self._runners.get(agent)) is not None else no_files
 
     def add_agent(
         self,

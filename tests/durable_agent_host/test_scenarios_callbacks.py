@@ -124,7 +124,7 @@ def test_a_token_answers_its_call_without_a_key_or_a_name(studio: Studio, model:
     assert len(studio.lines) == 1
     names = [name for name, _ in studio.events(turn)]
     assert names[1:7] == [
-        *("tool.started", "call.pending", "turn.waiting", "call.answered", "tool.completed", "message.delta")
+        *("tool.started", "call.pending", "turn.waiting", "call.answered", "tool.completed", "message.started")
     ]
 
 

@@ -18,6 +18,7 @@ from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until
 
 STREAM = {"accept": "text/event-stream", "content-type": "text/plain"}
+MESSAGE = ("message.started", "message.delta", "message.completed")
 SLOW = {"chunk_characters": 4, "delay_milliseconds": 40}
 
 
@@ -217,14 +218,14 @@ def test_not_waiting_takes_precedence_over_streaming(lab: AgentHost):
     with stream_turn(lab, "Instant", "later", x_ms_wait_for_response="false") as response:
         assert response.status_code == 202, response.text
         events = follow(response.json()["events_url"])
-    assert [event.name for event in events] == ["turn.started", "message.delta", "turn.completed"]
+    assert [event.name for event in events] == ["turn.started", *MESSAGE, "turn.completed"]
 
 
 def test_an_agent_that_does_not_stream_has_its_events(lab: AgentHost):
     """The answer of an agent that gives it whole comes as one piece."""
     with stream_turn(lab, "Instant", "hello") as response:
         reader = read_all(response)
-    assert (reader.names(), reader.text) == (["turn.started", "message.delta", "turn.completed"], "1: hello")
+    assert (reader.names(), reader.text) == (["turn.started", *MESSAGE, "turn.completed"], "1: hello")
 
 
 def test_tool_events_are_streamed(lab: AgentHost, model: PracticeModel, ledger):
@@ -232,7 +233,7 @@ def test_tool_events_are_streamed(lab: AgentHost, model: PracticeModel, ledger):
     model.plan({"calls": [{"name": "charge", "arguments": {"amount": 12.5}}]}, {"text": "Done."})
     with stream_turn(lab, "Ledger", "charge") as response:
         reader = read_all(response)
-    assert reader.names() == ["turn.started", "tool.started", "tool.completed", "message.delta", "turn.completed"]
+    assert reader.names() == ["turn.started", "tool.started", "tool.completed", *MESSAGE, "turn.completed"]
     start, end = reader.events[1].data, reader.events[2].data
     assert (start["name"], start["arguments"]) == ("charge", {"amount": 12.5})
     assert end["call_id"] == start["call_id"]

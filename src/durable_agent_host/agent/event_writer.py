@@ -26,7 +26,7 @@ from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.log_entry import ATTEMPT_STARTED, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.redaction import mask_secrets
-from durable_agent_host.stream.live_events import ContinuedEvents, HostedCallReader, LiveEvents
+from durable_agent_host.stream.live_events import ContinuedEvents, EventReader, LiveEvents
 from durable_agent_host.stream.redacted_events import RedactedEvents
 from durable_agent_host.turn.turn_events import (
     LiveEvent,
@@ -41,6 +41,7 @@ from durable_agent_host.turn.turn_events import (
     turn_waiting,
 )
 from durable_agent_host.turn.turn_redactor import Redactor
+from durable_agent_host.turn.turn_wire import decode_response_messages
 
 _WITHOUT_BEGIN: Final = frozenset({"invalid_arguments", "denied"})
 """Outcomes of calls that did not begin, for observers; clients get both events of every call."""
@@ -72,9 +73,10 @@ class EventWriter:
     """
 
     def __init__(self, writer: EventAppender, redactor: Redactor | None = None) -> None:
-        self.reader: HostedCallReader | None = None
+        self.reader: EventReader | None = None
         self._writer = writer
         self._redactor = redactor
+        self._agent = ""
         self._events = self._new_events(includes_tool_calls=True)
         self._has_ended = False
         self._kinds: set[str] = set()
@@ -176,8 +178,9 @@ class EventWriter:
 
     def _new_events(self, *, includes_tool_calls: bool) -> LiveEvents | RedactedEvents:
         if self._redactor is None:
-            return LiveEvents(self.reader, emits_function_events=includes_tool_calls)
-        events = LiveEvents(self.reader, emits_function_events=includes_tool_calls, clean=self._redactor.text)
+            return LiveEvents(self.reader, agent=self._agent, emits_function_events=includes_tool_calls)
+        clean = self._redactor.text
+        events = LiveEvents(self.reader, agent=self._agent, emits_function_events=includes_tool_calls, clean=clean)
         return RedactedEvents(events, self._redactor)
 
     def _redact_event(self, event: LiveEvent) -> Sequence[LiveEvent]:
@@ -188,12 +191,13 @@ class EventWriter:
             case UpdateReceived(update, replayed):
                 events = self._events.feed(update)
                 return () if replayed else events
-            case ModelCallResponded(replayed=replayed) if isinstance(self._events, RedactedEvents):
-                events = self._events.flush()
+            case ModelCallResponded(replayed=replayed):
+                events = self._events.end_call()
                 return () if replayed else events
             case AttemptStarted(replayed=False):
                 return (turn_started(turn.request),)
             case RunStarted(has_journal, discard_from):
+                self._agent = turn.request.agent
                 self._events = self._new_events(includes_tool_calls=not has_journal)
                 self._is_background = False
                 self._continued = None
@@ -202,7 +206,9 @@ class EventWriter:
                 self._has_ended = outcome.status != "suspended"
                 if not self._has_ended:
                     return () if moment.replayed else (turn_waiting(turn.request, outcome.pending),)
-                return self._events.finish(outcome.text) if outcome.status == "completed" else ()
+                if outcome.status != "completed":
+                    return ()
+                return self._events.finish(decode_response_messages(outcome, turn.request.agent))
             case _:
                 event = _build_call_event(moment)
                 return () if event is None else self._redact_event(event)

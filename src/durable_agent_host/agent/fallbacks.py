@@ -19,8 +19,9 @@ from durable_agent_host.agent.call_middleware import supports_middleware
 from durable_agent_host.agent.model_call import ModelCall
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.errors import RegistrationError
+from durable_agent_host.model.conversation_file import ServiceFile
 from durable_agent_host.model.journal_entry import ClientSwitchedEntry
-from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.model.provider_item import HostedCall, ItemPart
 
 _CLIENT: Final = "durable_agent_host.client"
 """Key in the session's state: the index of the client that answered last."""
@@ -161,9 +162,13 @@ class ActiveClient:
         """Complete an item's contents."""
         return self._provider.complete_item(contents, item)
 
-    def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
-        """List the hosted tool calls that an update ends."""
-        return self._provider.finished_calls(update)
+    def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
+        """List what a finished item says of calls that the service runs."""
+        return self._provider.hosted_calls(item)
+
+    def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
+        """List the files of the service to which a content refers."""
+        return self._provider.service_files(content)
 
     def cursor(self, update: Any, /) -> int | None:
         """Return where the service's stream stands after an update."""

@@ -33,11 +33,13 @@ from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
 from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.session.transcript import close_calls, finished_part
-from durable_agent_host.stream.live_events import response_text
 from durable_agent_host.stream.redacted_events import remove_buffered
+from durable_agent_host.stream.response_messages import response_messages, response_text
 from durable_agent_host.turn.error_texts import error_details
 from durable_agent_host.turn.timeline import bounded_name
+from durable_agent_host.turn.turn_events import SEPARATOR
 from durable_agent_host.turn.turn_redactor import Redactor
+from durable_agent_host.turn.turn_wire import encode_response_messages
 from durable_agent_host.turn.waiting_status import shortened_calls
 from durable_agent_host.turn_log.journal import JournalState
 
@@ -78,7 +80,7 @@ async def build_completed(runs: AgentRuns, response: AgentResponse[Any]) -> Turn
             session holds a value that JSON cannot represent.
     """
     if runs.request.response_format is not None and end_of_answer(response).status == "success":
-        await validate_in_worker(response_text(response), runs.request.response_format)
+        await validate_in_worker(response_text(response.messages), runs.request.response_format)
     if runs.has_rejected_answer:  # the service's own record of the conversation has it
         runs.agent_session.service_session_id = None
     try:
@@ -200,13 +202,15 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     if is_redacted:
         entries = tuple(with_extension(entry, {**extension_of(entry), "redacted": True}) for entry in entries)
     usage = entries[1].get("usage")
+    messages = response_messages(response.messages, runs.provider.service_files)
     runs.agent_session.set_storing_service(runs.provider)
     if runs.active_client is not None:
         runs.active_client.save(runs.agent_session)
     return TurnOutcome(
         turn_id=request.turn_id,
         status=status,
-        text=response_text(response),
+        text=SEPARATOR.join(message["text"] for message in messages),
+        messages=encode_response_messages(messages, request.agent),
         finish_reason=end.finish_reason,
         refusal=end.refusal,
         entries=cast("tuple[Mapping[str, Any], ...]", entries),

@@ -13,7 +13,7 @@ from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import LostState
+from durable_agent_host.model.provider_item import HostedCall, LostState
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.stream.fold import ItemReader
 
@@ -78,8 +78,8 @@ class ModelProvider(ItemReader, Protocol):
         """
         ...
 
-    def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
-        """List the hosted tool calls that an update ends: call id, and whether it failed."""
+    def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
+        """List what a finished item says of calls that the service runs."""
         ...
 
     def cursor(self, update: Any, /) -> int | None:

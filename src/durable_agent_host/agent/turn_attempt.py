@@ -38,7 +38,7 @@ from durable_agent_host.model.call_path import AGENT_RUN
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import Inbox
 from durable_agent_host.model.turn import RecordingLimits, TurnOutcome, TurnRequest
-from durable_agent_host.stream.live_events import HostedCallReader
+from durable_agent_host.stream.live_events import EventReader
 from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.trace_ids import trace_of
 from durable_agent_host.turn.turn_redactor import Redactor
@@ -245,7 +245,7 @@ class TurnAttempt:
         self.recorded = await read_journal(self._log, self.log_id)
         return self.recorded
 
-    async def begin_run(self, reader: HostedCallReader, *, has_journal: bool, is_opaque: bool) -> Journal:
+    async def begin_run(self, reader: EventReader, *, has_journal: bool, is_opaque: bool) -> Journal:
         """Begin a run of the agent; without a journal of its own, it streams everything again.
 
         Args:

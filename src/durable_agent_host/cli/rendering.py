@@ -101,6 +101,8 @@ class TurnView:
         self._writing = ""
 
     def _show_completed(self, event: TurnEvent) -> None:
+        if arguments := event.data.get("arguments"):  # of a call of the model's service, known only now
+            self._line(f"  {_short(arguments if isinstance(arguments, str) else json.dumps(arguments))}", dim=True)
         result = _short(event.data.get("result") or "")
         self._line(f"← {event.data['outcome']}{f': {result}' if result else ''}", dim=True)
 

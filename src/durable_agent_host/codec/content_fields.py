@@ -6,6 +6,8 @@ a content is stored under the key `CONTENT` and an ordinary dictionary under the
 A dictionary of which the SDK of Durable Functions would make an object of Python is there as its JSON text.
 """
 
+import base64
+import binascii
 import json
 import math
 from collections.abc import Mapping
@@ -250,3 +252,14 @@ def _load_output(value: Any) -> Any:
 def _content_of_form(form: Mapping[str, Any]) -> Content:
     fields = {**form}
     return content_of(fields.pop("type"), fields)
+
+
+def bytes_of_data_url(uri: str) -> bytes | None:
+    """Decode the bytes of a base64 data URL; None when it is not one."""
+    head, comma, encoded = uri.partition(",")
+    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
+        return None
+    try:
+        return base64.b64decode(encoded)
+    except (binascii.Error, ValueError):
+        return None

@@ -14,6 +14,7 @@ from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.outcome_builder import build_failed, without_log
 from durable_agent_host.codec.entity_state import decode_session
+from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.durable.instance_listing import read_time
 from durable_agent_host.durable.session_documents import read_session
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
@@ -149,8 +150,8 @@ async def _find_stored_outcome(
     if completed_turn is None or completed_turn.has_lost_response:
         return encode_turn_outcome(TurnOutcome(turn_id, "rejected", error=RESPONSE_EXPIRED)) | {ENDED_BEFORE: True}
     outcome = completed_turn.outcome
-    if len(outcome.text) > TRAVELS_BYTES // 4:
-        outcome = replace(outcome, text="", text_at=RECORD)
+    if len(json_bytes_of([outcome.text, outcome.messages])) > TRAVELS_BYTES:
+        outcome = replace(outcome, text="", messages=(), text_at=RECORD)
     return encode_turn_outcome(outcome) | {ENDED_BEFORE: True}
 
 

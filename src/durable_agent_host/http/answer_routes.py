@@ -92,7 +92,7 @@ async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnC
         turn = await client.submit_replies(turn, new_replies, seconds=RECEIPT_WAIT_SECONDS)
         if (conflict := _find_conflict(turn, replies)) is not None:
             return turn_conflict(turn, *conflict)
-    return _replies_response(call, turn, replies, await view_for_caller(client, turn))
+    return _replies_response(call, turn, replies, await view_for_caller(call, client, turn))
 
 
 async def submit_callback(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -224,7 +224,7 @@ async def list_pending(host: HandlerContext, call: RouteRequest, client: TurnCli
         }
         for turn in turns
         if turn.request.agent in host.descriptions
-        for may_read in ["pending_calls" in await view_for_caller(client, turn)]
+        for may_read in ["pending_calls" in await view_for_caller(call, client, turn)]
         for turn_url in [turn_urls(call.base_url, turn.request)["turn_url"]]
         for pending_call in turn.pending
         if _may_answer(pending_call, turn, client.context.principal)

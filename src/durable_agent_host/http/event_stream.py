@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from durable_agent_host.durable.turn_client import TurnClient, is_store_error
 from durable_agent_host.errors import LogError, StateError, TurnTimedOutError
-from durable_agent_host.http.response_views import SLICE_BYTES, slices_of, terminal_event
+from durable_agent_host.http.response_views import SLICE_BYTES, slices_of, terminal_event, with_file_urls
 from durable_agent_host.http.sse import HEARTBEAT, OPENING, STREAM_HEADERS, encode_event
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogPage
@@ -180,6 +180,7 @@ async def follow_turn(
     request: TurnRequest,
     first_offset: int,
     *,
+    base_url: str,
     heartbeat_seconds: float,
     has_ended: bool = False,
     hidden_events: Container[str] = (),
@@ -209,17 +210,17 @@ async def follow_turn(
                 if _has_outcome(page):
                     has_run = True
                     client.hint(request.turn_id)
-                if data := _encode_page(page, hidden_events):
+                if data := _encode_page(page, request, base_url, hidden_events):
                     yield data
         if not end.done():
             return
         turn = end.result()
         while not has_run and (page := await _read_rest(log, log_id, offset, turn)).records:
             offset = page.next_offset
-            if data := _encode_page(page, hidden_events):
+            if data := _encode_page(page, request, base_url, hidden_events):
                 yield data
         end_id = await _end_id(log, log_id, offset, turn, first_offset)
-        async for part in _terminal_parts(client, request, turn, end_id, working):
+        async for part in _terminal_parts(client, request, turn, end_id, base_url=base_url, working=working):
             yield part
     except Exception as error:  # noqa: BLE001 - raised again unless it is known
         _cut_off(request, error)
@@ -326,10 +327,12 @@ async def _terminal_parts(
     request: TurnRequest,
     turn: Turn | None,
     offset: int,
+    *,
+    base_url: str,
     working: Callable[[], AbstractAsyncContextManager[None]],
 ) -> AsyncGenerator[bytes]:
     async def terminal() -> bytes:
-        event = encode_event(*await _terminal_event(client, request, turn), offset)
+        event = encode_event(*await _terminal_event(client, request, turn, base_url), offset)
         mark = client.claims.known_mark.encode()  # removed here, because a slice may end within it
         return event.replace(mark, b"") if mark else event
 
@@ -341,18 +344,20 @@ async def _terminal_parts(
 
 
 async def _terminal_event(
-    client: TurnClient, request: TurnRequest, turn: Turn | None
+    client: TurnClient, request: TurnRequest, turn: Turn | None, base_url: str
 ) -> tuple[str, RunAnswerWire | ProblemWire]:
     turn = turn or await client.find(request.agent, request.session_id, request.turn_id)
     if turn is None or turn.outcome is None:
         deleted_error = {"type": "TurnError", "message": "the turn no longer exists: its session was deleted or reset"}
-        return terminal_event(request, TurnOutcome(request.turn_id, "failed", error=deleted_error))
-    return terminal_event(request, turn.outcome)
+        return terminal_event(request, TurnOutcome(request.turn_id, "failed", error=deleted_error), base_url)
+    return terminal_event(request, turn.outcome, base_url)
 
 
-def _encode_page(page: LogPage, hidden_events: Container[str]) -> bytes:
+def _encode_page(page: LogPage, request: TurnRequest, base_url: str, hidden_events: Container[str]) -> bytes:
     return b"".join(
-        encode_event(record.entry.data["event"], record.entry.data["data"], record.offset)
+        encode_event(
+            record.entry.data["event"], with_file_urls(record.entry.data["data"], request, base_url), record.offset
+        )
         for record in page.records
         if record.entry.kind == EVENT and record.entry.data["event"] not in hidden_events
     )

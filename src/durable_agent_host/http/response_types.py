@@ -7,7 +7,13 @@ from durable_agent_host.codec.wire_types import SpentWire, StatsWire
 from durable_agent_host.model.ending import AnswerEndWire, RefusalWire, VisibleStatus
 from durable_agent_host.model.pending_call import PendingCallWire, PendingKind, PrincipalWire
 from durable_agent_host.model.turn import Policy
-from durable_agent_host.turn.turn_events import ProblemWire, TurnIdentityWire, UsageWire
+from durable_agent_host.turn.turn_events import (
+    CitationWire,
+    ProblemWire,
+    ResponseMessageWire,
+    TurnIdentityWire,
+    UsageWire,
+)
 
 
 class FailureWire(TypedDict):
@@ -86,6 +92,8 @@ class TurnStateWire(TurnIdentityWire):
     finish_reason: NotRequired[str | None]
     refusal: NotRequired[RefusalWire]
     response: NotRequired[str | None]
+    messages: NotRequired[Sequence[ResponseMessageWire]]
+    citations: NotRequired[Sequence[CitationWire]]
     value: NotRequired[Any]
     error: NotRequired[FailureWire | None]
     usage: NotRequired[UsageWire | None]

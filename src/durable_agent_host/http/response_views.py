@@ -41,7 +41,16 @@ from durable_agent_host.segments.conversation_pages import Page
 from durable_agent_host.session.repair import RepairChange
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.response_format import parse_answer
-from durable_agent_host.turn.turn_events import ProblemWire, RunAnswerWire, TurnIdentityWire, UsageWire
+from durable_agent_host.turn.turn_events import (
+    AnswerMessagesWire,
+    CitationWire,
+    ProblemWire,
+    ResponseMessageWire,
+    RunAnswerWire,
+    TurnIdentityWire,
+    UsageWire,
+)
+from durable_agent_host.turn.turn_wire import decode_response_messages
 
 # Large answers: encoded off the event loop and in parts, so that other requests proceed; sent as clients read them.
 #
@@ -177,7 +186,7 @@ def waiting_view(turn: Turn) -> WaitingWire:
     }
 
 
-def response_view(request: TurnRequest, outcome: TurnOutcome) -> RunAnswerWire:
+def response_view(request: TurnRequest, outcome: TurnOutcome, base: str) -> RunAnswerWire:
     """Return the JSON answer of ``run``."""
     view: RunAnswerWire = {
         "response": outcome.text,
@@ -186,6 +195,7 @@ def response_view(request: TurnRequest, outcome: TurnOutcome) -> RunAnswerWire:
         "message_count": outcome.message_count,
         "usage": _usage_of(outcome),
         **_end_view(outcome.finish_reason, outcome.refusal),
+        **_messages_view(request, outcome, base),
         **turn_identity(request),
     }
     if outcome.redacted:
@@ -213,20 +223,45 @@ def _usage_of(outcome: TurnOutcome) -> UsageWire | None:
     return cast("UsageWire | None", outcome.usage)
 
 
-def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, RunAnswerWire | ProblemWire]:
+def _messages_view(request: TurnRequest, outcome: TurnOutcome, base: str) -> AnswerMessagesWire:
+    """Return the messages of an answer, and their citations with their ranges in the whole text."""
+    messages = decode_response_messages(outcome, request.agent)
+    citations: list[CitationWire] = []
+    start = 0
+    for message in messages:
+        for citation in message["citations"]:
+            moved: CitationWire = {**citation}
+            moved["start"] += start
+            moved["end"] += start
+            citations.append(moved)
+        start += len(message["text"]) + len(turn_events.SEPARATOR)
+    views = [cast("ResponseMessageWire", with_file_urls(message, request, base)) for message in messages]
+    return {"messages": views, "citations": citations}
+
+
+def with_file_urls(data: Mapping[str, Any], request: TurnRequest, base: str) -> Mapping[str, Any]:
+    """Add the URLs of its files to a message, or to the data of an event."""
+    if not (files := data.get("files")):
+        return data
+    url = f"{session_url_of(base, request.agent, request.session_id)}/files"
+    urls = [{"file_url": f"{url}/{quote(file['id'], safe='')}"} if file["id"] else {} for file in files]
+    return {**data, "files": [file | file_url for file, file_url in zip(files, urls, strict=True)]}
+
+
+def terminal_event(request: TurnRequest, outcome: TurnOutcome, base: str) -> tuple[str, RunAnswerWire | ProblemWire]:
     """Return the last event of a turn.
 
     Returns:
         ``turn.completed`` or ``turn.cancelled`` with the JSON answer of ``run``, or ``turn.failed`` with the problem.
     """
     if outcome.status == "cancelled":
-        return turn_events.TURN_CANCELLED, response_view(request, outcome)
+        return turn_events.TURN_CANCELLED, response_view(request, outcome, base)
     if outcome.error is not None:
         return turn_events.TURN_FAILED, problem_body(outcome.error, **turn_identity(request))
-    return turn_events.TURN_COMPLETED, response_view(request, outcome)
+    return turn_events.TURN_COMPLETED, response_view(request, outcome, base)
 
 
-def turn_view(turn: Turn) -> TurnWire:
+def turn_view(turn: Turn, base: str) -> TurnWire:
     """Return the turn's current state."""
     request = turn.request
     view: TurnWire = {
@@ -245,11 +280,11 @@ def turn_view(turn: Turn) -> TurnWire:
     if turn.replies:
         view["answers"] = [answer_view(call_id, answer) for call_id, answer in turn.replies.items()]
     if turn.outcome is not None:
-        _add_outcome(view, request, turn.outcome)
+        _add_outcome(view, request, turn.outcome, base)
     return view
 
 
-def _add_outcome(view: TurnWire, request: TurnRequest, outcome: TurnOutcome) -> None:
+def _add_outcome(view: TurnWire, request: TurnRequest, outcome: TurnOutcome, base: str) -> None:
     view["status"] = visible_turn_status(outcome.status, outcome.finish_reason)
     view |= cast("TurnWire", _end_view(outcome.finish_reason, outcome.refusal))
     view["response"] = outcome.text if outcome.status in {"completed", "cancelled"} else None
@@ -259,6 +294,7 @@ def _add_outcome(view: TurnWire, request: TurnRequest, outcome: TurnOutcome) -> 
     view["ended_at"] = outcome.ended_at
     view["stats"] = encode_stats(outcome.stats)
     view |= cast("TurnWire", outcome.model_info or {})
+    view |= cast("TurnWire", _messages_view(request, outcome, base))
     if outcome.redacted:
         view["redacted"] = True
     if outcome.joined_turn_id:

@@ -166,7 +166,7 @@ def _answer(call: RouteRequest, client: TurnClient, request: TurnRequest, outcom
 
     def answer(outcome: TurnOutcome) -> Response:
         if call.run.wants_json:
-            return json_response(HTTPStatus.OK, response_view(request, outcome), headers)
+            return json_response(HTTPStatus.OK, response_view(request, outcome, call.base_url), headers)
         text = outcome.plain_text.encode(errors="replace")  # a model may cut a text inside a character
         return Response(text, headers=headers, media_type="text/plain")
 
@@ -183,7 +183,7 @@ def _answer(call: RouteRequest, client: TurnClient, request: TurnRequest, outcom
 async def read_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}``: status, answer, usage."""
     turn = await named_turn(host, call, client)
-    return json_response(HTTPStatus.OK, turn_view(turn), turn_headers(turn.request))
+    return json_response(HTTPStatus.OK, turn_view(turn, call.base_url), turn_headers(turn.request))
 
 
 async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -217,7 +217,7 @@ async def read_events(host: HandlerContext, call: RouteRequest, client: TurnClie
     await client.check_log()
     await check_readable(host.open_log(), turn.request, _first_offset(last))
     hidden_events = parse_hidden_events(call.query)
-    return await _stream(host, client, turn.request, last_event_id=last, turn=turn, hidden_events=hidden_events)
+    return await _stream(host, call, client, turn.request, last_event_id=last, turn=turn, hidden_events=hidden_events)
 
 
 async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -227,20 +227,20 @@ async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClie
         await client.cancel(turn)
         return _accepted_response(call, turn.request, {**turn_identity(turn.request), "status": "cancelling"})
     if turn.outcome.status == "cancelled":
-        return _accepted_response(call, turn.request, await view_for_caller(client, turn), HTTPStatus.OK)
+        return _accepted_response(call, turn.request, await view_for_caller(call, client, turn), HTTPStatus.OK)
     return turn_conflict(turn, f"the turn is {turn.outcome.status}, so there is nothing to cancel")
 
 
-async def view_for_caller(client: TurnClient, turn: Turn) -> TurnWire:
+async def view_for_caller(call: RouteRequest, client: TurnClient, turn: Turn) -> TurnWire:
     """Return a turn's state for a caller who has changed it: without what was said if the caller may not read it."""
     access = client.context.access
     request = turn.request
     if not access.is_restricted or access.owner == request.session_owner:
-        return turn_view(turn)
+        return turn_view(turn, call.base_url)
     owner = (await client.documents.lookup(request.agent, request.session_id)).owner
     if await access.can_access(request.agent, request.session_id, owner, exists=True, action="turn.read"):
-        return turn_view(turn)
-    return {**turn_identity(request), "agent": request.agent, "status": turn_view(turn)["status"]}
+        return turn_view(turn, call.base_url)
+    return {**turn_identity(request), "agent": request.agent, "status": turn_view(turn, call.base_url)["status"]}
 
 
 def turn_conflict(turn: Turn, detail: str, http_status: HTTPStatus = HTTPStatus.CONFLICT) -> Response:
@@ -296,6 +296,7 @@ async def _streamed_run(
         return problem_of_outcome(outcome.error, headers=turn_headers(request), **turn_identity(request))
     return await _stream(
         host,
+        call,
         client,
         request,
         last_event_id=call.run.last_event_id,
@@ -306,6 +307,7 @@ async def _streamed_run(
 
 async def _stream(
     host: HandlerContext,
+    call: RouteRequest,
     client: TurnClient,
     request: TurnRequest,
     *,
@@ -324,6 +326,7 @@ async def _stream(
         client,
         request,
         _first_offset(last_event_id),
+        base_url=call.base_url,
         heartbeat_seconds=heartbeat,
         has_ended=outcome is not None,
         hidden_events=hidden_events,

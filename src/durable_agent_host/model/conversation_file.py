@@ -1,6 +1,6 @@
 """Files of a conversation: sent by callers and made by agents, with the location of their bytes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,6 +22,15 @@ class ServiceFile:
     name: str | None = None
     media_type: str | None = None
     location: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+ServiceFilesOf = Callable[[Content], Iterable[ServiceFile]]
+"""Returns the files of the model's service in one content."""
+
+
+def no_files(_content: Content) -> Iterable[ServiceFile]:
+    """Return none: for an agent whose service keeps no files."""
+    return ()
 
 
 @dataclass(frozen=True)

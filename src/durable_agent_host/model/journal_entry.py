@@ -54,6 +54,7 @@ class ToolCallStartedEntry:
 ToolOutcome = Literal[
     "success",
     "error",
+    "not_run",
     "invalid_arguments",
     "denied",
     "unknown",

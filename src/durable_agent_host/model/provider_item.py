@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from agent_framework import Content
+
+from durable_agent_host.model.journal_entry import ToolOutcome
 
 STAMP: Final = "durable_agent_host.item"
 """Key in a content's ``additional_properties``: ``provider``, ``type`` and ``id`` of the provider's item that begins
@@ -61,6 +63,28 @@ class LostState:
         if self.kind == "form":
             return "the model's service refuses the form of the request"
         return f"the model's service can no longer use the {self.kind}"
+
+
+class HostedCall(NamedTuple):
+    """What a finished item of the model's output says of a call that the service runs.
+
+    Attributes:
+        call_id: as the call's contents have it.
+        name: of the tool; empty in the item of a result.
+        arguments: final, as the service has them; None when the item does not have them.
+        outcome: ``success``, ``error``, ``not_run``; None while the call has no result.
+        result: the result, where no content has it.
+        approval_request_id: of the approval that the call needed, if any.
+        has_output: False when the service sends the output of the ended call later.
+    """
+
+    call_id: str
+    name: str = ""
+    arguments: Any = None
+    outcome: ToolOutcome | None = None
+    result: str = ""
+    approval_request_id: str | None = None
+    has_output: bool = True
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,8 @@ class TurnOutcome:
         status: ``completed`` has entries, ``cancelled`` has entries and an error, ``suspended`` has pending calls and
             is not an end, the others have an error.
         text: the answer's text.
+        messages: of the answer, in order, with a blank line between two in ``text``: ``characters`` of each, and
+            ``author``, ``citations``, ``files`` where there are any; empty for one message without these.
         finish_reason: how the answer ended, see `durable_agent_host.model.ending.AnswerEnd`; None unless completed.
         refusal: the service's words and category of a refused answer; None for others.
         entries: the request and response entries to append, as stored; empty unless completed or cancelled.
@@ -172,6 +174,7 @@ class TurnOutcome:
     turn_id: str
     status: TurnStatus
     text: str = ""
+    messages: tuple[Mapping[str, Any], ...] = ()
     finish_reason: str | None = None
     refusal: Mapping[str, str] | None = None
     entries: tuple[Mapping[str, Any], ...] = ()

@@ -10,7 +10,7 @@ from durable_agent_host.agent.provider import ClientCall
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState, is_carrier
+from durable_agent_host.model.provider_item import STAMP, HostedCall, ItemPart, LostState, is_carrier
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers import http_client_guards, stream_completion
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, create_adapter, unwrap_update
@@ -84,19 +84,14 @@ class GenericProvider:
         del item
         return contents
 
-    def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
-        """List the calls of the item that an update finishes."""
-        part = self.read_item(update)
-        return [] if part is None or part.item is None else self.list_finished_calls(part.item)
-
     def cursor(self, update: Any, /) -> int | None:
         """Return None: no service is known to continue a stream."""
         del update
 
-    def list_finished_calls(self, item: Mapping[str, Any], /) -> list[tuple[str, bool]]:
+    def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
         """List nothing: the framework's contents have everything known."""
         del item
-        return []
+        return ()
 
     def is_truncated(self, updates: Iterable[Any], /) -> bool:
         """Check for the end mark of the providers that are recognized by their events."""

@@ -10,7 +10,6 @@ from typing import Any, Final, cast
 from agent_framework import Message
 
 from durable_agent_host.codec.entity_state import decode_receipt
-from durable_agent_host.codec.message import decode_response
 from durable_agent_host.codec.offloaded_text import get_offloaded_texts, restore
 from durable_agent_host.codec.session_blobs import (
     Segment,
@@ -20,15 +19,15 @@ from durable_agent_host.codec.session_blobs import (
     json_of_bytes,
 )
 from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
 from durable_agent_host.model.overlay import Overlay
 from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.segments.blob_cache import PIECES, BlobCache
 from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.session.external_messages import entries_of_others, external_provider_of, with_messages
-from durable_agent_host.session.receipts import TurnEnd, turn_end_from_receipt
+from durable_agent_host.session.receipts import TurnEnd, read_answer, turn_end_from_receipt
 from durable_agent_host.session.sealing import has_mark
-from durable_agent_host.stream.live_events import response_text
 
 OpenSegments = Callable[[], BlobStore]
 """Returns the process's piece store; the first call opens it."""
@@ -100,6 +99,7 @@ class ConversationReader:
         self._open_store = open_store
         self._cache = cache
         self._external_messages: Sequence[Message] | None = None
+        self.service_files: ServiceFilesOf = no_files
 
     async def chunks(self) -> list[Chunk]:
         """Read the whole conversation, oldest first; the head comes last."""
@@ -307,13 +307,15 @@ class ConversationReader:
     async def find_turn_end(self, turn_id: str) -> TurnEnd | None:
         """Return how a turn ended, or None when the session does not know."""
         turn_record = await self.turn(turn_id)
-        return turn_end_from_receipt(turn_id, turn_record.receipt, turn_record.entries, self.session.message_count)
+        return turn_end_from_receipt(
+            turn_id, turn_record.receipt, turn_record.entries, self.session.message_count, self.service_files
+        )
 
-    async def answer(self, turn_id: str) -> str:
-        """Return the text of a turn's answer, or an empty one when the conversation does not have it."""
+    async def answer(self, turn_id: str) -> tuple[str, tuple[Mapping[str, Any], ...]]:
+        """Return the text of a turn's answer and its messages; an empty text when the conversation does not have it."""
         entries = (await self.turn(turn_id)).entries.values()
         response_entry = next((entry for entry in entries if entry.get("$type") == "response"), None)
-        return response_text(decode_response(response_entry)) if response_entry is not None else ""
+        return read_answer(response_entry, self.service_files)
 
     async def pieces(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], bytes]:
         """Read pieces.

@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from durable_agent_host.codec.content_fields import bytes_of_data_url
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.conversation_file import ConversationFile
+from durable_agent_host.model.conversation_file import ConversationFile, ServiceFilesOf, no_files
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
@@ -17,11 +18,8 @@ from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataSt
 from durable_agent_host.segments.uploads import Uploads
 from durable_agent_host.session.entry_files import (
     FileBytes,
-    ServiceFilesOf,
-    bytes_of_data_url,
     files_of_entries,
     named_files,
-    no_files,
     with_named_files,
 )
 from durable_agent_host.session.external_messages import external_provider_of

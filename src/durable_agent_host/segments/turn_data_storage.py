@@ -10,6 +10,7 @@ from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import CorruptStateError, LogError, LogUnavailableError, StateError
+from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
 from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
@@ -59,6 +60,7 @@ class TurnDataStorage:
         grace_seconds: how long a hold on a home is honoured before a head refers to it.
         external_messages: data kept by the app's history providers.
         redactors: by agent, only agents with redaction; a live view.
+        service_files: returns what finds the files of an agent's service.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class TurnDataStorage:
         grace_seconds: float,
         external_messages: ExternalMessageStore | None = None,
         redactors: Mapping[str, Redactor] = MappingProxyType({}),
+        service_files: Callable[[str], ServiceFilesOf] = lambda _agent: no_files,
     ) -> None:
         self.open_store = open_store
         self.owned = SessionOwnerIndex(open_store)
@@ -76,10 +79,13 @@ class TurnDataStorage:
         self.grace_seconds = grace_seconds
         self._external_messages = external_messages
         self._redactors = redactors
+        self._service_files = service_files
 
     def record(self, session: Session, name: SessionKey | None = None) -> ConversationReader:
         """Return the record of a session."""
         record = ConversationReader(self.open_store, session)
+        if name is not None:
+            record.service_files = self._service_files(name.agent)
         if name is not None and self._external_messages is not None:
             record.read_external_messages = self._external_messages.reader(name, record)
         return record
@@ -106,13 +112,12 @@ class TurnDataStorage:
             reach("pieces.after_hold")
             await store.put(sealed_outcome.namespace, sealed_outcome.pieces)
             reach("pieces.after_put")
-        text = outcome.text
-        text_at = ""
-        if len(json_bytes_of(text)) > TRAVELS_BYTES:
+        travelling_outcome = sealed_outcome.outcome
+        if len(json_bytes_of([outcome.text, outcome.messages])) > TRAVELS_BYTES:
             is_in_record = outcome.entries and external_provider_of(outcome.entries[-1]) is None
-            text_at = RECORD if is_in_record else await self._store_json(request, text)
-            text = ""
-        travelling_outcome = replace(sealed_outcome.outcome, text=text, text_at=text_at)
+            answer = {"text": outcome.text, "messages": outcome.messages}
+            text_at = RECORD if is_in_record else await self._store_json(request, answer)
+            travelling_outcome = replace(travelling_outcome, text="", messages=(), text_at=text_at)
         if response is None:
             return travelling_outcome
         if len(json_bytes_of(response)) <= TRAVELS_BYTES:
@@ -264,24 +269,27 @@ class TurnDataStorage:
         with suppress(StateError):
             request = await self.load_request(replace(request, raw=None) if request.raw else request)
         if outcome is not None and outcome.text_at:
-            text = await self._text(request, outcome, read_session)
-            outcome = replace(outcome, text=text) if text else expired_outcome(outcome)
+            text, messages = await self._answer(request, outcome, read_session)
+            outcome = replace(outcome, text=text, messages=messages) if text or messages else expired_outcome(outcome)
         if request is turn.request and outcome is turn.outcome:
             return turn
         return replace(turn, request=request, outcome=outcome)
 
-    async def _text(
+    async def _answer(
         self, request: TurnRequest, outcome: TurnOutcome, read_session: Callable[[], Awaitable[Session | None]]
-    ) -> str:
+    ) -> tuple[str, tuple[Mapping[str, Any], ...]]:
         try:
             if outcome.text_at != RECORD:
                 with suppress(CorruptStateError):  # it is deleted with the turn's log; the record may still have it
-                    return str(await self._load_json(turn_namespace(request), outcome.text_at, "a turn's answer"))
+                    answer: Any = await self._load_json(turn_namespace(request), outcome.text_at, "a turn's answer")
+                    if isinstance(answer, str):  # of an earlier version
+                        return answer, ()
+                    return str(answer["text"]), tuple(answer["messages"])
             session = await read_session()
             name = SessionKey(request.agent, request.session_id)
-            return "" if session is None else await self.record(session, name).answer(request.turn_id)
+            return ("", ()) if session is None else await self.record(session, name).answer(request.turn_id)
         except StateError:
-            return ""
+            return "", ()
 
     async def load_response(self, response: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the response entry passed to an orchestration; see `TurnOutcome.response`."""

@@ -4,25 +4,21 @@ Listing files does not read large contents: each is replaced by its name after a
 each list, so that no content of a user, a tool or a model is mistaken for one.
 """
 
-import base64
-import binascii
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
 from agent_framework import Content
 
 from durable_agent_host.codec.content import decode_content, encode_content
+from durable_agent_host.codec.content_fields import bytes_of_data_url
 from durable_agent_host.codec.message import RESPONSE, decode_messages
 from durable_agent_host.codec.offloaded_text import OffloadedText, get_offloaded_texts, restore
 from durable_agent_host.errors import CorruptStateError, RequestError
-from durable_agent_host.model.conversation_file import ConversationFile, ServiceFile
+from durable_agent_host.model.conversation_file import ConversationFile, ServiceFilesOf
 from durable_agent_host.turn.message_input import file_content
-
-ServiceFilesOf = Callable[[Content], Iterable[ServiceFile]]
-"""Returns the files of the model's service in one content."""
 
 _FILE_ID: Final = re.compile(r"[0-9a-f]{64}")
 _HOSTED_FILE: Final = "hostedFile"
@@ -42,11 +38,6 @@ class FileBytes(NamedTuple):
     name: str | None
     media_type: str | None
     data: bytes
-
-
-def no_files(_content: Content) -> Iterable[ServiceFile]:
-    """Return none: for an agent whose service keeps no files."""
-    return ()
 
 
 def is_stored_id(file_id: str) -> bool:
@@ -175,14 +166,3 @@ def _blob_file(content: Content, text: OffloadedText, namespace: str, *, is_text
 def _name_of(content: Content) -> str | None:
     name = content.name or content.additional_properties.get("filename")
     return name if isinstance(name, str) else None
-
-
-def bytes_of_data_url(uri: str) -> bytes | None:
-    """Decode the bytes of a base64 data URL; None when it is not one."""
-    head, comma, encoded = uri.partition(",")
-    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
-        return None
-    try:
-        return base64.b64decode(encoded)
-    except (binascii.Error, ValueError):
-        return None

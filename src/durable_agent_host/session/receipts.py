@@ -14,12 +14,14 @@ from durable_agent_host.codec.message import (
     replies_of,
     served_by,
 )
+from durable_agent_host.model.conversation_file import ServiceFilesOf
 from durable_agent_host.model.ending import AnswerEnd
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
 from durable_agent_host.session.external_messages import external_provider_of
-from durable_agent_host.stream.live_events import response_text
-from durable_agent_host.turn.turn_wire import decode_turn_request
+from durable_agent_host.stream.response_messages import response_messages
+from durable_agent_host.turn.turn_events import SEPARATOR
+from durable_agent_host.turn.turn_wire import decode_turn_request, encode_response_messages
 
 RESPONSE_EXPIRED: Final[Mapping[str, Any]] = {
     "type": "AnswerGoneError",
@@ -53,7 +55,11 @@ class TurnEnd(NamedTuple):
 
 
 def turn_end_from_receipt(
-    turn_id: str, receipt: Receipt | None, entries: Mapping[int, Mapping[str, Any]], message_count: int
+    turn_id: str,
+    receipt: Receipt | None,
+    entries: Mapping[int, Mapping[str, Any]],
+    message_count: int,
+    service_files: ServiceFilesOf,
 ) -> TurnEnd | None:
     """Return how a turn ended, from its receipt and its entries.
 
@@ -65,13 +71,15 @@ def turn_end_from_receipt(
     entries_by_type = {str(entry.get("$type")): entry for entry in entries.values()}
     response_entry = entries_by_type.get("response")
     usage: Any = response_entry.get("usage") if response_entry else None
+    text, messages = read_answer(response_entry, service_files)
     end = end_of_entry(response_entry) if response_entry and receipt.status == "completed" else AnswerEnd()
     outcome = TurnOutcome(
         turn_id,
         receipt.status,
         finish_reason=end.finish_reason,
         refusal=end.refusal,
-        text=response_text(decode_response(response_entry)) if response_entry else "",
+        text=text,
+        messages=messages,
         usage=decode_usage(usage) if usage else None,
         model_info=served_by(response_entry) if response_entry else None,
         error=receipt.error,
@@ -90,6 +98,14 @@ def turn_end_from_receipt(
         receipt.status == "completed" and not has_answer,
         replies_of(response_entry),
     )
+
+
+def read_answer(
+    response_entry: Mapping[str, Any] | None, service_files: ServiceFilesOf
+) -> tuple[str, tuple[Mapping[str, Any], ...]]:
+    """Return the text of a stored answer and its messages, as an outcome has them; nothing without an entry."""
+    messages = response_messages(decode_response(response_entry).messages, service_files) if response_entry else []
+    return SEPARATOR.join(message["text"] for message in messages), encode_response_messages(messages, "")
 
 
 def turn_from_receipt(agent: str, session_id: str, turn_end: TurnEnd) -> Turn:
@@ -117,7 +133,7 @@ def turn_from_receipt(agent: str, session_id: str, turn_end: TurnEnd) -> Turn:
 
 def expired_outcome(outcome: TurnOutcome) -> TurnOutcome:
     """Return the outcome of an ended turn whose answer is no longer kept."""
-    return replace(outcome, status="failed", text="", error=RESPONSE_EXPIRED)
+    return replace(outcome, status="failed", text="", messages=(), error=RESPONSE_EXPIRED)
 
 
 def _extract_text(request_entry: Mapping[str, Any]) -> str:

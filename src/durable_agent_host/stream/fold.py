@@ -345,7 +345,7 @@ class Fold:
             messages=[
                 message
                 for gathered_message in stream.messages
-                if (message := _to_message(gathered_message, self._items)).contents
+                if (message := fold_message(gathered_message, self._items)).contents
             ],
             usage_details=stream.usage.usage_details if stream.usage is not None else None,
             additional_properties=stream.properties,
@@ -414,7 +414,8 @@ def fold_contents(contents: Sequence[Content]) -> list[Content]:
     return tidy_contents([joiner.content() for slot in accumulator.slots for _, joiner in slot.parts])
 
 
-def _to_message(accumulator: MessageAccumulator, items: ItemReader) -> Message:
+def fold_message(accumulator: MessageAccumulator, items: ItemReader) -> Message:
+    """Return the message of what was collected, complete as far as its items are."""
     contents: list[Content] = []
     for slot in accumulator.ordered_slots():
         slot_contents = [joiner.content() for _, joiner in slot.parts]

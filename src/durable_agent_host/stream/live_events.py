@@ -1,154 +1,88 @@
 """Turns updates into live events for clients while an agent runs.
 
-Theory of operation: the joined text of the events must be the stored text. The stored text is the fold's, and
-`Message.text` puts a space between two texts of one message that something else separates. `LiveEvents` applies the
-same rules to one update at a time, and drops a provider's repetitions (the whole text after its deltas). Where a stream
-breaks these rules, `LiveEvents.finish` compares the two and emits the correction.
+Theory of operation: the joined text of the events must be the stored text, and each message be as it is stored. The
+stored messages are read from the fold's contents (`response_messages`). `LiveEvents` finds where one ends while it
+streams: a text of another item, a call, reasoning, another message of the framework, or the end of the model call. It
+folds the text that is open, so that a complete message has what the provider says only at its end. A provider's
+repetitions (the whole text after its deltas) are dropped. Where a stream breaks these rules, `LiveEvents.finish`
+compares the two and emits the correction.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
-from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
+from agent_framework import AgentResponseUpdate, Content
 
 from durable_agent_host.codec.tool_result_text import result_text
-from durable_agent_host.model.journal_entry import ToolOutcome
-from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.stream.fold import ItemReader
+from durable_agent_host.model.conversation_file import ServiceFile, no_files
+from durable_agent_host.model.provider_item import PART_OF, HostedCall, ItemPart
+from durable_agent_host.stream.fold import ItemReader, MessageAccumulator, fold_message
+from durable_agent_host.stream.hosted_calls import Clean, HostedCalls, new_part
+from durable_agent_host.stream.response_messages import FILES, response_messages
 from durable_agent_host.turn.turn_events import (
     MESSAGE_DELTA,
+    SEPARATOR,
     TOOL_COMPLETED,
     TOOL_STARTED,
     LiveEvent,
+    ResponseMessageWire,
+    message_completed,
     message_delta,
+    message_started,
     reasoning_delta,
+    rule_of_stored,
     tool_completed,
-    tool_delta,
     tool_started,
     turn_restarted,
 )
 
-_HOSTED_CALLS: Final = {
-    "code_interpreter_tool_call": "code_interpreter",
-    "search_tool_call": "search",
-    "image_generation_tool_call": "image_generation",
-    "mcp_server_tool_call": "mcp",
-    "shell_tool_call": "shell",
-    "computer_tool_call": "computer",
-}
-"""Type of content → the tool's name where the content has none."""
 
-Clean = Callable[[str], str]
-_HOSTED_RESULTS: Final = frozenset(name.replace("_call", "_result") for name in _HOSTED_CALLS)
-
-
-_RUNNING: Final = frozenset({"in_progress", "interpreting"})
-_FAILED: Final = frozenset({"failed", "incomplete"})
-
-
-def response_text(response: AgentResponse[Any]) -> str:
-    """Return the text of a response, as stored and streamed.
+def correct_messages(
+    emitted_text: str, emitted_messages: Sequence[ResponseMessageWire], messages: Sequence[ResponseMessageWire]
+) -> list[LiveEvent]:
+    """Make the events that turn the emitted messages into the stored ones.
 
     Returns:
-        `AgentResponse.text` without the spaces around contents that have no text and only carry a provider's item.
+        Missing messages, and complete ones again that have other citations or files; where a text differs, everything
+        again after an event that discards it.
     """
-    return text_of_messages(response.messages)
+    count = len(emitted_messages)
+    texts = [message["text"] for message in messages]
+    is_beginning = [message["text"] for message in emitted_messages] == texts[:count]
+    if not is_beginning or emitted_text != SEPARATOR.join(texts[:count]):
+        return [turn_restarted(0), *_all_events(0, messages)]
+    changed = [
+        message_completed(index, message)
+        for index, (emitted_message, message) in enumerate(zip(emitted_messages, messages, strict=False))
+        if any(emitted_message[name] != message[name] for name in ("citations", "files"))
+    ]
+    return [*changed, *_all_events(count, messages)]
 
 
-def text_of_messages(messages: Iterable[Message]) -> str:
-    """Return the text of a response's messages."""
-    return "".join(
-        " ".join(content.text for content in message.contents if content.type == "text" and content.text)
-        for message in messages
-        if message.role != "user"  # answers in the middle of the turn
-    )
+def _all_events(start: int, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
+    events: list[LiveEvent] = []
+    for index, message in enumerate(messages[start:], start):
+        events += [message_delta(SEPARATOR)] if index else []
+        events += [message_started(index, message.get("author"))]
+        events += [message_delta(message["text"])] if message["text"] else []
+        events += [message_completed(index, message)]
+    return events
 
 
-def _outcome(*, has_failed: bool) -> ToolOutcome:
-    return "error" if has_failed else "success"
-
-
-def correct_text(emitted_text: str, text: str) -> list[LiveEvent]:
-    """Make the events that turn the emitted text into the stored one."""
-    is_beginning = text.startswith(emitted_text)
-    missing_text = text[len(emitted_text) :] if is_beginning else text
-    return [*(() if is_beginning else (turn_restarted(0),)), *((message_delta(missing_text),) if missing_text else ())]
-
-
-class HostedCallReader(ItemReader, Protocol):
+class EventReader(ItemReader, Protocol):
     """Reads the provider's own part of an update."""
 
-    def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
-        """List the calls of hosted tools that an update ends: call id, and whether it failed."""
+    def hosted_calls(self, item: Any, /) -> Iterable[HostedCall]:
+        """List what a finished item says of calls that the service runs."""
+        ...
+
+    def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
+        """List the files of the service to which a content refers."""
         ...
 
     def cursor(self, update: Any, /) -> int | None:
         """Return where the service's stream stands after an update; None when it cannot continue there."""
         ...
-
-
-class LiveEvents:
-    """Derives the events of one run of an agent from its updates.
-
-    Its state depends only on its input.
-
-    Args:
-        reader: of the agent's provider; None uses only the contents.
-        emits_function_events: whether to emit events of the app's tools; False where the middleware does.
-        clean: redacts results, which are shortened afterwards.
-    """
-
-    def __init__(
-        self, reader: HostedCallReader | None = None, *, emits_function_events: bool = True, clean: Clean = str
-    ) -> None:
-        self._reader = reader
-        self._text = _Text()
-        self._reasoning = _Reasoning()
-        self._functions = _Functions(clean) if emits_function_events else None
-        self._hosted = _HostedCalls(clean)
-
-    def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
-        """Read the next update.
-
-        Returns:
-            Its events, in order; often none.
-        """
-        events: list[LiveEvent] = []
-        self._text.start_message(update)
-        for content in update.contents:
-            if self._functions is not None and not self._hosted.has(content):
-                events += self._functions.feed(content)
-            match content.type:
-                case "text":
-                    events += self._text.feed(content)
-                case "text_reasoning":
-                    self._text.step_over()
-                    events += self._reasoning.feed(content)
-                case "usage":
-                    pass
-                case _:
-                    self._text.step_over()
-                    events += self._hosted.feed(content)
-        if self._reader is not None:
-            for call_id, has_failed in self._reader.finished_calls(update):
-                if self._hosted.is_open(call_id):
-                    events += self._hosted.end(call_id, failed=has_failed, result=_result_in(self._reader, update))
-        return events
-
-    def reopen(self, call_ids: Iterable[str]) -> None:
-        """Take calls of hosted tools as begun."""
-        for call_id in call_ids:
-            self._hosted.reopen(call_id)
-
-    def finish(self, text: str) -> list[LiveEvent]:
-        """End the run.
-
-        Returns:
-            The events needed to make the text of all events the stored text.
-        """
-        events = self._functions.flush() if self._functions is not None else []
-        events += self._hosted.end_all()
-        return events + correct_text(self._text.emitted_text(), text)
 
 
 class ContinuedEvents:
@@ -169,8 +103,8 @@ class ContinuedEvents:
         self._other_keys: set[tuple[str, Any]] = set()
         self._repeated: list[LiveEvent] = []
         for name, data in events:
-            key = (name, data.get("call_id"))
-            if "text" in data:
+            key = _key_of(name, data)
+            if rule_of_stored(name).is_delta:
                 self._texts[key] = self._texts.get(key, "") + data["text"]
             else:
                 self._other_keys.add(key)
@@ -184,13 +118,13 @@ class ContinuedEvents:
         """Return the new events among those of an update."""
         new_events: list[LiveEvent] = []
         for event in events:
-            key = (event.event, event.data.get("call_id"))
+            key = _key_of(*event)
             self._repeated.append(event)
             if key in self._other_keys:
                 continue
-            text = event.data.get("text")
+            text = event.data["text"] if rule_of_stored(event.event).is_delta else ""
             known_text = self._texts.get(key, "")
-            if not known_text or not isinstance(text, str):
+            if not known_text or not text:
                 new_events.append(event)
             elif known_text.startswith(text):
                 self._texts[key] = known_text[len(text) :]
@@ -218,58 +152,217 @@ class ContinuedEvents:
         return events
 
 
-def _result_in(reader: HostedCallReader, update: AgentResponseUpdate) -> str:
-    """Return the result in an update's finished item, which its contents may lack."""
-    part = reader.read_item(update)
-    contents = reader.complete_item([], part.item) if part is not None and part.item is not None else []
-    return "\n".join(text for content in contents if (text := result_text(content)))
+def _key_of(name: str, data: Mapping[str, Any]) -> tuple[str, Any]:
+    return name, data.get("call_id", data.get("index"))
 
 
-class _Text:
-    """The response's text so far, by the rules of `AgentResponse.text`."""
+class _UnknownProvider:
+    """Reads nothing beyond the contents."""
 
-    def __init__(self) -> None:
-        self._emitted: list[str] = []
+    def read_item(self, _update: Any, /) -> None:
+        return None
+
+    def complete_item(self, contents: list[Content], _item: Any, /) -> list[Content]:
+        return contents
+
+    def hosted_calls(self, _item: Any, /) -> Iterable[HostedCall]:
+        return ()
+
+    def cursor(self, _update: Any, /) -> None:
+        return None
+
+    service_files = staticmethod(no_files)
+
+
+class LiveEvents:
+    """Derives the events of one run of an agent from its updates.
+
+    Its state depends only on its input.
+
+    Args:
+        reader: of the agent's provider; None uses only the contents.
+        agent: the name of the agent, which is not told as the author.
+        emits_function_events: whether to emit events of the app's tools; False where the middleware does.
+        clean: redacts results, which are shortened afterwards.
+    """
+
+    def __init__(
+        self,
+        reader: EventReader | None = None,
+        *,
+        agent: str = "",
+        emits_function_events: bool = True,
+        clean: Clean = str,
+    ) -> None:
+        self._reader = reader = reader or _UnknownProvider()
+        self._messages = _Messages(reader, agent)
+        self._reasoning = _Reasoning()
+        self._functions = _Functions(clean) if emits_function_events else None
+        self._hosted = HostedCalls(clean, reader.service_files)
+
+    def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
+        """Read the next update.
+
+        Returns:
+            Its events, in order; often none.
+        """
+        part = self._read_part(update)
+        has_item = part is not None and part.position is not None
+        events = self._messages.start_update(update, part)
+        if part is not None and part.item is not None and (calls := list(self._reader.hosted_calls(part.item))):
+            events += self._messages.step_over(part)
+            events += self._hosted.feed_item(calls, self._reader.complete_item([], part.item))
+        for content in update.contents:
+            if self._functions is not None and not self._hosted.has(content):
+                events += self._functions.feed(content)
+            if content.type == "text" or content.type in FILES:
+                events += self._messages.feed(content, update, part)
+            elif content.type == "text_reasoning":
+                events += [*self._messages.step_over(part), *self._reasoning.feed(content)]
+            elif content.type not in {"usage", "error"}:
+                events += [*self._messages.step_over(part), *self._hosted.feed(content, has_item=has_item)]
+        return events
+
+    def reopen(self, call_ids: Iterable[str]) -> None:
+        """Take calls of hosted tools as begun."""
+        for call_id in call_ids:
+            self._hosted.reopen(call_id)
+
+    def end_call(self) -> list[LiveEvent]:
+        """End a model call: what is open is complete."""
+        return self._messages.end()
+
+    def finish(self, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
+        """End the run.
+
+        Returns:
+            The events needed to make the messages of all events the stored ones.
+        """
+        return self.end_run() + self._messages.correct(messages)
+
+    def end_run(self) -> list[LiveEvent]:
+        """End what is open."""
+        events = self._functions.flush() if self._functions is not None else []
+        return [*events, *self.end_call(), *self._hosted.end_all()]
+
+    def _read_part(self, update: AgentResponseUpdate) -> ItemPart | None:
+        raw: Any = update.raw_representation
+        while not isinstance(raw, ItemPart) and (inner := getattr(raw, "raw_representation", None)) is not None:
+            raw = inner
+        if isinstance(raw, ItemPart):
+            return raw
+        return None if raw is None else self._reader.read_item(update)
+
+
+class _Messages:
+    """The messages of the response so far, by the rules of `response_messages`."""
+
+    def __init__(self, reader: EventReader, agent: str) -> None:
+        self._reader = reader
+        self._agent = agent
+        self._completed: list[ResponseMessageWire] = []
+        self._texts: list[str] = []
+        self._open: MessageAccumulator | None = None
         self._part: list[str] = []
-        self._has_started = False
-        self._message: dict[str, Any] = {}
-        self._last_metadata: tuple[Any, ...] = ()
+        self._follows_text = self._is_continued = False
+        self._position: int | str | None = None
+        self._item_positions: dict[str, int | str] = {}
+        self._names: dict[str, Any] = {}
+        self._last_names: tuple[Any, ...] = ()
 
-    def start_message(self, update: AgentResponseUpdate) -> None:
-        """Start a new message where the fold does."""
-        metadata = update.role, update.response_id, update.message_id, update.author_name
-        if metadata == self._last_metadata:
-            return
-        self._last_metadata = metadata
-        names = ("role", "response_id", "message_id", "author_name")
-        present_fields = {name: value for name in names if (value := getattr(update, name, None))}
-        if any(self._message.get(name, value) != value for name, value in present_fields.items()):
-            self._message = {}
-            self._part = []
-            self._has_started = False
-        self._message |= present_fields
+    def start_update(self, update: AgentResponseUpdate, part: ItemPart | None) -> list[LiveEvent]:
+        """End the message where the fold begins another one; else give it the finished item."""
+        events: list[LiveEvent] = []
+        names = update.role, update.response_id, update.message_id, update.author_name
+        if names != self._last_names:
+            self._last_names = names
+            fields = ("role", "response_id", "message_id", "author_name")
+            present_fields = {name: value for name in fields if (value := getattr(update, name, None))}
+            if any(self._names.get(name, value) != value for name, value in present_fields.items()):
+                self._names = {}
+                self._item_positions = {}
+                events = self.end()
+            self._names |= present_fields
+        if part is not None and part.first_item_id is not None and part.position is not None:
+            self._item_positions[part.first_item_id] = part.position
+        if self._open is not None and part is not None and part.item is not None and self._is_at(part):
+            self._open.add((), part)
+        return events
 
-    def step_over(self) -> None:
-        """End a text, because something else follows."""
+    def step_over(self, part: ItemPart | None) -> list[LiveEvent]:
+        """End the message, unless what follows is part of its item."""
+        return [] if part is not None and part.position is not None and self._is_at(part) else self.end()
+
+    def feed(self, content: Content, update: AgentResponseUpdate, part: ItemPart | None) -> list[LiveEvent]:
+        """Read a text or a file."""
+        if update.role == "user" or not (content.text or content.type in FILES):
+            if self._open is not None and content.annotations:
+                self._open.add([content], part)
+            return []
+        events: list[LiveEvent] = []
+        if self._open is not None and not self._continues(content, part):
+            events = self.end()
+        text = content.text or "" if content.type == "text" else ""
+        if content.merge_mode == "replace":
+            text = new_part("".join(self._part), text)
+        if self._open is None:
+            self._open = MessageAccumulator(update)
+            self._open.author_name = update.author_name
+            self._position = None if part is None else self._locate(part)
+            self._is_continued = part is None or part.position is None
+            index = len(self._completed)
+            events += self._delta(SEPARATOR if index else "")
+            events.append(message_started(index, self._author(update.author_name)))
+        self._open.add([content], part)
+        self._part.append(text)
+        self._follows_text = content.type == "text"
+        return events + self._delta(text)
+
+    def end(self) -> list[LiveEvent]:
+        """Complete the message that is open, if any."""
+        if self._open is None:
+            return []
+        message = fold_message(self._open, self._reader)
+        self._open = None
+        messages = response_messages([message], self._reader.service_files)
+        response_message = (
+            messages[0] if len(messages) == 1 else ResponseMessageWire(text="".join(self._part), citations=[], files=[])
+        )
         self._part = []
+        self._completed.append(response_message)
+        return [message_completed(len(self._completed) - 1, response_message)]
 
-    def feed(self, content: Content) -> list[LiveEvent]:
-        text = content.text or ""
-        if STAMP in content.additional_properties:
-            self._part = []  # a finished item replayed from the journal: another text than the one before
-        if content.merge_mode == "replace":
-            text = _new_part("".join(self._part), text)
-        separator = " " if text and self._has_started and not self._part else ""
-        if text:
-            self._has_started = True
-            self._emitted.append(separator + text)
-            self._part.append(text)
-        if content.merge_mode == "replace":
-            self._part = []
-        return [message_delta(separator + text)] if text else []
+    def correct(self, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
+        """Make the events that turn the emitted messages into the stored ones."""
+        return correct_messages("".join(self._texts), self._completed, messages)
 
-    def emitted_text(self) -> str:
-        return "".join(self._emitted)
+    def _delta(self, text: str) -> list[LiveEvent]:
+        if not text:
+            return []
+        self._texts.append(text)
+        return [message_delta(text)]
+
+    def _author(self, name: str | None) -> str | None:
+        return None if name == self._agent else name
+
+    def _locate(self, part: ItemPart) -> int | str | None:
+        position = part.position
+        return self._item_positions.get(position, position) if isinstance(position, str) else position
+
+    def _is_at(self, part: ItemPart) -> bool:
+        return self._open is not None and self._locate(part) == self._position
+
+    def _continues(self, content: Content, part: ItemPart | None) -> bool:
+        if content.type in FILES or not any(self._part):
+            return True
+        if part is None:
+            return self._position is None and self._follows_text
+        if part.position is None:
+            return PART_OF in content.additional_properties
+        if self._is_continued:  # its beginning came from the log
+            self._position = self._locate(part)
+            self._is_continued = False
+        return self._is_at(part)
 
 
 class _Reasoning:
@@ -283,7 +376,7 @@ class _Reasoning:
         text = content.text or ""
         is_complete = content.merge_mode == "replace"
         if is_complete:
-            text = _new_part("".join(self._part), text)
+            text = new_part("".join(self._part), text)
         separator = "\n\n" if text and self._has_started and not self._part else ""
         if text:
             self._has_started = True
@@ -291,11 +384,6 @@ class _Reasoning:
         if is_complete:
             self._part = []
         return [reasoning_delta(separator + text)] if text else []
-
-
-def _new_part(emitted_text: str, full_text: str) -> str:
-    """Return the new part of a full text; an empty one when it differs: only the end of the run can correct that."""
-    return full_text[len(emitted_text) :] if full_text.startswith(emitted_text) else ""
 
 
 class _Functions:
@@ -313,7 +401,7 @@ class _Functions:
             return []
         events = self.flush()
         if content.type == "function_result":
-            outcome = _outcome(has_failed=content.exception is not None)
+            outcome = "success" if content.exception is None else "error"
             events.append(tool_completed(content.call_id or "", outcome, self._clean(result_text(content))))
         return events
 
@@ -337,81 +425,3 @@ class _Functions:
             return []
         name, arguments = self._open.pop(call_id)
         return [tool_started(call_id, name, arguments)]
-
-
-class _HostedCalls:
-    """Calls that the provider runs itself."""
-
-    def __init__(self, clean: Clean) -> None:
-        self._clean = clean
-        self._open: dict[str, list[str]] = {}
-        self._completed_ids: set[str] = set()
-
-    def is_open(self, call_id: str) -> bool:
-        return call_id in self._open
-
-    def reopen(self, call_id: str) -> None:
-        self._open[call_id] = []
-
-    def has(self, content: Content) -> bool:
-        """Return whether a function's call or result is one that the provider runs."""
-        if content.type == "function_call":
-            return content.informational_only
-        call_id = content.call_id or ""
-        return content.type == "function_result" and (call_id in self._open or call_id in self._completed_ids)
-
-    def feed(self, content: Content) -> list[LiveEvent]:
-        call_id = content.call_id or content.image_id or ""
-        if content.type in _HOSTED_CALLS or (content.type == "function_call" and content.informational_only):
-            return self._progress(call_id, content)
-        is_new = call_id not in self._open or content.status in _RUNNING
-        if content.type == "code_interpreter_tool_result" and is_new and not content.outputs:
-            return self._begin(call_id, "code_interpreter")  # the framework gives an empty one when the call begins
-        if content.type in _HOSTED_RESULTS or self.has(content):
-            return self.end(call_id, failed=_has_failed(content), result=result_text(content))
-        return []
-
-    def end(self, call_id: str, *, failed: bool, result: str = "") -> list[LiveEvent]:
-        if call_id not in self._open:
-            return []
-        del self._open[call_id]
-        self._completed_ids.add(call_id)
-        return [tool_completed(call_id, _outcome(has_failed=failed), self._clean(result))]
-
-    def end_all(self) -> list[LiveEvent]:
-        return [event for call_id in list(self._open) for event in self.end(call_id, failed=False)]
-
-    def _progress(self, call_id: str, content: Content) -> list[LiveEvent]:
-        name = content.tool_name or content.name or _HOSTED_CALLS.get(content.type, "")
-        events = self._begin(call_id, name, content.arguments)
-        if call_id not in self._open:
-            return events
-        emitted_texts = self._open[call_id]
-        for text in (*(part.text or "" for part in content.inputs or ()), "\n".join(content.commands or ())):
-            new = _new_part("".join(emitted_texts), text) if content.merge_mode == "replace" else text
-            if new:
-                emitted_texts.append(new)
-                events.append(tool_delta(call_id, new))
-        return events
-
-    def _begin(self, call_id: str, name: str, arguments: Any = None) -> list[LiveEvent]:
-        if call_id in self._open or call_id in self._completed_ids:
-            return []
-        self._open[call_id] = []
-        return [tool_started(call_id, name, arguments)]
-
-
-def _has_failed(content: Content) -> bool:
-    """Return whether a hosted call has failed, from neutral contents alone."""
-    raw_outputs: Any = content.outputs
-    outputs = cast("list[Any]", raw_outputs) if isinstance(raw_outputs, list) else []
-    return bool(
-        content.status in _FAILED
-        or content.exception
-        or content.additional_properties.get("error")
-        or content.additional_properties.get("exit_code")
-        or any(
-            isinstance(output, Content) and (output.type == "error" or output.exit_code or output.timed_out)
-            for output in outputs
-        )
-    )

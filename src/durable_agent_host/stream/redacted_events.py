@@ -8,14 +8,14 @@ a secret that no pattern matches: its buffered end is omitted.
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from agent_framework import AgentResponseUpdate, Message
 
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.stream.live_events import LiveEvents, correct_text
+from durable_agent_host.stream.live_events import LiveEvents, correct_messages
 from durable_agent_host.turn import turn_events
-from durable_agent_host.turn.turn_events import LiveEvent
+from durable_agent_host.turn.turn_events import LiveEvent, ResponseMessageWire
 
 _TRIES: Final = 8
 """How many white spaces are tried for one chunk."""
@@ -126,8 +126,8 @@ class RedactedEvents:
         self._events = events
         self._redactor = redactor
         self._buffered: dict[tuple[str, str], BufferedText] = {}
-        self._raw: list[str] = []
         self._emitted: list[str] = []
+        self._messages: list[ResponseMessageWire] = []
 
     @property
     def buffered_texts(self) -> list[str]:
@@ -149,25 +149,26 @@ class RedactedEvents:
                 redacted_events += self._grow(event, call_id, data["text"])
                 continue
             redacted_events += self._flush(*[key for key in self._buffered if key[1] in {"", call_id}])
-            redacted_events.append(LiveEvent(event, self._redactor.data(data)))
+            redacted_data = self._redactor.data(data)
+            if event == turn_events.MESSAGE_COMPLETED:
+                self._messages.append(cast("ResponseMessageWire", redacted_data))
+            redacted_events.append(LiveEvent(event, redacted_data))
         return redacted_events
 
-    def flush(self) -> list[LiveEvent]:
-        """Return the events of all buffered texts: their step has ended."""
-        return self._flush(*self._buffered)
+    def end_call(self) -> list[LiveEvent]:
+        """End a model call: what is open is complete, and nothing is buffered."""
+        return self.redact(self._events.end_call()) + self._flush(*self._buffered)
 
-    def finish(self, text: str) -> list[LiveEvent]:
+    def finish(self, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
         """End the run.
 
         Returns:
-            The events needed to make the text of all events the stored text.
+            The events needed to make the messages of all events the stored ones.
         """
-        events = self.redact(self._events.finish("".join(self._raw))) + self.flush()
-        return events + correct_text("".join(self._emitted), text)
+        events = self.redact(self._events.end_run()) + self._flush(*self._buffered)
+        return events + correct_messages("".join(self._emitted), self._messages, messages)
 
     def _grow(self, event: str, call_id: str, text: str) -> list[LiveEvent]:
-        if event == turn_events.MESSAGE_DELTA:
-            self._raw.append(text)
         buffered_text = self._buffered.setdefault((event, call_id), BufferedText(self._redactor))
         return self._delta(event, call_id, buffered_text.feed(text))
 

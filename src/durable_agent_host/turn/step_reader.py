@@ -260,6 +260,10 @@ class StepReader:
         elif name == turn_events.TOOL_COMPLETED:
             announced_call = self._announced_calls.get(str(data["call_id"]))
             if announced_call is not None and announced_call["outcome"] is None:
+                if "arguments" in data:
+                    announced_call["arguments"] = _short_arguments(data["arguments"])
+                more = {name: data[name] for name in ("files", "approval_request_id") if name in data}
+                announced_call |= cast("ToolCallStepWire", more)
                 self._finish_tool(announced_call, data["outcome"], str(data.get("result") or ""), at)
         elif name == turn_events.CALL_PENDING:
             self._questions[str(data["call_id"])] = data

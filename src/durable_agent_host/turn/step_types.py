@@ -7,7 +7,7 @@ from durable_agent_host.codec.wire_types import SpentWire
 from durable_agent_host.model.ending import RefusalWire, VisibleStatus
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.turn import EndStatus
-from durable_agent_host.turn.turn_events import UsageWire
+from durable_agent_host.turn.turn_events import MessageFileWire, UsageWire
 
 
 class WaitingCallWire(TypedDict):
@@ -99,6 +99,8 @@ class ToolCallStepWire(TypedDict):
     result: str | None
     result_characters: NotRequired[int]
     in_doubt: bool
+    files: NotRequired[Sequence[MessageFileWire]]
+    approval_request_id: NotRequired[str]
     raised: NotRequired[RaisedWire]
     began_at: str | None
     ended_at: str | None
@@ -128,7 +130,7 @@ class MessageStepWire(TypedDict):
 
 
 class FallbackStepWire(TypedDict):
-    """The model calls from `position` on go to another client: its class, and why."""
+    """Another client answers from here on: its class, and why."""
 
     kind: Literal["fallback"]
     position: int
@@ -188,9 +190,9 @@ StepWire = (
     | ToolCallStepWire
     | StrategyCallStepWire
     | MessageStepWire
+    | FallbackStepWire
     | InnerCallStepWire
     | RetryStepWire
-    | FallbackStepWire
     | RestartStepWire
     | EndStepWire
 )

@@ -10,7 +10,9 @@ from durable_agent_host.model.pending_call import PendingCallWire, PendingKind, 
 from durable_agent_host.model.turn import TurnRequest, TurnStatus
 
 TURN_STARTED: Final = "turn.started"
+MESSAGE_STARTED: Final = "message.started"
 MESSAGE_DELTA: Final = "message.delta"
+MESSAGE_COMPLETED: Final = "message.completed"
 REASONING_DELTA: Final = "reasoning.delta"
 TOOL_STARTED: Final = "tool.started"
 TOOL_DELTA: Final = "tool.delta"
@@ -39,6 +41,51 @@ class TextWire(TypedDict):
     text: str
 
 
+class CitationWire(TypedDict):
+    """A source: the range in the text, in characters, that it is for, and what is known of it."""
+
+    start: int
+    end: int
+    title: NotRequired[str]
+    url: NotRequired[str]
+    file_id: NotRequired[str]
+    quote: NotRequired[str]
+
+
+class MessageFileWire(TypedDict):
+    """A file that the model made or shows; `file_url` is where to get it."""
+
+    id: str | None
+    name: str | None
+    media_type: str | None
+    file_url: NotRequired[str]
+
+
+class ResponseMessageWire(TypedDict):
+    """A message of a turn's answer; the author is the agent of a workflow that wrote it."""
+
+    text: str
+    author: NotRequired[str]
+    citations: list[CitationWire]
+    files: list[MessageFileWire]
+
+
+class MessageStartedWire(TypedDict):
+    """A message of the answer starts."""
+
+    index: int
+    author: NotRequired[str]
+
+
+class MessageCompletedWire(TypedDict):
+    """A message of the answer is complete; one that comes again replaces the earlier one."""
+
+    index: int
+    text: str
+    citations: list[CitationWire]
+    files: list[MessageFileWire]
+
+
 class ToolStartedWire(TypedDict):
     """A tool call starts; its arguments are as the model wrote them, or null."""
 
@@ -62,11 +109,18 @@ class ToolProgressWire(TypedDict):
 
 
 class ToolCompletedWire(TypedDict):
-    """A tool call has ended; the result is shortened."""
+    """A tool call has ended; the result is shortened.
+
+    The rest is what the event of its start did not have. `approval_request_id` is the id under which a call of a tool
+    that runs at the service was approved.
+    """
 
     call_id: str
     outcome: ToolOutcome
     result: str
+    arguments: NotRequired[Any]
+    files: NotRequired[Sequence[MessageFileWire]]
+    approval_request_id: NotRequired[str]
 
 
 ReplyOutcome = Literal["approved", "denied", "result", "error", "expired"]
@@ -126,7 +180,14 @@ class TurnIdentityWire(TypedDict):
     correlation_id: str
 
 
-class RunAnswerWire(TurnIdentityWire, AnswerEndWire):
+class AnswerMessagesWire(TypedDict):
+    """The messages of an answer, and their citations with their ranges in the whole response."""
+
+    messages: Sequence[ResponseMessageWire]
+    citations: Sequence[CitationWire]
+
+
+class RunAnswerWire(TurnIdentityWire, AnswerEndWire, AnswerMessagesWire):
     """The JSON answer of ``run``, and the data of a turn's last event.
 
     `value` repeats a structured answer; `redacted` says that something of the turn was redacted.
@@ -166,6 +227,10 @@ class ProblemWire(ProblemTurnWire):
     error: str
 
 
+SEPARATOR: Final = "\n\n"
+"""Between the messages of an answer, in its text."""
+
+
 class EventRule(NamedTuple):
     """The meaning of an event.
 
@@ -184,7 +249,9 @@ class EventRule(NamedTuple):
 
 EVENTS: Final[Mapping[str, EventRule]] = {
     TURN_STARTED: EventRule(TurnStartedWire),
+    MESSAGE_STARTED: EventRule(MessageStartedWire, is_discardable=True),
     MESSAGE_DELTA: EventRule(TextWire, is_delta=True, is_discardable=True),
+    MESSAGE_COMPLETED: EventRule(MessageCompletedWire, is_discardable=True),
     REASONING_DELTA: EventRule(TextWire, is_delta=True, is_discardable=True),
     TOOL_STARTED: EventRule(ToolStartedWire, is_discardable=True),
     TOOL_DELTA: EventRule(ToolDeltaWire, is_delta=True, is_discardable=True),
@@ -230,6 +297,22 @@ def turn_started(request: TurnRequest) -> LiveEvent:
     return LiveEvent(TURN_STARTED, TurnStartedWire(turn_id=request.turn_id, session_id=request.session_id))
 
 
+def message_started(index: int, author: str | None) -> LiveEvent:
+    """Make the event of a message of the response that starts."""
+    data: MessageStartedWire = {"index": index}
+    if author:
+        data["author"] = author
+    return LiveEvent(MESSAGE_STARTED, data)
+
+
+def message_completed(index: int, message: ResponseMessageWire) -> LiveEvent:
+    """Make the event of a complete message."""
+    data = MessageCompletedWire(
+        index=index, text=message["text"], citations=message["citations"], files=message["files"]
+    )
+    return LiveEvent(MESSAGE_COMPLETED, data)
+
+
 def message_delta(text: str) -> LiveEvent:
     """Make the event of a chunk of the response."""
     return LiveEvent(MESSAGE_DELTA, TextWire(text=text))
@@ -255,10 +338,17 @@ def tool_progress(call_id: str, text: str, fraction: float | None) -> LiveEvent:
     return LiveEvent(TOOL_PROGRESS, ToolProgressWire(call_id=call_id, text=short_text(text), fraction=fraction))
 
 
-def tool_completed(call_id: str, outcome: ToolOutcome, result: str = "") -> LiveEvent:
-    """Make the event of a tool call that has ended."""
+def tool_completed(call_id: str, outcome: ToolOutcome, result: str = "", **details: Any) -> LiveEvent:
+    """Make the event of a tool call that has ended.
+
+    Args:
+        call_id: of the call.
+        outcome: of the call.
+        result: is shortened.
+        details: what the event of its start did not have: ``arguments``, ``files``, ``approval_request_id``.
+    """
     data = ToolCompletedWire(call_id=call_id, outcome=outcome, result=short_text(result))
-    return LiveEvent(TOOL_COMPLETED, data)
+    return LiveEvent(TOOL_COMPLETED, {**data, **{name: value for name, value in details.items() if value}})
 
 
 def call_pending(call: PendingCallWire) -> LiveEvent:

@@ -165,6 +165,9 @@ class Redactor:
             redacted_value = self.arguments(value) if name == "arguments" else self.value(value)
             if redacted_value is not value:
                 changes[name] = redacted_value
+        if content.annotations and content.type == "text" and returned_content.text != content.text:
+            annotations = changes.get("annotations", returned_content.annotations)
+            changes["annotations"] = self._annotations(annotations, content.text or "", returned_content.text or "")
         properties: Mapping[str, Any] = returned_content.additional_properties
         redacted_properties = self.value(properties)
         has_changed = bool(changes) or (returned_content is not content and _differs(returned_content, content))
@@ -271,8 +274,33 @@ class Redactor:
         Raises:
             RedactionError: the app's function failed.
         """
-        read = {"arguments": self.arguments, "result": self.value, "reason": self.value, "text": self.value}
-        return {name: read[name](value) if name in read and value else value for name, value in data.items()}
+        read = dict.fromkeys(("result", "reason", "text", "files"), self.value) | {"arguments": self.arguments}
+        redacted = {name: read[name](value) if name in read and value else value for name, value in data.items()}
+        if redacted.get("citations"):
+            text, new_text = data["text"], redacted["text"]
+            redacted["citations"] = [self._citation(citation, text, new_text) for citation in redacted["citations"]]
+        return redacted
+
+    def _citation(self, citation: Mapping[str, Any], text: str, new_text: str) -> Mapping[str, Any]:
+        """Move the range of a citation to its place in a redacted text."""
+        positions = {name: self._move(citation[name], text, new_text) for name in ("start", "end")}
+        return {**self.value({name: citation[name] for name in citation if name not in positions}), **positions}
+
+    def _move(self, position: int, text: str, new_text: str) -> int:
+        return position if text == new_text else min(len(self.text(text[:position])), len(new_text))
+
+    def _annotations(self, annotations: Any, text: str, new_text: str) -> Any:
+        """Move the ranges of a text's citations to their positions in the redacted text."""
+        return [
+            {**annotation, "annotated_regions": [self._region(region, text, new_text) for region in regions]}
+            if (regions := annotation.get("annotated_regions"))
+            else annotation
+            for annotation in annotations
+        ]
+
+    def _region(self, region: Mapping[str, Any], text: str, new_text: str) -> Mapping[str, Any]:
+        names = [name for name in ("start_index", "end_index") if isinstance(region.get(name), int)]
+        return {**region, **{name: self._move(region[name], text, new_text) for name in names}}
 
     def _piece(self, piece: Any) -> Any:
         if not isinstance(piece, SummaryMessage):

@@ -1,6 +1,6 @@
 """Data that crosses the durable boundary during a turn: request and outcome, as plain JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final, cast, get_args
 
@@ -8,6 +8,7 @@ from durable_agent_host.codec.entity_state import decode_budget_usage, decode_st
 from durable_agent_host.codec.session_blobs import decode_sealing, encode_sealing, json_bytes_of
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStatus
+from durable_agent_host.turn.turn_events import SEPARATOR, ResponseMessageWire
 
 _ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stored", "raw")
 """Fields that are left out when they have no value."""
@@ -17,7 +18,7 @@ _ABSENT_WHEN_FALSE: Final = frozenset(
     {"redacts", "redacted", "steered_by", "joined_turn_id", "finish_reason", "refusal"}
 )
 _ENCODED_SEPARATELY: Final = (
-    *("pending", "sealing", "text_at", "response", "overlay"),
+    *("pending", "sealing", "text_at", "response", "overlay", "messages"),
     *("model_info", "budget_usage", "attempt_metrics"),
 )
 """Fields of an outcome that are absent when empty, or have another name in JSON: ``served``, ``spent``, ``work``."""
@@ -108,8 +109,8 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
     for name in _ENCODED_SEPARATELY:
         del wire[name]
     wire = {name: value for name, value in wire.items() if value or name not in _ABSENT_WHEN_FALSE}
-    if outcome.pending:
-        wire["pending"] = [dict(call) for call in outcome.pending]
+    lists = {"pending": outcome.pending, "messages": outcome.messages}
+    wire |= {name: list(map(dict, elements)) for name, elements in lists.items() if elements}
     if outcome.model_info:
         wire["served"] = dict(outcome.model_info)
     if outcome.sealing:
@@ -133,6 +134,7 @@ def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
         turn_id=wire["turn_id"],
         status=wire["status"],
         text=wire.get("text", ""),
+        messages=tuple(wire.get("messages") or ()),
         finish_reason=wire.get("finish_reason"),
         refusal=wire.get("refusal"),
         entries=tuple(wire.get("entries") or ()),
@@ -156,6 +158,37 @@ def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
         steered_by=wire.get("steered_by") or {},
         joined_turn_id=wire.get("joined_turn_id", ""),
     )
+
+
+def encode_response_messages(messages: Sequence[ResponseMessageWire], agent: str) -> tuple[Mapping[str, Any], ...]:
+    """Return the messages of an outcome without their texts; the turn's own agent is not named as their author."""
+    encoded_messages: list[dict[str, Any]] = []
+    for message in messages:
+        author = message.get("author")
+        other_fields: dict[str, Any] = {"citations": message["citations"], "files": message["files"]}
+        other_fields |= {"author": author if author != agent else None}
+        present_fields = {name: value for name, value in other_fields.items() if value}
+        encoded_messages.append({"characters": len(message["text"]), **present_fields})
+    is_plain = len(encoded_messages) == 1 and len(encoded_messages[0]) == 1
+    return () if is_plain else tuple(encoded_messages)
+
+
+def decode_response_messages(outcome: TurnOutcome, agent: str) -> list[ResponseMessageWire]:
+    """Return the messages of a turn's answer; the turn's own agent is not named as their author."""
+    if not outcome.messages:
+        return [ResponseMessageWire(text=outcome.text, citations=[], files=[])] if outcome.text else []
+    messages: list[ResponseMessageWire] = []
+    start = 0
+    for stored in outcome.messages:
+        end = start + stored["characters"]
+        message = ResponseMessageWire(
+            text=outcome.text[start:end], citations=stored.get("citations") or [], files=stored.get("files") or []
+        )
+        if (author := stored.get("author")) and author != agent:
+            message["author"] = author
+        messages.append(message)
+        start = end + len(SEPARATOR)
+    return messages
 
 
 def check_turn_outcome(wire: Any) -> None:

@@ -202,9 +202,12 @@ def test_clients_get_code_as_events_of_a_tool():
                 contents=chunk_update.contents, role=chunk_update.role, response_id=chunk_update.response_id
             )
         )
+    events += live.end_call()
     kinds = [event.event for event in events]
-    assert kinds == ["message.delta", "tool.started", "tool.delta", "tool.completed", "message.delta"]
-    assert "".join(event.data["text"] for event in events if event.event == "message.delta") == "Look.  Done."
+    message, code = ("message.started", "message.delta", "message.completed"), ("tool.started", "tool.delta")
+    assert kinds == [*message, *code, "tool.completed", "message.delta", *message]
+    assert events[-5].data["arguments"] == {"code": events[4].data["text"]}
+    assert "".join(event.data["text"] for event in events if event.event == "message.delta") == "Look. \n\nDone."
 
 
 def argument(path, **value):

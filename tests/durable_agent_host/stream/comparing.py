@@ -2,6 +2,8 @@
 
 from random import Random
 
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES
+
 
 def contents_of(messages):
     return [content for message in messages for content in message["contents"]]
@@ -23,6 +25,12 @@ def interleave(events, seed):
     outside = [number for number, event in enumerate(events) if "output_index" not in event]
     first = [events[number] for number in outside if number < len(events) - 1]
     return [*first, *events_of_items, events[-1]]
+
+
+def is_sent_back(item):
+    """Return whether an item of a response is part of the next request: all that is not known to be refused there."""
+    kind = item["type"]
+    return bool(ITEM_TYPES[kind].input_fields) if kind in ITEM_TYPES else kind != "function_call_output"
 
 
 SEALED_ANEW = {"protected_data", "encrypted_content"}

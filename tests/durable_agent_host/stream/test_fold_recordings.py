@@ -11,9 +11,8 @@ from durable_agent_host.providers.openai.item_mapping import (
     rebuild_item,
     to_input_item,
 )
-from durable_agent_host.providers.openai.item_types import item_type
 from durable_agent_host.stream.fold import fold_part, fold_updates, response_as_updates
-from tests.durable_agent_host.stream.comparing import comparable, contents_of
+from tests.durable_agent_host.stream.comparing import comparable, contents_of, is_sent_back
 from tests.durable_agent_host.stream.streams import (
     FOLDER,
     cut_at_random,
@@ -76,7 +75,7 @@ def test_the_fold_is_the_providers_final_response(stream):
     assert comparable(contents_of(encode_messages(response))) == comparable(contents_of(expected_messages))
     groups = [group for message in response.messages for group in group_by_item(message.contents)]
     sent = [rebuild_item(group) for group in groups if find_item_metadata(group[0]) is not None]
-    expected_items = [to_input_item(item) for item in stream.final["output"] if item_type(item["type"]).input_fields]
+    expected_items = [to_input_item(item) for item in stream.final["output"] if is_sent_back(item)]
     assert comparable(sent) == comparable(expected_items)
 
 

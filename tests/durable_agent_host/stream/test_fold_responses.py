@@ -10,10 +10,9 @@ from durable_agent_host.providers.openai.item_mapping import (
     rebuild_item,
     to_input_item,
 )
-from durable_agent_host.providers.openai.item_types import item_type
 from durable_agent_host.stream.fold import fold_part, fold_updates, response_as_updates
 from tests.durable_agent_host.openai_outputs import OUTPUTS, TOKEN, build_events, build_response_body, message, text
-from tests.durable_agent_host.stream.comparing import comparable, contents_of, interleave
+from tests.durable_agent_host.stream.comparing import comparable, contents_of, interleave, is_sent_back
 from tests.durable_agent_host.stream.streams import (
     cut_at_random,
     encode_messages,
@@ -38,7 +37,7 @@ def assert_is_final(events, body):
     assert comparable(contents) == comparable(expected_contents)
     groups = [group for message in response.messages for group in group_by_item(message.contents)]
     sent = [rebuild_item(group) for group in groups if find_item_metadata(group[0]) is not None]
-    expected_items = [to_input_item(item) for item in body["output"] if item_type(item["type"]).input_fields]
+    expected_items = [to_input_item(item) for item in body["output"] if is_sent_back(item)]
     assert comparable(sent) == comparable(expected_items)
 
 

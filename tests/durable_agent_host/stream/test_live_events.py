@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from durable_agent_host.codec.tool_result_text import result_text, short_text
 from durable_agent_host.stream.fold import fold_updates, response_as_updates
-from durable_agent_host.stream.live_events import LiveEvents, response_text
+from durable_agent_host.stream.live_events import LiveEvents
+from durable_agent_host.stream.response_messages import response_messages
 from tests.durable_agent_host.stream.streams import FOLDER, provider, read_recordings
 
 
@@ -27,7 +28,23 @@ def live_events(updates, **options):
     """Give all that updates tell, and then what is left to tell."""
     live = LiveEvents(provider, **options)
     events = [event for update in updates for event in live.feed(update)]
-    return events, live.finish(response_text(fold_updates(updates, provider)))
+    return events, live.finish(messages_of(fold_updates(updates, provider)))
+
+
+def messages_of(response):
+    """Give the stored messages."""
+    return response_messages(response.messages, provider.service_files)
+
+
+def response_text(response):
+    """Give the stored text."""
+    return "\n\n".join(message["text"] for message in messages_of(response))
+
+
+def told_messages(events):
+    """Give the messages of the events."""
+    fields = ("text", "citations", "files")
+    return [{name: event.data[name] for name in fields} for event in events if event.event == "message.completed"]
 
 
 def update(*contents, **more):
@@ -58,8 +75,11 @@ def test_recordings_are_there():
 def test_the_pieces_of_a_recorded_stream_are_its_stored_text(stream):
     """Joined in order, and without a correction at the end; every call that began has ended."""
     events, last_events = live_events(stream.updates)
-    assert text_of(events) == response_text(fold_updates(stream.updates, provider))
+    response = fold_updates(stream.updates, provider)
+    assert text_of(events) == response_text(response)
     assert not {"message.delta", "turn.restarted"} & {event.event for event in last_events}
+    stored = [{name: message[name] for name in ("text", "citations", "files")} for message in messages_of(response)]
+    assert told_messages([*events, *last_events]) == stored
     call_ids = [event.data["call_id"] for event in [*events, *last_events] if event.event == "tool.completed"]
     assert len(call_ids) == len(set(call_ids))
 
@@ -72,7 +92,9 @@ def test_a_response_that_is_played_again_has_the_same_text(stream):
     live = LiveEvents(provider)
     events = [event for response_update in response_as_updates(response) for event in live.feed(response_update)]
     assert text_of(events) == response_text(response)
-    assert "turn.restarted" not in names(live.finish(response_text(response)))
+    events += live.finish(messages_of(response))
+    assert "turn.restarted" not in names(events)
+    assert [message["text"] for message in told_messages(events)] == [m["text"] for m in messages_of(response)]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["text", "code", "whole", "message"]), st.text(max_size=5)), max_size=30))
@@ -177,4 +199,6 @@ def test_the_outcome_of_a_hosted_call_is_read_from_neutral_contents(result, outc
     live = LiveEvents()
     kind = result.type.replace("_result", "_call")
     events = live.feed(update(Content(kind, call_id="s", tool_name="t"))) + live.feed(update(result))
-    assert events[-1] == ("tool.completed", {"call_id": "s", "outcome": outcome, "result": text})
+    files = {name: events[-1].data[name] for name in ("files",) if name in events[-1].data}
+    assert events[-1] == ("tool.completed", {"call_id": "s", "outcome": outcome, "result": text} | files)
+    assert bool(files) == any(output.type == "data" for output in result.outputs or ())

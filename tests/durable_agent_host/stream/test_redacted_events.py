@@ -35,7 +35,10 @@ def test_a_redacted_stream_has_the_redacted_text():
             update = AgentResponseUpdate(role="assistant", message_id="m", contents=[Content.from_text(piece)])
             sent_events += events.feed(update)
         early = len(sent_events)
-        sent_events += events.finish(redactor.text(text))
-        assert {event for event, _ in sent_events} <= {"message.delta"}
-        assert "".join(data["text"] for _, data in sent_events) == redactor.text(text)
+        message = {"text": redactor.text(text), "citations": [], "files": []}
+        sent_events += events.finish([message])
+        assert sent_events[0] == ("message.started", {"index": 0})
+        assert sent_events[-1] == ("message.completed", {"index": 0, **message})
+        assert {event for event, _ in sent_events[1:-1]} <= {"message.delta"}
+        assert "".join(data["text"] for _, data in sent_events[1:-1]) == redactor.text(text)
         assert early or len(text) < 1500

@@ -17,7 +17,7 @@ from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.errors import LogError, ProviderError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.log_entry import CURSOR
-from durable_agent_host.turn.turn_events import MESSAGE_DELTA, REASONING_DELTA
+from durable_agent_host.turn.turn_events import MESSAGE_COMPLETED, MESSAGE_DELTA, MESSAGE_STARTED, REASONING_DELTA
 from durable_agent_host.turn_log.journal import Journal
 
 _CONTINUATION: Final = "continuation_token"
@@ -101,9 +101,16 @@ def _find_cursor(open_events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if last is None:
         return {}
     contents: list[Content] = []
+    is_open = False
     for event in open_events[: last + 1]:
-        if event["event"] == MESSAGE_DELTA:
-            contents.append(Content.from_text(event["data"]["text"]))
+        if event["event"] == MESSAGE_STARTED:
+            is_open = True
+            contents.append(Content.from_text(""))
+        elif event["event"] == MESSAGE_DELTA and is_open:  # not the blank line between two
+            contents[-1].text = f"{contents[-1].text}{event['data']['text']}"
+        elif event["event"] == MESSAGE_COMPLETED:
+            is_open = False
+            contents.append(Content.from_text_reasoning(text=""))  # ends the text before it
         elif event["event"] == REASONING_DELTA:
             contents.append(Content.from_text_reasoning(text=event["data"]["text"]))
     return {CURSOR: open_events[last][CURSOR], "contents": contents}

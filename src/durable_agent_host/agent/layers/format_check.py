@@ -16,7 +16,7 @@ from durable_agent_host.agent.response_format_worker import validate_in_worker
 from durable_agent_host.codec.journal_entry import REJECTED, decode_model_response
 from durable_agent_host.errors import InvalidAnswerError
 from durable_agent_host.model.ending import end_of_answer
-from durable_agent_host.stream.live_events import text_of_messages
+from durable_agent_host.stream.response_messages import response_text
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class CheckResponseFormat:
             async for item in items:
                 if isinstance(item, CompletedResponse) and _is_answer(call, item.response):
                     try:
-                        await validate_in_worker(text_of_messages(item.response.messages), self.response_format)
+                        await validate_in_worker(response_text(item.response.messages), self.response_format)
                     except InvalidAnswerError as error:
                         properties = item.response.additional_properties or {}
                         item.response.additional_properties = {**properties, REJECTED: error.message}
@@ -55,6 +55,6 @@ def _is_answer(call: ModelCall, response: ChatResponse[Any]) -> bool:
 
 def messages_after_rejection(recorded_response: Mapping[str, Any], reason: str) -> list[Message]:
     """Return the messages with which the model is asked again."""
-    text = text_of_messages(decode_model_response(recorded_response).messages)
+    text = response_text(decode_model_response(recorded_response).messages)
     request = f"{reason}. Answer again, with JSON that fits and nothing else."
     return [*([Message("assistant", [text])] if text else []), Message("user", [request])]

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
+from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.providers.anthropic.message_accumulator import Block
 from durable_agent_host.providers.neutral_contents import as_object, as_objects, within
 
@@ -191,6 +192,24 @@ def block_contents(block: Block) -> list[Content]:
 def is_hosted_result(block: Mapping[str, Any]) -> bool:
     """Return whether a block is the result of a call that the service runs."""
     return str(block.get("type")).endswith("_tool_result")
+
+
+_CALLS: Final = frozenset({"server_tool_use", "mcp_tool_use"})
+_WITHOUT_CALL: Final = frozenset({"text", "compaction", *BLOCK_TYPES})
+
+
+def hosted_call(block: Block) -> HostedCall | None:
+    """Return what a finished block says of a call that the service runs; a block of unknown type is a call, too."""
+    kind = str(block.get("type") or "")
+    if kind in _CALLS:
+        return HostedCall(str(block.get("id") or ""), str(block.get("name") or ""), block.get("input"))
+    if is_hosted_result(block):
+        has_failed = bool(block.get("is_error")) or "error_code" in as_object(block.get("content"))
+        return HostedCall(str(block.get("tool_use_id") or ""), outcome="error" if has_failed else "success")
+    if kind in _WITHOUT_CALL:
+        return None
+    fields = {name: value for name, value in block.items() if name not in {"type", "id"}}
+    return HostedCall(str(block.get("id") or kind), kind, fields, "success")
 
 
 def _files(fields: Block) -> list[Content]:

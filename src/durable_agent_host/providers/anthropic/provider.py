@@ -7,10 +7,10 @@ from typing import Any, Final
 from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import LostState
+from durable_agent_host.model.provider_item import HostedCall, LostState
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.anthropic.block_mapping import complete_item
-from durable_agent_host.providers.anthropic.block_types import PROVIDER, is_hosted_result
+from durable_agent_host.providers.anthropic.block_types import PROVIDER, hosted_call
 from durable_agent_host.providers.anthropic.client import PAUSE, BlockPreservingMixin, NormalizedMessagesMixin
 from durable_agent_host.providers.anthropic.lost_state import LOSS_RULES
 from durable_agent_host.providers.anthropic.request_messages import CALL_ID, with_pause
@@ -83,10 +83,9 @@ class AnthropicProvider(GenericProvider):
         """Make the contents of finished blocks."""
         return complete_item(contents, item)
 
-    def list_finished_calls(self, item: Mapping[str, Any], /) -> list[tuple[str, bool]]:
-        """Return the calls that results of the service's own tools belong to."""
-        result_blocks = (block for block in item.get("blocks", ()) if is_hosted_result(block))
-        return [(str(block.get("tool_use_id") or ""), _has_failed(block)) for block in result_blocks]
+    def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
+        """List the calls of the service's own tools, their results, and blocks of unknown types."""
+        return [call for block in item.get("blocks", ()) if (call := hosted_call(block)) is not None]
 
     def is_truncated(self, updates: Iterable[Any], /) -> bool:
         """Check for ``message_stop``; a response that was not streamed has its stop reason."""
@@ -95,11 +94,6 @@ class AnthropicProvider(GenericProvider):
     def continuation_messages(self, response: ChatResponse[Any], /) -> list[Message] | None:
         """Send the response back unchanged when the model has paused."""
         return with_pause(response.messages) if response.finish_reason == PAUSE else None
-
-
-def _has_failed(block: Mapping[str, Any]) -> bool:
-    raw_content: Any = block.get("content")
-    return bool(block.get("is_error")) or (isinstance(raw_content, Mapping) and "error_code" in raw_content)
 
 
 ANTHROPIC: Final = AnthropicProvider()

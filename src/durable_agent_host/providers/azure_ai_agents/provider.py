@@ -8,11 +8,11 @@ from agent_framework import Content
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import LostState
+from durable_agent_host.model.provider_item import HostedCall, LostState
 from durable_agent_host.providers.azure_ai_agents.errors import explain_run, find_lost_state
 from durable_agent_host.providers.azure_ai_agents.run_events import FAILED_STATUSES, complete_item
 from durable_agent_host.providers.azure_ai_agents.service_client import copy_with_limits
-from durable_agent_host.providers.azure_ai_agents.thread_contents import PROVIDER
+from durable_agent_host.providers.azure_ai_agents.thread_contents import PROVIDER, hosted_call
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.redaction import add_known_secrets
@@ -38,11 +38,12 @@ class AzureAIAgentsProvider(GenericProvider):
         """Make the contents of the finished block."""
         return complete_item(contents, item)
 
-    def list_finished_calls(self, item: Mapping[str, Any], /) -> list[tuple[str, bool]]:
-        """Return the call that the end of its step finishes."""
+    def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
+        """List the call that the end of its step finishes."""
         if not item.get("step") or "call" not in item:
-            return []
-        return [(str(item["call"].get("id") or ""), item["step"].get("status") in FAILED_STATUSES)]
+            return ()
+        has_failed = item["step"].get("status") in FAILED_STATUSES
+        return (hosted_call(item["call"], "error" if has_failed else "success"),)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List images and files that code has created or a text cites."""

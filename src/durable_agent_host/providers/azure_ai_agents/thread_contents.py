@@ -15,6 +15,8 @@ from typing import Any, Final, Literal, cast
 
 from agent_framework import Annotation, Content
 
+from durable_agent_host.model.journal_entry import ToolOutcome
+from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.providers.item_metadata import ItemMetadata, decode_references, encode_references
 from durable_agent_host.providers.neutral_contents import as_object
 
@@ -113,6 +115,28 @@ def call_contents(call: Mapping[str, Any]) -> list[Content]:
             content.hosted = content.informational_only = True
             result = Content("function_result", call_id=call_id, result=_as_text(output))
     return [content] if output is None else [content, result]
+
+
+def hosted_call(call: Mapping[str, Any], outcome: ToolOutcome) -> HostedCall:
+    """Return a call of the service's own tools that has ended."""
+    row = find_call_kind(call)
+    fields = read_payload(call, row)
+    kind = str(call.get("type") or "tool")
+    argument = fields.get(row.argument) if row.argument else None
+    match row.family:
+        case "code":
+            arguments: Any = {"code": argument}
+        case "search":
+            arguments = {row.argument: argument} if argument is not None else {}
+        case _:
+            other_fields = {name: value for name, value in fields.items() if name not in {"name", "type", row.output}}
+            arguments = argument or other_fields
+    name = str(fields.get("name") or kind)
+    is_silent = row.family == "code" and not fields.get(row.output)
+    error = as_object(call).get("error") or fields.get("error")
+    return HostedCall(
+        str(call.get("id") or ""), name, arguments, "error" if error else outcome, has_output=not is_silent
+    )
 
 
 def code_call(call_id: Any, code: Any) -> Content:

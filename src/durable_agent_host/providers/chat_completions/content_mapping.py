@@ -1,14 +1,15 @@
 """A message of Chat Completions as neutral contents, and the standard fields of a message from its contents."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from mimetypes import guess_type
 from typing import Any, Final, cast
 
-from agent_framework import Annotation, Content
+from agent_framework import Annotation, Content, TextSpanRegion
 
 from durable_agent_host.model.ending import is_refusal, refusal
-from durable_agent_host.providers.neutral_contents import as_objects, within
+from durable_agent_host.providers.neutral_contents import as_object, as_objects, within
 
 TRANSCRIPT: Final = "audio_transcript"
 """Key in a text's ``additional_properties``: the text is the transcript of the message's audio."""
@@ -20,15 +21,17 @@ _DETAIL_TEXTS: Final = ("text", "summary")
 _DETAIL_PAYLOADS: Final = ("signature", "data")
 
 
-def to_contents(message: Mapping[str, Any], audio_format: str = "") -> list[Content]:
-    """Read an assistant's message.
+def to_contents(
+    message: Mapping[str, Any], audio_format: str = "", extra_fields: Mapping[str, Any] | None = None
+) -> list[Content]:
+    """Read an assistant's message; the service's fields beside it may have its sources.
 
     Returns:
         Reasoning, texts with their citations, refusal, audio, images, calls; other fields have no content.
     """
     return [
         *_reasoning(message),
-        *_texts(message),
+        *_texts(message, extra_fields or {}),
         *_refusal(message),
         *_audio(message.get("audio"), audio_format),
         *_images(message.get("images")),
@@ -119,19 +122,51 @@ def _thought(part: Mapping[str, Any]) -> str:
     )
 
 
-def _texts(message: Mapping[str, Any]) -> list[Content]:
+def _texts(message: Mapping[str, Any], extra_fields: Mapping[str, Any]) -> list[Content]:
     content: Any = message.get("content")
     text = content if isinstance(content, str) else spoken_text({"content": content})
     annotations = [_citation(annotation) for annotation in as_objects(message.get("annotations"))]
+    annotations += [_source(*source, text) for source in _numbered_sources(extra_fields)]
+    annotations += [_citation(result) for tool in executed_tools(message) for result in _search_results(tool)]
     texts = [Content("text", text=text, annotations=annotations or None)] if text or annotations else []
     return [*texts, *_images(content)]
+
+
+def executed_tools(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the calls that the service has run for a message."""
+    return as_objects(message.get("executed_tools"))
+
+
+def _search_results(tool: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return as_objects(within(tool, "search_results", "results"))
+
+
+def _numbered_sources(extra_fields: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the sources of a response with their numbers, by which its text refers to them."""
+    results = as_objects(extra_fields.get("search_results"))
+    urls: Any = extra_fields.get("citations")
+    known_results = {result.get("url"): result for result in results}
+    if isinstance(urls, list):
+        sources: list[Any] = cast("list[Any]", urls)
+        results = [as_object(source) or {"url": source} for source in sources]
+    for number, result in enumerate(results, 1):
+        yield number, known_results.get(result.get("url"), {}) | result
+
+
+def _source(number: int, source: Mapping[str, Any], text: str) -> Annotation:
+    """Return the citation of a source, at each of its numbers in the text."""
+    citation = _citation(source)
+    marks = re.finditer(rf"\[{number}\]", text)
+    if regions := [TextSpanRegion(type="text_span", start_index=m.start(), end_index=m.end()) for m in marks]:
+        citation["annotated_regions"] = regions
+    return citation
 
 
 def _citation(annotation: Mapping[str, Any]) -> Annotation:
     kind = str(annotation.get("type") or "")
     nested_fields: Any = annotation.get(kind)
     fields = cast("dict[str, Any]", nested_fields) if isinstance(nested_fields, dict) else dict(annotation)
-    names = {"title": "title", "url": "url", "file_id": "file_id", "content": "snippet"}
+    names = {"title": "title", "url": "url", "file_id": "file_id", "content": "snippet", "snippet": "snippet"}
     neutral_fields = {
         neutral_name: fields[service_name]
         for service_name, neutral_name in names.items()

@@ -11,7 +11,7 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from durable_agent_host.model.response_normalization import with_text_names
@@ -22,6 +22,9 @@ _NAMES: Final = frozenset({"type", "id", "index", "format", "role", "name", "obj
 
 _REPEATABLE_LISTS: Final = frozenset({"annotations", "citations", "images", "search_results"})
 """Lists of complete elements, which some services repeat in every delta."""
+
+_REPLACED_LISTS: Final = frozenset({"executed_tools"})
+"""Lists of elements with an index, which come again with more fields: each time whole, and not in fragments."""
 
 _TYPES_MERGED_WITHOUT_INDEX: Final = frozenset({"reasoning.text", "reasoning.summary", "text", "thinking"})
 
@@ -213,7 +216,10 @@ def _merge(target: dict[str, Any], name: str, value: Any) -> None:
     elif isinstance(value, list):
         elements = target[name] = cast("list[Any]", current_value) if type(current_value) is list else []
         for element in cast("list[Any]", value):
-            _merge_element(elements, element, is_repeated=name in _REPEATABLE_LISTS)
+            if name in _REPLACED_LISTS and (same := _find_by_index(elements, element)) is not None:
+                same.update(element)
+            else:
+                _merge_element(elements, element, is_repeated=name in _REPEATABLE_LISTS)
     elif value != "" or current_value is None:
         target[name] = value
 
@@ -236,6 +242,11 @@ def _merge_element(elements: list[Any], element: Any, *, is_repeated: bool) -> N
         elements.append(target)
     for name, value in element_delta.items():
         _merge(target, name, value)
+
+
+def _find_by_index(elements: Sequence[Any], element: Any) -> dict[str, Any] | None:
+    same = (candidate for candidate in elements if as_object(candidate).get("index") == as_object(element).get("index"))
+    return next(same, None)
 
 
 def _continues_element(element: Mapping[str, Any], delta: Mapping[str, Any]) -> bool:

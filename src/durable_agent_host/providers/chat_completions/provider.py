@@ -1,12 +1,13 @@
 """Chat Completions behind the port."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from agent_framework import Content, Message
 
-from durable_agent_host.model.provider_item import LostState
+from durable_agent_host.model.provider_item import HostedCall, LostState
 from durable_agent_host.providers.chat_completions.client import MessagePreservingMixin, NormalizedChunksMixin
+from durable_agent_host.providers.chat_completions.content_mapping import executed_tools
 from durable_agent_host.providers.chat_completions.message_metadata import METADATA, complete_item
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.event_normalization import normalize_streams
@@ -31,6 +32,14 @@ class ChatCompletionsProvider(GenericProvider):
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Make the contents of the finished message."""
         return complete_item(contents, item)
+
+    def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
+        """List the calls that the service has run for a message."""
+        for index, tool in enumerate(executed_tools(item["message"])):
+            call_id = f"executed_{tool.get('index', index)}_{item['id']}"
+            name = str(tool.get("type") or "tool")
+            result = str(tool.get("output") or "")
+            yield HostedCall(call_id, name, tool.get("arguments"), "success", result)
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return what the service refuses of the request.

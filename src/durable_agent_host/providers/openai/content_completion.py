@@ -283,12 +283,13 @@ def parse_annotations_from_openai(part: Mapping[str, Any]) -> list[Annotation] |
         if properties:
             annotation["additional_properties"] = properties
         if "start_index" in annotation_item:
-            region = {
-                "type": "text_span",
-                "start_index": annotation_item["start_index"],
-                "end_index": annotation_item["end_index"],
-            }
-            annotation["annotated_regions"] = [region]
+            start_index = annotation_item["start_index"]
+            end_index = annotation_item["end_index"]
+            annotation["annotated_regions"] = [
+                {"type": "text_span", "start_index": start_index, "end_index": end_index}
+            ]
+        elif isinstance(index := annotation_item.get("index"), int) and annotation_item.get("file_id"):
+            annotation["annotated_regions"] = [{"type": "text_span", "start_index": index, "end_index": index}]
         if len(annotation) > 1:  # an unknown kind may have no neutral field; the item's metadata has it
             annotations.append(cast("Annotation", cast("object", annotation)))
     return annotations or None

@@ -32,6 +32,8 @@ def to_input_item(item: Mapping[str, Any]) -> Item:
     Returns:
         The fields of the input form, without null fields that are optional.
     """
+    if item["type"] not in ITEM_TYPES:
+        return dict(item)
     row = ITEM_TYPES[item["type"]]
     fields = {
         name: value
@@ -62,11 +64,11 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
     """
     if item is None:
         return tidy_open_item(contents)
+    if contents and item.get("type") not in ITEM_TYPES:
+        return contents  # the framework knows it
     row = item_type(item.get("type"))
     if row.complete:
         contents = row.complete(item, contents)
-    if not row.input_fields:
-        return contents
     group = contents or [Content("text", text="")]
     _attach_metadata(group, to_input_item(item))
     return group

@@ -1,7 +1,7 @@
 """One row for each type of output item of the Responses API: all its handling.
 
-A new hosted item is a new row in `ITEM_TYPES`. Without a row, an item is handled by the framework. A row with only
-`input_fields` stores the item in full on an empty text, replays it and repairs it.
+A new hosted item is a new row in `ITEM_TYPES`. Without a row, an item is stored in full on an empty text, sent back
+whole, and told as a call by its type. A row with only `input_fields` also knows which fields may be sent back.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +11,8 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.codec.content import CONTENT_CODECS
+from durable_agent_host.model.journal_entry import ToolOutcome
+from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.model.repair_rules import RepairRules, StoredItem
 from durable_agent_host.providers.openai import content_completion, item_rebuild
 from durable_agent_host.providers.openai.item_rebuild import Item
@@ -52,6 +54,7 @@ class ItemType:
         needs_result: whether it needs a result from the app.
         is_encrypted: whether its payload is encrypted.
         describe: describes the item as text, for when it can no longer be sent.
+        hosted_call: what the finished item says of a call that the service runs; None for other items.
     """
 
     streams: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -72,6 +75,7 @@ class ItemType:
     needs_result: bool = False
     is_encrypted: bool = False
     describe: Callable[[Item], str] | None = None
+    hosted_call: Callable[[Item], HostedCall | None] | None = None
 
 
 def _fields(names: str) -> frozenset[str]:
@@ -105,6 +109,56 @@ def _with_safety_checks(item: Mapping[str, Any]) -> Item:
 def _describe_code_run(item: Item) -> str:
     logs = "".join(str(output.get("logs") or "") for output in cast("list[Item]", item.get("outputs") or []))
     return f"I ran this code:\n```python\n{item.get('code') or ''}\n```" + (f"\nIt printed:\n{logs}" if logs else "")
+
+
+def _call(item: Item, name: str, arguments: Any, *, id_field: str = "id", **details: Any) -> HostedCall:
+    """Return a call that has ended, unless an outcome is among the details."""
+    has_failed = bool(item.get("error")) or item.get("status") == "failed"
+    outcome: ToolOutcome = "error" if has_failed else "not_run" if item.get("status") == "incomplete" else "success"
+    return HostedCall(str(item.get(id_field) or ""), name, arguments, outcome)._replace(**details)
+
+
+def _call_of(name: str, *fields: str) -> Callable[[Item], HostedCall]:
+    """Return what reads a call with these fields as its arguments."""
+    return lambda item: _call(item, name, {name: item[name] for name in fields if item.get(name) is not None})
+
+
+def _web_search(item: Item) -> HostedCall:
+    action = cast("Item", item.get("action") or {})
+    arguments = {name: value for name, value in action.items() if name != "sources"}
+    return _call(item, "web_search", arguments or item.get("arguments"))
+
+
+def _mcp_call(item: Item) -> HostedCall:
+    request_id = item.get("approval_request_id")
+    return _call(item, str(item.get("name") or "mcp"), item.get("arguments"), approval_request_id=request_id)
+
+
+def _shell_call(item: Item) -> HostedCall | None:
+    """Return a call in a container of the service; otherwise the client runs it."""
+    environment = cast("Item", item.get("environment") or {})
+    if not str(environment.get("type") or "").startswith("container"):
+        return None
+    return _call(item, "shell", item.get("action"), id_field="call_id", outcome=None)
+
+
+def _program(item: Item) -> HostedCall:
+    return _call(item, "program", {"code": item.get("code")}, id_field="call_id", outcome=None)
+
+
+def _program_output(item: Item) -> HostedCall:
+    return _call(item, "", None, id_field="call_id", result=str(item.get("result") or ""))
+
+
+def _unknown_call(item: Item) -> HostedCall:
+    """Return an item of unknown type as a call: told by its type, with all that it has, or as the output of one."""
+    kind = str(item["type"])
+    id_field = "call_id" if item.get("call_id") else "id"
+    if kind.endswith("_output"):
+        return _call(item, "", None, id_field=id_field, result=str(item.get("output") or ""))
+    arguments = {name: value for name, value in item.items() if name not in {"type", "id", "call_id", "status"}}
+    has_output = id_field == "id" or any(item.get(name) is not None for name in ("output", "result", "results"))
+    return _call({"id": kind, **item}, kind, arguments, id_field=id_field, has_output=has_output)
 
 
 _SEARCHES: Final = _fields("search_tool_call search_tool_result")
@@ -169,6 +223,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         ),
         unsent=_fields("code_interpreter_tool_call code_interpreter_tool_result"),
         describe=_describe_code_run,
+        hosted_call=_call_of("code_interpreter", "code"),
     ),
     "web_search_call": ItemType(
         complete=content_completion.complete_search,
@@ -180,6 +235,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         contents=("search_tool_result",),
         content_field="action",
         unsent=_SEARCHES,
+        hosted_call=_web_search,
     ),
     "file_search_call": ItemType(
         complete=content_completion.complete_search,
@@ -189,6 +245,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         contents=("search_tool_call", "search_tool_result"),
         content_field="queries",
         unsent=_SEARCHES,
+        hosted_call=_call_of("file_search", "queries"),
     ),
     "mcp_call": ItemType(
         streams=_events("mcp_call_arguments"),
@@ -198,6 +255,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         required_fields=("id", "name", "server_label", "arguments"),
         contents=("mcp_server_tool_call",),
         content_field="arguments",
+        hosted_call=_mcp_call,
     ),
     "mcp_list_tools": ItemType(
         input_fields=_fields("id server_label tools error"),
@@ -219,11 +277,13 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         contents=("image_generation_tool_result",),
         content_field="result",
         unsent=_fields("image_generation_tool_call image_generation_tool_result"),
+        hosted_call=_call_of("image_generation", "action", "revised_prompt", "size", "quality", "background"),
     ),
     "shell_call": ItemType(
         complete=content_completion.complete_call,
         matching_content_types=frozenset({"shell_tool_call", "function_call"}),
         input_fields=_fields("id call_id action environment status caller"),
+        hosted_call=_shell_call,
         required_fields=("call_id", "action"),
         is_id_optional=True,
         needs_result=True,
@@ -236,6 +296,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         required_fields=("call_id", "output"),
         contents=("shell_tool_result",),
         content_field="output",
+        hosted_call=lambda item: _call(item, "", None, id_field="call_id"),
     ),
     "local_shell_call": ItemType(
         complete=content_completion.complete_call,
@@ -270,8 +331,8 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         input_fields=_fields("id call_id arguments execution status"),
     ),
     "tool_search_output": ItemType(input_fields=_fields("id call_id tools execution status")),
-    "program": ItemType(input_fields=_fields("id call_id code fingerprint")),
-    "program_output": ItemType(input_fields=_fields("id call_id result status")),
+    "program": ItemType(input_fields=_fields("id call_id code fingerprint"), hosted_call=_program),
+    "program_output": ItemType(input_fields=_fields("id call_id result status"), hosted_call=_program_output),
     "compaction": ItemType(
         input_fields=_fields("id encrypted_content"),
         required_fields=("encrypted_content",),
@@ -281,14 +342,14 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
 }
 """Type of output item → its row."""
 
-_UNKNOWN: Final = ItemType()
+_UNKNOWN: Final = ItemType(hosted_call=_unknown_call)
 
 
 def item_type(kind: Any) -> ItemType:
     """Return the row for a type of item.
 
     Returns:
-        The row; an empty one for types that have none.
+        The row; for types that have none, one by which the item is stored and sent back whole.
     """
     return ITEM_TYPES.get(kind, _UNKNOWN) if isinstance(kind, str) else _UNKNOWN
 

@@ -11,7 +11,7 @@ from agent_framework import Content, Message
 from durable_agent_host.agent.provider import ClientCall
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState
+from durable_agent_host.model.provider_item import STAMP, HostedCall, ItemPart, LostState
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.adapted_client import unwrap_update
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
@@ -29,7 +29,7 @@ from durable_agent_host.providers.openai.client import (
 from durable_agent_host.providers.openai.client_calls import find_client_calls
 from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
 from durable_agent_host.providers.openai.item_mapping import PROVIDER, complete_item
-from durable_agent_host.providers.openai.item_types import ITEM_TYPES, repair_rules
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, item_type, repair_rules
 from durable_agent_host.providers.openai.lost_state import LOSS_RULES
 from durable_agent_host.providers.openai.media_inputs import check_audio
 from durable_agent_host.providers.openai.stream_events import read_item
@@ -102,9 +102,11 @@ class OpenAIProvider(GenericProvider):
         """Return the previous response, the container or the reasoning that the service has lost."""
         return find_lost_state(error)
 
-    def list_finished_calls(self, item: Mapping[str, Any], /) -> list[tuple[str, bool]]:
-        """Return the item's id, as the framework names hosted calls."""
-        return [(str(item.get("id") or ""), item.get("status") == "failed" or bool(item.get("error")))]
+    def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
+        """List the item's call, if the service runs it."""
+        read = item_type(item.get("type")).hosted_call
+        call = read(dict(item)) if read and item.get("type") else None
+        return () if call is None else (call,)
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
         """Give every call its item id, and remove carriers unless the client sends them."""
