@@ -87,11 +87,14 @@ def _events(stem: str) -> dict[str, tuple[str, ...]]:
 
 
 def _without_foreign_sources(item: Mapping[str, Any]) -> Item:
-    """Remove the sources of a search if they are not valid as input: the API returns some without a URL."""
+    """Remove the sources of a search if they are not valid as input: the API returns some without a URL.
+
+    An item without an action gets null: the API requires the field.
+    """
     action = dict(cast("Item", item.get("action") or {}))
     sources = cast("list[Item]", action.get("sources") or [])
     if all(source.get("type") == "url" for source in sources):
-        return dict(item)
+        return {"action": None, **item}
     del action["sources"]
     return {**item, "action": action}
 
