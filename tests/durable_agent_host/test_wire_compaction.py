@@ -213,12 +213,19 @@ async def test_an_overlay_without_its_strategy_is_not_used():
     assert len(questions(cold.inputs[-2])) == 4
 
 
-async def test_a_failed_turn_keeps_its_summary():
-    """A summary that was paid for before the model failed serves the next turn."""
+async def test_a_failed_turn_keeps_its_summary(tmp_path):
+    """A summary that was paid for before the model failed serves the call's stricter form and the next turn."""
     cold = lab(lambda client: SummarizationStrategy(client=client, target_count=3, threshold=1), turns=0)
-    cold.plan({"text": "One."}, {"text": "Two."}, {"error": {"status": 400, "message": "No."}}, {"text": "Three."})
-    outcomes = [await cold.cold_turn(f"question {index}") for index in range(4)]
+    refusal = {"error": {"status": 400, "message": "No."}}
+    cold.plan({"text": "One."}, {"text": "Two."}, refusal, refusal, {"text": "Three."})
+    log = SqliteTurnLog(str(tmp_path / "log.db"))
+    try:
+        outcomes = [await cold.cold_turn(f"question {index}", lambda: log) for index in range(4)]
+    finally:
+        await log.close()
     assert [outcome.status for outcome in outcomes] == ["completed", "completed", "failed", "completed"]
+    assert len(cold.refusals) == 2
+    assert all(refused["message"] == "No." for refused in cold.refusals)
     assert sum(map(is_summary, cold.bodies)) == 1
 
 

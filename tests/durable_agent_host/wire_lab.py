@@ -77,10 +77,10 @@ class Lab:
         client.additional_properties["service"] = "OpenAI"
         return client
 
-    async def cold_turn(self, text: str) -> TurnOutcome:
+    async def cold_turn(self, text: str, open_log: Callable[[], TurnLog] = NullTurnLog) -> TurnOutcome:
         """Run a turn as a process does that knows the session from its JSON state alone."""
         async with self.agent() as agent:
-            return await self._turn(self.runner(agent), text)
+            return await self._turn(self.runner(agent, open_log), text)
 
     async def waiting_turn(
         self, text: str, open_log: Callable[[], TurnLog], result: Any = None, *, is_cancelled: bool = False

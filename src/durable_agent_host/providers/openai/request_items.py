@@ -350,7 +350,9 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]], service: Service) -> list
 
 
 _FULL_MESSAGE: Final = {"type": "message", "status": "completed"}
-_PROTECTED_FIELDS: Final = frozenset({"type", "id", "call_id", "arguments", "output", "content", "role", "text"})
+_PROTECTED_FIELDS: Final = frozenset(
+    {"type", "id", "call_id", "arguments", "output", "content", "role", "text", "annotations"}
+)
 
 
 def items_for(items: Iterable[Item], service: Service) -> list[Item]:
