@@ -18,6 +18,8 @@ INCOMPLETE_STREAMS = {
     "id-rotation-proxy": "a proxy that changes item ids",
     "phase-two-messages": "shortened by its source",
     "multiturn/background-resume-starting-after/02": "resumed after the first event",
+    "xai-web-search": "a search of xAI, which streams no events of its own",
+    "mcp-list-tools-done-missing": "of three lists of tools, only the last is finished before the end",
 }
 
 
@@ -32,7 +34,7 @@ def load_events(recordings_dir, name):
 
 
 def test_recorded_streams_follow_the_grammar(recordings):
-    """All except the three that are not complete streams of the API."""
+    """All except those that are not complete streams of the API."""
     streams = {
         name: events for name, recording in recordings.by_name.items() if (events := recording.stream_version.events)
     }
