@@ -81,7 +81,7 @@ def neutral(body: Any) -> Any:
                 {name: value for name, value in message.items() if (name, value) != ("content", None)}
                 for message in messages
             ]
-            return rest | {"messages": stripped_items}
+            return rest | {"messages": join_texts(stripped_items)}
         case {"messages": [*messages], **rest}:
             return rest | {"messages": join_messages(messages, "content")}
         case {"contents": [*contents], **rest}:
@@ -116,6 +116,17 @@ def join_messages(messages: Sequence[Mapping[str, Any]], field: str) -> list[dic
             result[-1][field] += contents
         else:
             result.append({**message, field: [*contents]})
+    return result
+
+
+def join_texts(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Join users' texts that follow each other, as the services require whose roles alternate."""
+    result: list[dict[str, Any]] = []
+    for message in messages:
+        if result and result[-1]["role"] == message["role"] == "user":
+            result[-1]["content"] += f"\n\n{message['content']}"
+        else:
+            result.append({**message})
     return result
 
 
