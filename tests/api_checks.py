@@ -93,9 +93,13 @@ def check_response(response: requests.Response) -> None:
 
 
 def _is_of_the_host(response: requests.Response) -> bool:
-    """Whether the Functions host has refused the request itself: its problems have no type."""
+    """Whether the Functions host has refused the request itself: its problems have no type.
+
+    An answer to HEAD has no body, but its type of content tells.
+    """
     is_json = "json" in response.headers.get("content-type", "")
-    return response.status_code >= HTTPStatus.BAD_REQUEST and not (is_json and "type" in response.json())
+    is_ours = is_json and (not response.content or "type" in response.json())
+    return response.status_code >= HTTPStatus.BAD_REQUEST and not is_ours
 
 
 def _check(pointer: tuple[str | int, ...], value: Any, where: str) -> None:

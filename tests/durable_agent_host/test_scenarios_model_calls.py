@@ -137,7 +137,7 @@ def test_a_turn_is_copied_as_a_test(people: AgentHost, model: PracticeModel, tmp
     source.write_text(source.read_text().replace('"rested"', '"fidgeted"'))
     failing_output = run_test(app)
     assert ("1 failed" in failing_output, "fidgeted" in failing_output) == (True, True), failing_output
-    model.plan({"error": {"status": 400, "message": "no"}})
+    model.plan({"error": {"status": 400, "message": "no such temperature"}})
     people.run("Talker", {"message": "hi", "session_id": "untested"})
     (turn,) = people.session("Talker", "untested")["turns"]
     rejection = people.get(f"/agents/Talker/sessions/untested/turns/{turn['turn_id']}/test")

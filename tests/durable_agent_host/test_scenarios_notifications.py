@@ -130,7 +130,7 @@ def test_a_function_is_notified_of_waits_and_ends(lives: Callable[..., Lives], m
     assert (completed["type"], completed["pending_calls"]) == ("turn.completed", [])
     assert host.get(completed["turn_path"]).json()["response"] == "Paid."
 
-    model.plan({"error": {"status": 400, "message": "no"}})
+    model.plan({"error": {"status": 400, "message": "no such temperature"}})
     assert host.run("Payer", {"message": "pay"}).status_code >= 400
     model.plan(plan_payments(1))
     assert cancel(waiting_turn(host)).status_code == 202

@@ -76,7 +76,7 @@ def test_a_question_is_a_pending_call_with_its_schema(teams: AgentHost):
     assert answer(turn, result(call, 41)).status_code == 200
     assert answer(turn, result(call, 41)).status_code == 200
     assert answer(turn, result(call, 42)).status_code == 409
-    assert end_of(turn) == ("completed", "told 1How many? 42")
+    assert end_of(turn) == ("completed", "told 1\n\nHow many? 42")
     contents = [
         content for message in teams.session("Counting", "typed")["messages"] for content in message["contents"]
     ]
@@ -87,7 +87,7 @@ def test_a_question_is_a_pending_call_with_its_schema(teams: AgentHost):
     with requests.get(turn["events_url"], stream=True, timeout=60) as stream:
         for event in read_events(stream):
             reader.add(event)
-    assert (reader.text, "turn.restarted" in reader.names()) == ("told 1How many? 42", False)
+    assert (reader.text, "turn.restarted" in reader.names()) == ("told 1\n\nHow many? 42", False)
     assert teams.run("Counting", {"message": "more", "session_id": "typed"}).json()["response"] == "told 2"
 
 
@@ -102,7 +102,7 @@ def test_questions_are_answered_in_any_order_over_kills(lives: Callable[..., Liv
     pending_calls(turn, {"Really?"})
     calls = pending_calls(after_crash(life, turn), {"Really?"})
     assert answer(turn, result(calls["Really?"], value=False)).status_code == 200
-    assert end_of(turn) == ("completed", "told 1How many? 100For whom? EveReally? False")
+    assert end_of(turn) == ("completed", "told 1\n\nHow many? 100\n\nFor whom? Eve\n\nReally? False")
 
 
 def after_crash(life: Lives, turn: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def test_a_question_that_was_recorded_is_asked_after_a_kill(model: PracticeModel
         turn = {"turn_url": f"{crashing_host.start().url}{path}"}
         calls = pending_calls(turn, {"How many?"})
         assert answer(turn, result(calls["How many?"], 41)).status_code == 200
-        assert end_of(turn) == ("completed", "told 1How many? 42")
+        assert end_of(turn) == ("completed", "told 1\n\nHow many? 42")
     finally:
         crashing_host.stop()
 

@@ -122,7 +122,8 @@ def host(_host: AgentHost, model: PracticeModel) -> AgentHost:
 
 def test_mcp_clients_get_it_redacted(host: AgentHost, model: PracticeModel):
     """The result of a tool call, and the problem of one that fails, say what is kept."""
-    model.plan(*SPOKEN, {"error": {"status": 400, "code": "bad", "message": f"{SECRETS['model error']} is not known"}})
+    error = {"error": {"status": 400, "code": "bad", "message": f"{SECRETS['model error']} is no temperature"}}
+    model.plan(*SPOKEN, error)
     results = [call(host, "Teller", query=MESSAGE, sessionId=(session := uuid4().hex)) for _ in range(2)]
     assert f"It is {MASK}, says {MASK}" in results[0]["content"][0]["text"]
     assert results[1]["isError"] is True

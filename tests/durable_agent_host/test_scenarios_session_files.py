@@ -97,9 +97,8 @@ def test_another_session_does_not_see_the_files(life: Lives, model: PracticeMode
 
 def test_a_failed_turn_leaves_no_file(life: Lives, model: PracticeModel):
     """What a turn has written is not kept when the turn fails, like its messages."""
-    model.plan(
-        {"calls": [call("file_memory_write", **PLAN)]}, {"error": {"status": 400, "code": "bad", "message": "no"}}
-    )
+    error = {"error": {"status": 400, "code": "bad", "message": "no such temperature"}}
+    model.plan({"calls": [call("file_memory_write", **PLAN)]}, error)
     assert life.host.run("Harness", {"message": "go", "session_id": "failed"}).status_code == 502
     assert results(life.host, model, "Harness", "failed", call("file_memory_ls")) == ["[]"]
 

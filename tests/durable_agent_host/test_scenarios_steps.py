@@ -127,7 +127,7 @@ def test_a_failed_model_call_is_a_step(people: AgentHost, model: PracticeModel):
     """It has the reason; after a retry the call has both steps."""
     model.plan(
         {"error": {"status": 429, "message": "slow", "retry_after": 0.1}},
-        {"error": {"status": 400, "message": "no"}},
+        {"error": {"status": 400, "message": "no such temperature"}},
         user_text="refuse this",
     )
     response = people.run("Talker", {"message": "refuse this"})
@@ -158,7 +158,7 @@ def test_a_model_call_has_its_duration(tmp_path: Path):
         return send
 
     busy = http_response(b'{"error": {"message": "busy"}}', status=429)
-    rejection = http_response(b'{"error": {"message": "no"}}', status=400)
+    rejection = http_response(b'{"error": {"message": "no such temperature"}}', status=400)
     with bounded_model() as model, bounded_host(tmp_path / "data", model, tmp_path / "effects.txt") as host:
         model.play(slow(stream(tool_call)), slow(busy), slow(stream(tool_call)), slow(rejection))
         reply = host.run("Completions", {"message": "go"})

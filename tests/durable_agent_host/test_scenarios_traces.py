@@ -205,7 +205,8 @@ def test_every_wait_is_a_span_with_its_reason(host: AgentHost, model: PracticeMo
 
 def test_errors_retries_and_cancels_are_traced(host: AgentHost, model: PracticeModel, receiver: Receiver):
     """A retry is a wait, a failed turn has its error's type, a cancelled one its status."""
-    model.plan({"error": {"status": 503, "message": CANARY}}, {"error": {"status": 400, "message": CANARY}})
+    rejection = {"error": {"status": 400, "message": f"no such temperature: {CANARY}"}}
+    model.plan({"error": {"status": 503, "message": CANARY}}, rejection)
     failure = host.run("Traced", {"message": CANARY})
     spans = trace_of(receiver, failure.headers["x-ms-turn-id"])
     assert wait_reasons(spans) == ["retry"]

@@ -170,7 +170,7 @@ def test_the_same_key_with_another_body_is_rejected(lab: AgentHost, model: Pract
 
 def test_a_failed_turn_is_failed_for_its_retry_too(lab: AgentHost, model: PracticeModel):
     """A retry with the key of a failed turn gets its failure, and does not run it again."""
-    model.plan({"error": {"status": 400, "message": "refused once"}})
+    model.plan({"error": {"status": 400, "message": "no such temperature"}})
     key = {"Idempotency-Key": uuid4().hex}
     first, second = (lab.run("Kept", {"message": "hi"}, headers=key) for _ in range(2))
     assert first.status_code == second.status_code == 502

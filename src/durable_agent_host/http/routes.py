@@ -82,6 +82,7 @@ ROUTES: Final = (
         "session.read",
         session_routes.read_session,
         {_OK: (types.ConversationWire, types.ConversationContextWire)},
+        problems=(502,),
         parameters=(
             _LIMIT,
             _POSITION,
@@ -132,6 +133,7 @@ ROUTES: Final = (
         "session.verify",
         session_routes.verify_session,
         {_OK: (types.VerifiedSessionWire,)},
+        problems=(502,),
         parameters=(Parameter("view", Literal["diff"], "Adds the entries that a repair would change."),),
     ),
     Route(
@@ -150,7 +152,7 @@ ROUTES: Final = (
         "session.fork",
         session_routes.fork_session,
         {_CREATED: (types.ForkedSessionWire,)},
-        problems=(501,),
+        problems=(501, 502),
         bodies=(types.ForkRequestWire,),
     ),
     Route(

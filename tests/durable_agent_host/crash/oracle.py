@@ -303,13 +303,13 @@ def _read_status(answer: dict[str, Any]) -> str:
 
 
 def _text_of(messages: list[Any], turn: int) -> str:
-    """Put together what the agent said in a turn, as it is stored."""
-    return "".join(
-        " ".join(
-            content["text"] for content in message["contents"] if content["$type"] == "text" and content.get("text")
-        )
+    """Put together what the agent said in a turn, as it is stored: a blank line is between two texts."""
+    return "\n\n".join(
+        content["text"]
         for message in messages
         if message["turn"] == turn and message["role"] == "assistant"
+        for content in message["contents"]
+        if content["$type"] == "text" and content.get("text")
     )
 
 
