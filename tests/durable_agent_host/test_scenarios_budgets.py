@@ -166,7 +166,8 @@ def test_a_person_extends_the_budget(budgets: AgentHost, model: PracticeModel, p
 
 def test_prices_without_a_limit_count_the_cost(budgets: AgentHost, model: PracticeModel):
     """Without a limit a turn reports its cost; a rejected model call costs nothing."""
-    model.plan({"error": {"status": 400, "message": "no"}}, {"text": "Done.", "usage": USAGE})
+    error = {"error": {"status": 400, "message": "no"}}
+    model.plan(error, error, {"text": "Done.", "usage": USAGE})
     session = uuid4().hex
     assert budgets.run("Free", {"message": "one", "session_id": session}).status_code == 502
     assert read_usage(budgets, "Free", session)["model_calls"] == 0

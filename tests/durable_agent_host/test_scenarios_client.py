@@ -91,7 +91,8 @@ async def test_a_stream_has_the_events_of_the_turn(call: Call, model: PracticeMo
     """Text comes in pieces, the last event is the answer of ``run``, and a turn can be followed later."""
     model.plan({"text": "The train leaves at noon.", "chunk_characters": 5})
     events = await call("stream", agent="Payer", message="when?")
-    assert [event.name for event in events if "delta" not in event.name] == ["turn.started", "turn.completed"]
+    names = [event.name for event in events if event.name != "message.delta"]
+    assert names == ["turn.started", "message.started", "message.completed", "turn.completed"]
     assert (
         "".join(event.data["text"] for event in events if event.name == "message.delta") == events[-1].data["response"]
     )
@@ -161,7 +162,7 @@ async def test_a_tool_of_the_request_is_run_by_the_client(call: Call, model: Pra
 
 async def test_a_refusal_has_status_and_reason(call: Call, model: PracticeModel):
     """A turn that fails names itself; what does not exist, or is somebody else's, is a 404; a wrong field is a 400."""
-    model.plan({"error": {"status": 400, "message": "no such model"}})
+    model.plan({"error": {"status": 400, "message": "no such model"}}, times=2)
     with pytest.raises(AgentClientError, match="no such model") as failure:
         await call("run", agent="Payer", message="hi", session_id=f"s-{uuid4().hex}")
     turn_id = failure.value.problem["turn_id"]

@@ -110,7 +110,7 @@ def test_an_endpoint_that_cannot_be_reached_is_named(lab: AgentHost):
         ({"status": 403, "message": "No access"}, "key may use this model", 1),
         ({"status": 404, "code": "model_not_found", "message": "no such model"}, "OPENAI_MODEL", 1),
         ({"status": 400, "code": "model_not_found", "message": "no such model"}, "OPENAI_MODEL", 1),
-        ({"status": 400, "message": "bad item"}, "bad item", 1),
+        ({"status": 400, "message": "bad item"}, "bad item", 2),
         ({"status": 429, "message": "slow down", "retry_after": 0.05}, "429: slow down", 5),
         ({"status": 500, "message": "oops", "retry_after": 0.05}, "500: oops", 5),
     ],
@@ -147,10 +147,10 @@ def test_a_wrong_key_is_reported(model: PracticeModel, lives):
 def test_a_turn_that_fails_after_a_tool_leaves_no_trace(lab: AgentHost, model: PracticeModel, ledger):
     """After a tool has run, a refused call fails the turn: the conversation is as before, and nothing runs again."""
     model_error = {"error": {"status": 400, "message": "no more"}}
-    model.plan({"calls": [{"name": "charge", "arguments": {"amount": 12.5}}]}, model_error)
+    model.plan({"calls": [{"name": "charge", "arguments": {"amount": 12.5}}]}, model_error, model_error)
     response = lab.run("Ledger", {"message": "Charge me"})
     assert "no more" in problem(response, 502)
-    assert len(model.requests()) == 2
+    assert len(model.requests()) == 3
     assert ledger.read_text() == "12.5\n"
     assert lab.session("Ledger", response.headers["x-ms-session-id"])["messages"] == []
 

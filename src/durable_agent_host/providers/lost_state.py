@@ -142,9 +142,10 @@ def find_refusal(error: BaseException) -> LostState | None:
         rejected for another reason: the key, the model, a filter, its length, an option of the app.
     """
     is_explained = isinstance(explain_client_error(error), ContextOverflowError | RequestBlockedError)
-    if is_explained or not rejection_text(error, {400, 422}):
+    rejection = rejection_text(error, {400, 422})
+    if is_explained or not rejection:
         return None
-    text = " ".join(str(cause) for cause in causes_of(error))  # some services say it beside their message
+    text = " ".join((rejection, *map(str, causes_of(error))))  # some services say it beside their message
     names = ((match["name"] if "name" in match.groupdict() else match[1]) for match in _search_fields(text))
     name = next((name for name in names if name not in _NEEDED), None)
     if name is not None:
