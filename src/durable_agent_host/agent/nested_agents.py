@@ -106,7 +106,7 @@ class NestedAgents:
         provider = self._provider_for(agent.client)
         configuration: Any = getattr(agent.client, "function_invocation_configuration", None) or {}
         client = copy.copy(provider.adapt(agent.client))
-        agent_copy = copy_with_mixin(agent, _FoldedAgent)
+        agent_copy: Any = copy.copy(agent) if is_tool else copy_with_mixin(agent, _FoldedAgent)
         agent_copy.item_reader = provider
         agent_copy.mcp_tools = with_reconnection(agent.mcp_tools)
         agent_copy.context_providers = [

@@ -87,7 +87,7 @@ _STRICTEST: Final = Service(
     needs_message_ids=True,
     files=_NONE,
     takes_files_in_results=False,
-    rejected_fields=frozenset({"annotations", "name", "parallel_tool_calls", "refusal", "store", "strict"}),
+    rejected_fields=frozenset({"annotations", "name", "parallel_tool_calls", "refusal", "strict"}),
     takes_other_fields=False,
 )
 """All requirements of all rows; after it, there is nothing left to repair."""
