@@ -87,7 +87,7 @@ async def test_a_failed_move_changes_nothing(first, second):
     lab = start_session(first)
     await turn(lab, first, "Begin")
     document = lab.document
-    lab.plan({"error": {"status": 400, "code": "bad", "message": "no"}})
+    lab.plan({"error": {"status": 400, "code": "bad", "message": "your credit is used up"}})
     outcome = await lab.cold_turn(second, "Go on elsewhere")
     assert outcome.status == "failed"
     assert _entries(lab.document) == _entries(document)

@@ -52,6 +52,7 @@ async def test_an_unavailable_store_is_reported(caplog, tmp_path):
         allows_client_tools=True,
         list_hosted_agents=lambda: agents,
         metrics=str,
+        workflows=(),
     )
     for _ in range(3):
         answer = await health(host, RouteRequest(func.HttpRequest("GET", "http://here/api/health", body=b"")), turns)
