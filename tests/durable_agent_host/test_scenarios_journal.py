@@ -192,7 +192,7 @@ def test_a_crash_does_not_change_what_is_stored(
         model, {"calls": calls[:2], "reasoning": "First."}, {"text": "On.", "calls": calls[2:]}, {"text": "All done."}
     )
     turn = crashing_host.run(agent, point)
-    assert (turn["status"], turn["response"]) == ("completed", "On.All done.")
+    assert (turn["status"], turn["response"]) == ("completed", "On.\n\nAll done.")
     assert sorted(crashing_host.traces) == ["paint", "strange", "this", "x"]
     assert comparable_contents(crashing_host.host.session(agent, "s")) == comparable_contents(run_undisturbed(agent))
 

@@ -108,7 +108,7 @@ def test_a_question_takes_the_next_message_after_a_crash(lives: Callable[..., Li
     assert run_turn(host, "Counting", "other", "hello") == "told 1"
     wrong = host.run("Counting", {"message": "many", "session_id": "s"})
     assert (wrong.status_code, "'many' is not of type 'integer'" in wrong.text) == (400, True), wrong.text
-    assert run_turn(host, "Counting", "s", "41") == "told 1How many? 42"
+    assert run_turn(host, "Counting", "s", "41") == "told 1\n\nHow many? 42"
     assert run_turn(host, "Counting", "s", "more") == "told 2"
 
 

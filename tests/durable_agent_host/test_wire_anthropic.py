@@ -154,7 +154,7 @@ async def test_a_model_that_pauses_continues_in_the_same_turn():
     cold = lab(PAUSED, {"items": [search_result(3), {"text": "Found."}]}, BYE)
     outcome = await cold.cold_turn("search")
     assert cold.sent[1] == [*cold.sent[0], {"role": "assistant", "content": [_text("Let me see."), search(3)["item"]]}]
-    assert outcome.text == "Let me see.Found."
+    assert outcome.text == "Let me see.\n\nFound."
     assert outcome.usage is not None
     await cold.cold_turn("and on")
     roles = [message["role"] for message in cold.sent[2]]

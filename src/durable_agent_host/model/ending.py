@@ -64,11 +64,13 @@ def refusal(text: str) -> Content:
 
 def is_refusal(content: Content) -> bool:
     """Return whether a content is the model's refusal, by either of the framework's marks."""
-    properties = content.additional_properties
-    marks = (properties, properties.get("core"))
-    return content.type == "text" and any(
-        cast("Mapping[str, Any]", mark).get(_KIND) == "refusal" for mark in marks if isinstance(mark, Mapping)
-    )
+    return content.type == "text" and is_marked_refusal(content.additional_properties)
+
+
+def is_marked_refusal(properties: Mapping[str, Any] | None) -> bool:
+    """Return whether a content's properties have either mark."""
+    marks: tuple[Any, ...] = (properties, (properties or {}).get("core"))
+    return any(cast("Mapping[str, Any]", mark).get(_KIND) == "refusal" for mark in marks if isinstance(mark, Mapping))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from agent_framework import Content, Message
 from durable_agent_host.codec.content import OPAQUE, STORED
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.model.ending import REFUSAL
+from durable_agent_host.model.ending import REFUSAL, is_marked_refusal
 from durable_agent_host.model.provider_item import IMPORT, OWNER, PART_OF, STAMP
 
 BuildResult = Callable[[str, int], Content]
@@ -134,8 +134,20 @@ def unsent_turns(entries: Iterable[Mapping[str, Any]], *, omits_refusals: bool =
     return {
         entry.get("correlationId")
         for entry in entries
-        if _is_failure(entry) or (omits_refusals and extension_of(entry).get("finishReason") == REFUSAL)
+        if _is_failure(entry)
+        or (omits_refusals and extension_of(entry).get("finishReason") == REFUSAL and not _has_refusal_text(entry))
     }
+
+
+def _has_refusal_text(entry: Mapping[str, Any]) -> bool:
+    """Return whether a model has refused in words, which any service takes as its answer."""
+    return any(
+        is_marked_refusal(extension_of(cast("dict[str, Any]", content)).get("additional_properties"))
+        for message in _as_list(entry.get("messages"))
+        if isinstance(message, dict)
+        for content in _as_list(cast("dict[str, Any]", message).get("contents"))
+        if isinstance(content, dict)
+    )
 
 
 def _is_failure(entry: Mapping[str, Any]) -> bool:
