@@ -97,7 +97,8 @@ def check_usage(case: Case, witnesses: Witnesses) -> None:
     for turn, usage in enumerate(views):
         mark = case.mark(turn)
         call_count, lines = len(witnesses.calls[mark]), len(witnesses.effects.get(mark, []))
-        tool_call_count = sum(len(step.get("calls", [])) for step in case.steps[turn][: case.rounds(turn)])
+        taken_steps = [step for steps in case.steps_by_agent(turn).values() for step in steps]
+        tool_call_count = sum(len(step.get("calls", [])) for step in taken_steps)
         assert call_count <= usage["model_calls"] <= call_count + kills, (mark, call_count, usage)
         assert lines <= usage["tool_calls"] <= tool_call_count * (1 + kills), (mark, lines, tool_call_count, usage)
         assert usage["tokens"] > 0
