@@ -151,9 +151,15 @@ class HostedAgent:
                 )
 
     def find_parameters(self, tool_name: str) -> Mapping[str, Any] | None:
-        """Return the JSON schema of a tool's arguments; None when it is no function of the agent itself."""
+        """Return the JSON schema of a tool's arguments; None when it is no function of the agent itself.
+
+        It is made anew: OpenAI's clients forbid further properties in ``FunctionTool.parameters()``, in place.
+        """
         functions = (tool for tool in self._own_tools() if isinstance(tool, FunctionTool)) if self.has_journal else ()
-        return next((tool.parameters() for tool in functions if tool.name == tool_name), None)
+        function = next((tool for tool in functions if tool.name == tool_name), None)
+        if function is None:
+            return None
+        return function.parameters() if function.input_model is None else function.input_model.model_json_schema()
 
     def _own_tools(self) -> list[Any]:
         agent: Any = self.agent
