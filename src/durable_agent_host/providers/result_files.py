@@ -15,14 +15,14 @@ TakesFile = Callable[[Content], bool]
 
 
 def move_result_files(
-    messages: Iterable[Message], takes_in_result: TakesFile, takes_in_message: TakesFile, *, role: str = "user"
+    messages: Iterable[Message], accepts_in_result: TakesFile, accepts_in_message: TakesFile, *, role: str = "user"
 ) -> list[Message]:
     """Move the files of results to where the service takes them.
 
     Args:
         messages: of a request.
-        takes_in_result: whether the service takes a file in the result of a call.
-        takes_in_message: whether it takes it in a message behind the results.
+        accepts_in_result: whether the service takes a file in the result of a call.
+        accepts_in_message: whether it takes it in a message behind the results.
         role: of that message.
 
     Returns:
@@ -33,15 +33,15 @@ def move_result_files(
 
     def replace_files(result: Content) -> Content:
         if result.type != "function_result" or all(
-            item.type not in _FILES or takes_in_result(item) for item in result.items or ()
+            item.type not in _FILES or accepts_in_result(item) for item in result.items or ()
         ):
             return result
         items: list[Content] = []
         for item in result.items or ():
-            if item.type not in _FILES or takes_in_result(item):
+            if item.type not in _FILES or accepts_in_result(item):
                 items.append(item)
                 continue
-            is_sent = takes_in_message(item)
+            is_sent = accepts_in_message(item)
             where = "in the next message" if is_sent else "not sent: this model's service does not take it here"
             items.append(Content.from_text(f"[file: {file_text(item)}; {where}]"))
             files.extend([item] if is_sent else [])

@@ -33,19 +33,19 @@ class Service:
         client_class: a class of the framework's or the SDK's client that is only for this service.
         call_ids: the ids of calls that it accepts; others are replaced, and their results follow.
         max_id_characters: of the ids of calls and items in the Responses API.
-        takes_any_arguments: whether the arguments of an earlier call may be no JSON object.
-        takes_repeated_roles: whether messages of one role may follow each other.
-        takes_user_after_tool: whether a user's message may follow a tool's.
-        takes_later_system: whether a system message may stand behind others, and how many there are.
+        accepts_any_arguments: whether the arguments of an earlier call may be no JSON object.
+        accepts_repeated_roles: whether messages of one role may follow each other.
+        accepts_user_after_tool: whether a user's message may follow a tool's.
+        accepts_later_system: whether a system message may stand behind others, and how many there are.
         has_developer_role: whether it knows the role ``developer``.
-        takes_null_content: whether ``content`` may be null in a message with calls.
-        takes_empty_content: whether ``content`` may be empty in a message with calls, or in a result.
+        accepts_null_content: whether ``content`` may be null in a message with calls.
+        accepts_empty_content: whether ``content`` may be empty in a message with calls, or in a result.
         needs_message_ids: whether an assistant's message in the Responses API needs ``id`` and ``status``.
         files: types of the files that a user's message may have.
-        takes_files_in_results: whether the Responses API takes lists with images and files as the output of a call.
+        accepts_files_in_results: whether the Responses API takes lists with images and files as the output of a call.
         rejected_fields: fields of a request, a tool or a message that it refuses.
         required_fields: fields of its messages that it requires back.
-        takes_other_fields: whether it takes fields of messages that OpenAI does not document.
+        accepts_other_fields: whether it takes fields of messages that OpenAI does not document.
     """
 
     name: str
@@ -53,19 +53,19 @@ class Service:
     client_class: str = ""
     call_ids: re.Pattern[str] = _ANY
     max_id_characters: int = 64
-    takes_any_arguments: bool = False
-    takes_repeated_roles: bool = False
-    takes_user_after_tool: bool = True
-    takes_later_system: bool = False
+    accepts_any_arguments: bool = False
+    accepts_repeated_roles: bool = False
+    accepts_user_after_tool: bool = True
+    accepts_later_system: bool = False
     has_developer_role: bool = False
-    takes_null_content: bool = True
-    takes_empty_content: bool = True
+    accepts_null_content: bool = True
+    accepts_empty_content: bool = True
     needs_message_ids: bool = False
     files: re.Pattern[str] = re.compile(rf"{_IMAGES}|audio/(wav|x-wav|wave|vnd\.wave|mp3|mpeg)|application/pdf")
-    takes_files_in_results: bool = True
+    accepts_files_in_results: bool = True
     rejected_fields: frozenset[str] = frozenset()
     required_fields: frozenset[str] = frozenset()
-    takes_other_fields: bool = True
+    accepts_other_fields: bool = True
 
 
 UNKNOWN: Final = Service(name="unknown")
@@ -73,22 +73,22 @@ UNKNOWN: Final = Service(name="unknown")
 _OPENAI: Final = Service(
     name="OpenAI",  # recorded requests; developers' reference of Chat Completions and Responses
     address=r"api\.openai\.com(:.*)?",
-    takes_any_arguments=True,
-    takes_repeated_roles=True,
-    takes_later_system=True,
+    accepts_any_arguments=True,
+    accepts_repeated_roles=True,
+    accepts_later_system=True,
     has_developer_role=True,
 )
 _STRICTEST: Final = Service(
     name="strictest",
     call_ids=re.compile(r"[a-zA-Z0-9]{9}"),
-    takes_user_after_tool=False,
-    takes_null_content=False,
-    takes_empty_content=False,
+    accepts_user_after_tool=False,
+    accepts_null_content=False,
+    accepts_empty_content=False,
     needs_message_ids=True,
     files=_NONE,
-    takes_files_in_results=False,
+    accepts_files_in_results=False,
     rejected_fields=frozenset({"annotations", "name", "parallel_tool_calls", "refusal", "strict"}),
-    takes_other_fields=False,
+    accepts_other_fields=False,
 )
 """All requirements of all rows; after it, there is nothing left to repair."""
 
@@ -105,18 +105,18 @@ SERVICES: Final = (
         name="Foundry",
         client_class="RawFoundryChatClient",
         address=r".*\.services\.ai\.azure\.com(:.*)?",
-        takes_files_in_results=False,  # agent-framework-foundry 1.15, SUPPORTS_RICH_FUNCTION_OUTPUT
+        accepts_files_in_results=False,  # agent-framework-foundry 1.15, SUPPORTS_RICH_FUNCTION_OUTPUT
     ),
     Service(
         name="xAI",
         address=r"(.*\.)?api\.x\.ai(:.*)?",
-        takes_null_content=False,  # langchain-ai/langchain#34140
+        accepts_null_content=False,  # langchain-ai/langchain#34140
     ),
     Service(
         name="Mistral",
         address=r"(.*\.)?api\.mistral\.ai(:.*)?",
         call_ids=re.compile(r"[a-zA-Z0-9]{9}"),  # anomalyco/opencode#1680
-        takes_user_after_tool=False,  # mistralai/mistral-common#169
+        accepts_user_after_tool=False,  # mistralai/mistral-common#169
         # Gage-Technologies/mistral-go#2 (name), BerriAI/litellm#30835 (reasoning_content),
         # editor-code-assistant/eca#231 (max_completion_tokens)
         rejected_fields=frozenset({"max_completion_tokens", "name", "reasoning_content"}),
@@ -140,34 +140,34 @@ SERVICES: Final = (
     Service(
         name="vLLM",
         address=r".*:8000",
-        # takes_any_arguments: vllm-project/vllm#43995; takes_repeated_roles: vllm-project/vllm#6862;
-        # takes_later_system: vllm-project/vllm#41114
+        # accepts_any_arguments: vllm-project/vllm#43995; accepts_repeated_roles: vllm-project/vllm#6862;
+        # accepts_later_system: vllm-project/vllm#41114
         needs_message_ids=True,  # openai/codex#12669
     ),
     Service(
         name="Ollama",
         address=r".*:11434",
-        takes_null_content=False,  # pydantic/pydantic-ai#5206
+        accepts_null_content=False,  # pydantic/pydantic-ai#5206
     ),
     Service(
         name="llama.cpp",
         address=r".*:8080",
-        # takes_any_arguments: ggml-org/llama.cpp#25510; takes_later_system: ggml-org/llama.cpp#20733
-        takes_null_content=False,  # ggml-org/llama.cpp#13471
+        # accepts_any_arguments: ggml-org/llama.cpp#25510; accepts_later_system: ggml-org/llama.cpp#20733
+        accepts_null_content=False,  # ggml-org/llama.cpp#13471
     ),
     Service(name="LiteLLM", address=r".*:4000"),  # the rules are those of the service behind it
     Service(name="Snowflake", address=r".*\.snowflakecomputing\.com(:.*)?"),
     Service(
         name="Bedrock",
         address=r"bedrock-(runtime|mantle)\..*(:.*)?",
-        takes_empty_content=False,  # boto/botocore#3525, vercel/ai#14618
+        accepts_empty_content=False,  # boto/botocore#3525, vercel/ai#14618
     ),
     Service(
         name="Anthropic",
         client_class="RawAnthropicClient",
         address=r"api\.anthropic\.com(:.*)?",
         call_ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),  # recorded errors
-        takes_empty_content=False,  # AnswerDotAI/claudette#59
+        accepts_empty_content=False,  # AnswerDotAI/claudette#59
         files=re.compile(r"image/(png|jpeg|gif|webp)|application/pdf"),  # reference of the Messages API
     ),
     Service(

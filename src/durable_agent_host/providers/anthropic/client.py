@@ -98,7 +98,7 @@ def _result_blocks(content: Any) -> list[Block]:
     return cast("list[Block]", content)
 
 
-def _takes_in_result(file: Content) -> bool:
+def _accepts_in_result(file: Content) -> bool:
     return ANTHROPIC.files.fullmatch((file.media_type or "").partition(";")[0]) is not None
 
 
@@ -256,7 +256,7 @@ class BlockPreservingMixin(FoldedStreamMixin):
 
     def _prepare_messages_for_anthropic(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         client: Any = super()
-        moved_messages = move_result_files(messages, _takes_in_result, lambda _file: False)
+        moved_messages = move_result_files(messages, _accepts_in_result, lambda _file: False)
         request_messages: list[dict[str, Any]] = client._prepare_messages_for_anthropic(moved_messages)
         if is_paused(messages) and request_messages[-1] == _CONTINUE:
             request_messages.pop()

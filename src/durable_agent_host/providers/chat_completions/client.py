@@ -28,7 +28,7 @@ from durable_agent_host.providers.event_normalization import NormalizedEventsMix
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for
 from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, sdk_json, within
 from durable_agent_host.providers.openai.client import omitted_value
-from durable_agent_host.providers.openai.media_inputs import takes_file, with_file_name
+from durable_agent_host.providers.openai.media_inputs import accepts_file, with_file_name
 from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import find_service
 from durable_agent_host.providers.tool_call_names import declared_tool_names
@@ -124,7 +124,7 @@ class MessagePreservingMixin(FoldedStreamMixin):
     def _prepare_messages_for_openai(self, chat_messages: Sequence[Message], *args: Any, **kwargs: Any) -> Any:
         client: Any = super()
         service = rules_for(chat_messages, find_service(self))
-        messages = move_result_files(chat_messages, lambda _file: False, lambda file: takes_file(file, service))
+        messages = move_result_files(chat_messages, lambda _file: False, lambda file: accepts_file(file, service))
         request_messages = client._prepare_messages_for_openai(messages, *args, **kwargs)
         return messages_for(pair_messages(request_messages, service), service)
 

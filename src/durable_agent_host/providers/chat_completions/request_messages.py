@@ -115,18 +115,18 @@ def messages_for(messages: Iterable[Wire], service: Service) -> list[Wire]:
     service_messages = [
         message for message in service_messages if message["role"] != "assistant" or _has_content(message)
     ]
-    if not service.takes_later_system:
+    if not service.accepts_later_system:
         service_messages = _with_system_first(service_messages)
     accepted_messages: list[Wire] = []
     for message in service_messages:
         last_message = accepted_messages[-1] if accepted_messages else None
-        if last_message is not None and not service.takes_repeated_roles and _can_merge(last_message, message):
+        if last_message is not None and not service.accepts_repeated_roles and _can_merge(last_message, message):
             accepted_messages[-1] = _merge(last_message, message)
             continue
         if (
             last_message is not None
             and (last_message["role"], message["role"]) == ("tool", "user")
-            and not service.takes_user_after_tool
+            and not service.accepts_user_after_tool
         ):
             accepted_messages.append({"role": "assistant", "content": _AFTER_TOOLS})
         accepted_messages.append(message)
@@ -140,23 +140,23 @@ def _accepted_message(message: Wire, service: Service) -> Wire:
         accepted_message = accepted_message | {"role": "system"}
     if message.get("refusal") and "refusal" not in accepted_message and not message.get("content"):
         accepted_message = accepted_message | {"content": message["refusal"]}
-    if not service.takes_other_fields and message["role"] != "user" and isinstance(message.get("content"), list):
+    if not service.accepts_other_fields and message["role"] != "user" and isinstance(message.get("content"), list):
         accepted_message = accepted_message | {"content": spoken_text(message)}
-    if (calls := _calls(accepted_message)) and not service.takes_any_arguments:
+    if (calls := _calls(accepted_message)) and not service.accepts_any_arguments:
         accepted_message = accepted_message | {"tool_calls": [_with_object_arguments(call) for call in calls]}
     return accepted_message
 
 
 def without_fields(message: Wire, service: Service) -> Wire:
     """Return a message without the fields that the service refuses."""
-    if service.takes_other_fields and not service.rejected_fields:
+    if service.accepts_other_fields and not service.rejected_fields:
         return message
     names = message.keys() - service.rejected_fields
-    if not service.takes_other_fields:
+    if not service.accepts_other_fields:
         names &= _FIELDS | service.required_fields
     accepted_message = {name: value for name, value in message.items() if name in names}
     if calls := _calls(accepted_message):
-        sent_calls = calls if service.takes_other_fields else [standard_call(call) for call in calls]
+        sent_calls = calls if service.accepts_other_fields else [standard_call(call) for call in calls]
         accepted_message["tool_calls"] = [
             {name: value for name, value in call.items() if name not in service.rejected_fields} for call in sent_calls
         ]
@@ -215,11 +215,11 @@ def _with_content(message: Wire, service: Service) -> Wire:
     content = message.get("content")
     if content or message["role"] not in {"assistant", "tool"}:
         return message
-    if content is None and service.takes_null_content:
+    if content is None and service.accepts_null_content:
         return message
-    if service.takes_empty_content:
+    if service.accepts_empty_content:
         return message | {"content": ""}
-    if message["role"] == "assistant" and service.takes_null_content:
+    if message["role"] == "assistant" and service.accepts_null_content:
         return message | {"content": None}
     names = ", ".join(str(within(call, "function", "name")) for call in _calls(message))
     return message | {"content": f"(calling {names})" if names else _NO_OUTPUT}

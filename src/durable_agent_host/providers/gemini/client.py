@@ -62,7 +62,7 @@ class PartPreservingMixin(FoldedStreamMixin):
         if isinstance(messages, _RequestMessages):
             return messages.request
         client: Any = super()
-        moved_messages = move_result_files(messages, lambda _file: False, _takes_file, role="tool")
+        moved_messages = move_result_files(messages, lambda _file: False, _accepts_file, role="tool")
         return client._prepare_request(moved_messages, options)
 
     def _process_generate_response(self, response: Any, **kwargs: Any) -> Any:
@@ -132,7 +132,7 @@ class PartPreservingMixin(FoldedStreamMixin):
         return None  # the request is determined by the conversation alone
 
 
-def _takes_file(file: Content) -> bool:
+def _accepts_file(file: Content) -> bool:
     is_known = GEMINI.files.fullmatch((file.media_type or "").partition(";")[0]) is not None
     return is_known and file.type in {"data", "uri"}
 

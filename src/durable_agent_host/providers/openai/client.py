@@ -43,7 +43,7 @@ from durable_agent_host.providers.openai.item_mapping import (
     rebuild_item,
     split_by_item,
 )
-from durable_agent_host.providers.openai.media_inputs import as_input_file, audio_part, is_audio, takes_file
+from durable_agent_host.providers.openai.media_inputs import as_input_file, audio_part, is_audio, accepts_file
 from durable_agent_host.providers.openai.request_items import (
     accepted_item,
     items_for,
@@ -279,9 +279,9 @@ class ItemPreservingMixin(FoldedStreamMixin):
             return move_result_files(
                 sendable_messages,
                 lambda file: (
-                    client.SUPPORTS_RICH_FUNCTION_OUTPUT and service.takes_files_in_results and not is_audio(file)
+                    client.SUPPORTS_RICH_FUNCTION_OUTPUT and service.accepts_files_in_results and not is_audio(file)
                 ),
-                lambda file: takes_file(file, service),
+                lambda file: accepts_file(file, service),
             )
 
         sent_messages = await run_in_thread_if_many(len(messages), prepare_history)

@@ -54,7 +54,7 @@ def check_chat(contents: Iterable[Content]) -> None:
             )
 
 
-def takes_file(content: Content, service: Service) -> bool:
+def accepts_file(content: Content, service: Service) -> bool:
     """Return whether a service takes a file in a user's message: bytes, or a picture by its URL."""
     media_type = (content.media_type or "").partition(";")[0]
     is_readable = content.type == "data" or (content.type == "uri" and media_type.startswith("image/"))

@@ -360,7 +360,7 @@ def items_for(items: Iterable[Item], service: Service) -> list[Item]:
     return [
         _accepted_item(item, service, position)
         for position, item in enumerate(items)
-        if service.takes_other_fields or item.get("type") != "reasoning"
+        if service.accepts_other_fields or item.get("type") != "reasoning"
     ]
 
 
@@ -370,11 +370,11 @@ def _accepted_item(item: Item, service: Service, position: int) -> Item:
     if service.rejected_fields:
         rejected_fields = service.rejected_fields - _PROTECTED_FIELDS - (frozenset() if kind == "message" else {"name"})
         accepted_fields = _without_fields(item, rejected_fields)
-    if not service.takes_other_fields:
+    if not service.accepts_other_fields:
         accepted_fields = {name: value for name, value in accepted_fields.items() if value is not None}
         if item_type(kind).is_id_optional:
             accepted_fields.pop("id", None)
-    if kind == "function_call" and not service.takes_any_arguments:
+    if kind == "function_call" and not service.accepts_any_arguments:
         accepted_fields = {**accepted_fields, "arguments": object_arguments(item.get("arguments"))}
     if kind == "message" and item.get("role") == "developer" and not service.has_developer_role:
         accepted_fields = {**accepted_fields, "role": "system"}
