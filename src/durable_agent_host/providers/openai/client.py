@@ -43,7 +43,7 @@ from durable_agent_host.providers.openai.item_mapping import (
     rebuild_item,
     split_by_item,
 )
-from durable_agent_host.providers.openai.media_inputs import as_input_file, audio_part, is_audio, accepts_file
+from durable_agent_host.providers.openai.media_inputs import accepts_file, as_input_file, audio_part, is_audio
 from durable_agent_host.providers.openai.request_items import (
     accepted_item,
     items_for,
