@@ -97,6 +97,10 @@ def test_an_unknown_service_refuses_once_what_it_does_not_take(host: AgentHost, 
     stored = json.dumps(host.session("Chatunknown", f"unknown-{name}"))
     assert stored.count("functions.look:0") >= 6
     assert '{\\"what\\": \\"a' in stored
+    if name == "strictest":  # nothing is left to repair
+        service.find_violation = lambda _body: (400, {"error": {"message": "no such form"}})
+        assert host.run("Chatunknown", {"message": "Look", "session_id": f"unknown-{name}"}).status_code == 502
+        assert len(service.refusals) == counts[0] + 1
 
 
 def test_a_service_without_a_row_is_an_error_at_start():

@@ -101,15 +101,17 @@ class LostProviderState:
         """Return how many requests the service refused because of a loss."""
         return len(self._lost)
 
-    def add(self, loss: LostState, session: DurableSession) -> bool:
+    def add(self, loss: LostState, session: DurableSession, provider: ModelProvider) -> bool:
         """Record a loss.
 
         Returns:
-            Whether another run can do without it: the loss is new, and the run had used it.
+            Whether another run can do without it: the loss is new, also to the session, and the run had used it.
         """
         has_continuation = bool(session.service_session_id or WORKFLOW_STATE in session.state)
         if loss in self._lost or (loss.kind == "continuation" and not (has_continuation or loss.name)):
             return False
+        if loss.kind in {"field", "form"} and provider.carry((), session.lost_state, [loss])[1] == session.lost_state:
+            return False  # the request was made without it
         _LOGGER.warning("turn %s: %s; resuming from the stored transcript", self._turn_id, loss.reason)
         self._lost.append(loss)
         return True
@@ -626,7 +628,7 @@ class AgentRuns:
             return RunRestarted(broken.reason, broken.wait_seconds) if broken is not None else None
         if (self.output.updates_streamed and self.hosted_agent.is_opaque) or run.journal.recorded.workflow_parts:
             return None
-        is_new = self.losses.add(loss, self.agent_session)
+        is_new = self.losses.add(loss, self.agent_session, self.provider)
         return RunRestarted(loss.reason, 0.0) if is_new else None
 
     @property
