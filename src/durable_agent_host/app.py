@@ -26,7 +26,7 @@ from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.compaction import Compactions
 from durable_agent_host.agent.context_stores import reject_external_stores
 from durable_agent_host.agent.declarations import reject_lost_declarations
-from durable_agent_host.agent.fallbacks import NO_FALLBACKS, FallbackChoice, check_fallbacks
+from durable_agent_host.agent.fallbacks import NO_FALLBACKS, FallbackChoice, check_fallbacks, list_clients
 from durable_agent_host.agent.history_providers import ProviderHistory, redaction_unsupported_reason
 from durable_agent_host.agent.hosted_agent import duplicate_name_error, validate_agent_name, why_no_journal
 from durable_agent_host.agent.nested_agents import list_journaled_agents
@@ -67,6 +67,7 @@ from durable_agent_host.durable.workflow_functions import (
 from durable_agent_host.durable.workflow_runs import open_request
 from durable_agent_host.encryption.data_key_storage import PlaintextGuard
 from durable_agent_host.encryption.store_factory import StoreFactory, stores_of
+from durable_agent_host.errors import RegistrationError
 from durable_agent_host.http.app_routes import hosted_agents
 from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
@@ -190,7 +191,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._allows_client_tools = allow_client_tools
         self._compactions = Compactions(compaction)
         self._budgets = AgentBudgets(budgets)
-        self._default_fallbacks = FallbackChoice(tuple(fallbacks), fallback_sticky)
+        self._default_fallbacks = FallbackChoice(list_clients(fallbacks), fallback_sticky)
         self._fallbacks: dict[str, FallbackChoice] = {}
         self._default_response_retries = response_retries
         self._response_retries: dict[str, int] = {}
@@ -302,7 +303,8 @@ class DurableAgentApp(AgentFunctionApp):
         self._ttls.register(name, session_ttl)
         self._sources[name] = source
         self._compactions.add(name, compaction, why_no_journal(agent))
-        self._response_retries[name] = self._default_response_retries if response_retries is None else response_retries
+        retries = self._default_response_retries if response_retries is None else response_retries
+        self._response_retries[name] = _check_retries(retries)
         self._budgets.add(name, budgets, "" if isinstance(agent, WorkflowAgent) else why_no_journal(agent))
         self._fallbacks[name] = self._choose_fallbacks(agent, name, fallbacks, fallback_sticky)
         self._redactors.add(name, redact, redaction_unsupported_reason(agent))
@@ -318,7 +320,7 @@ class DurableAgentApp(AgentFunctionApp):
         if fallbacks is None and why_not:
             return NO_FALLBACKS
         choice = FallbackChoice(
-            default.clients if fallbacks is None else tuple(fallbacks),
+            default.clients if fallbacks is None else list_clients(fallbacks),
             default.is_sticky if is_sticky is None else is_sticky,
         )
         return check_fallbacks(f"agent {name!r}", choice, why_not, provider_for)
@@ -540,6 +542,12 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _setup_health_route(self) -> None:
         """Omit upstream's route: ours checks the stores."""
+
+
+def _check_retries(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise RegistrationError(f"response_retries is {value!r}: give a whole number, 0 for none")
+    return value
 
 
 def _prepare_process() -> None:

@@ -106,6 +106,13 @@ def _redaction(characters):
         ({"allowed_options": ["temperature"]}, "allowed_options is .*give a mapping"),
         ({"budgets": Budgets(prices={"*": 3})}, r"the price of model '\*' is 3: give Price"),
         ({"budgets": Budgets(prices={"*": Price("1", 1)})}, "give numbers of 0 or more"),
+        ({"response_retries": -1}, "response_retries is -1: give a whole number"),
+        ({"response_retries": "2"}, "response_retries is '2': give a whole number"),
+        (
+            {"fallbacks": OpenAIChatClient(model="m", api_key="k")},
+            "fallbacks is a OpenAIChatClient: give a list of chat clients",
+        ),
+        ({"fallbacks": [1]}, "fallback"),
     ],
 )
 def test_invalid_arguments_are_rejected_at_start(arguments: dict[str, Any], message: str):

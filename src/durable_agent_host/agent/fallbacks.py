@@ -51,6 +51,17 @@ class FallbackChoice:
 NO_FALLBACKS: Final = FallbackChoice()
 
 
+def list_clients(fallbacks: Any) -> tuple[Any, ...]:
+    """Return the clients that an app gives.
+
+    Raises:
+        RegistrationError: it gives no list.
+    """
+    if not isinstance(fallbacks, Sequence):
+        raise RegistrationError(f"fallbacks is a {type(fallbacks).__name__}: give a list of chat clients, in order")
+    return tuple(cast("Sequence[Any]", fallbacks))
+
+
 def check_fallbacks(label: str, choice: FallbackChoice, why_not: str, provider_for: ProviderFor) -> FallbackChoice:
     """Check the fallbacks of an agent.
 

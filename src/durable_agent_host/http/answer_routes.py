@@ -181,7 +181,7 @@ async def answer_run(host: HandlerContext, call: RouteRequest, client: TurnClien
         questions = await client.workflow_runs.list_questions(workflow, run_id)
     questions_by_id = {question.call["call_id"]: question for question in questions}
     if unknown_ids := sorted(replies.keys() - questions_by_id.keys()):
-        raise NotFoundError(f"no run that you may answer waits for an answer to {', '.join(unknown_ids)}")
+        raise NotFoundError(f"no run that you may answer waits for an answer to {', '.join(map(repr, unknown_ids))}")
     for call_id, reply in replies.items():
         _check_form(questions_by_id[call_id].call, reply, host)
         if "error" in reply:
