@@ -90,7 +90,7 @@ DEEP_POINTS = [
 @pytest.mark.sweep
 @pytest.mark.parametrize("point", chooser("nested").sample(DEEP_POINTS, count("KILLS", short=1, long=23)))
 def test_a_kill_anywhere_repeats_no_finished_call(crashing_host: CrashingHost, model: PracticeModel, point: str):
-    """Each tool two levels deep has one key, and each model is asked once, but for the call that was cut off."""
+    """Each tool two levels deep has one key; each model is asked once, but for the call cut off; events come once."""
     plan_deep_turn(model)
     turn = crashing_host.run("Deep", point)
     assert (turn["status"], turn["response"]) == ("completed", "All done.")
@@ -107,6 +107,23 @@ def test_a_kill_anywhere_repeats_no_finished_call(crashing_host: CrashingHost, m
         if item["type"] == "function_call_output" and "note 2" in str(item["output"])
     ][:1]
     assert result == "note 2: b"
+    events = read_inner_events(crashing_host.host, f"/agents/Deep/sessions/s/turns/{turn['turn_id']}")
+    assert list_inner_messages(events) == ["clerk: Written.", "manager: Managed."]
+
+
+def read_inner_events(host: AgentHost, turn_path: str) -> list[dict[str, Any]]:
+    """Read the events of agents within an ended turn's agent."""
+    lines = host.get(f"{turn_path}/events").text.splitlines()
+    return [json.loads(data.removeprefix("data: ")) for name, data in pairwise(lines) if name == "event: inner"]
+
+
+def list_inner_messages(events: list[dict[str, Any]]) -> list[str]:
+    """List what the agents of a deep turn have said, each with its name."""
+    return [
+        f"{['', 'manager', 'clerk'][event['path'].count('t:')]}: {event['data']['text']}"
+        for event in events
+        if event["event"] == "message.completed"
+    ]
 
 
 def test_an_approval_two_levels_deep_waits_and_its_sibling_goes_on(
@@ -320,8 +337,8 @@ def test_clients_see_what_agents_within_do(host: AgentHost, model: PracticeModel
     plan_deep_turn(model)
     response = host.run("Deep", {"message": "go", "session_id": (session := uuid4().hex)})
     turn_path = f"/agents/Deep/sessions/{session}/turns/{response.json()['turn_id']}"
-    lines = host.get(f"{turn_path}/events").text.splitlines()
-    events = [json.loads(data.removeprefix("data: ")) for name, data in pairwise(lines) if name == "event: inner"]
+    events = read_inner_events(host, turn_path)
+    assert list_inner_messages(events) == ["clerk: Written.", "manager: Managed."]
     started_events = [event for event in events if event["event"] == "tool.started"]
     started = [(event["path"].count("t:"), event["data"]["name"]) for event in started_events]
     assert sorted(started) == [(1, "clerk"), (1, "note"), (2, "note"), (2, "note")]
