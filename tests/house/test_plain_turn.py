@@ -78,7 +78,7 @@ def run_functions(station: AppUnderTest, session_id: str) -> set[tuple[str, str]
 
 
 def test_a_plain_turn_runs_few_modules_and_functions(station: AppUnderTest):
-    """A feature that a turn does not use is not on its way; timers run beside some turns, so it is what each of three runs."""
+    """A feature that a turn does not use is not on its way; what timers run beside it is not in each of three turns."""
     functions = set.intersection(*(run_functions(station, f"plain-{number}") for number in range(3)))
     assert len({file for file, _ in functions}) <= MAX_MODULES
     assert len(functions) <= MAX_FUNCTIONS
