@@ -11,6 +11,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.cli.terminal import run_piped
+from tests.durable_agent_host.sse_client import read_events
 from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn, waiting_turn
 from tests.durable_agent_host.test_scenarios_journal import CrashingHost, call
 from tests.durable_agent_host.test_scenarios_provider_approvals import ASK, CALL
@@ -307,6 +308,20 @@ def test_a_team_that_is_killed_goes_on(crashing_host: CrashingHost, model: Pract
     assert request_count <= len(model.requests()) + len(TEAMS[agent])  # calls that were open when it was killed
     texts = [list_texts(crashing_host.host.session(agent, session)) for session in ("s", "undisturbed")]
     assert texts[0] == texts[1]
+
+
+def test_a_killed_team_streams_what_it_stores(crashing_host: CrashingHost, model: PracticeModel):
+    """An answer that is replayed has the messages that it has when it streams, and nothing has to be corrected."""
+    texts = ["One.", "Two.", "Three."]
+    model.plan({"text": "First."}, agent="You are first.")
+    model.plan({"items": [{"text": text} for text in texts]}, agent="You are second.")
+    turn = crashing_host.run("Line", "journal.model.after_append:2")
+    events_url = f"{crashing_host.host.url}/api/agents/Line/sessions/s/turns/{turn['turn_id']}/events"
+    with requests.get(events_url, stream=True, timeout=60) as response:
+        events = list(read_events(response))
+    assert [message["text"] for message in events[-1].data["messages"]] == texts
+    assert [event.data["text"] for event in events if event.name == "message.completed"][-3:] == texts
+    assert 0 not in [event.data["discard_from"] for event in events if event.name == "turn.restarted"]
 
 
 def list_texts(session: dict[str, Any]) -> list[str | None]:
