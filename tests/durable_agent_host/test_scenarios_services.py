@@ -1,6 +1,7 @@
 """Services that refuse what OpenAI takes: each gets requests in its form, and what is stored stays as it was."""
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -320,6 +321,49 @@ def test_a_service_without_pictures_is_told_of_them(host: AgentHost, service: Sc
     assert (
         "[file: image/png, plot.png, 3 bytes; not sent: this model's service does not take it here]" in tool["content"]
     )
+
+
+@pytest.mark.parametrize(
+    ("message", "refusal_count"), [("Invalid request body.", 2), ("The image data you provided is not valid.", 1)]
+)
+@pytest.mark.parametrize("kind", ["Chat", "Responses"])
+def test_a_picture_that_a_service_refuses_does_not_hide_the_next(
+    host: AgentHost, service: ScriptedService, kind: str, message: str, refusal_count: int
+):
+    """Only what the refused request had in addition is left out; earlier and later files of tools are sent."""
+    broken = b64encode(b"broken").decode()
+    is_chat = kind == "Chat"
+
+    def fetch(number: int, **arguments: bool) -> list[Any]:
+        text = json.dumps(arguments)
+        if is_chat:
+            return call_chunks(f"abcdefgh{number}", text, name="fetch")
+        return responses_call("fetch", text, number=number, call_id=f"call_{number}")
+
+    done = chat_response({"content": "Done."}) if is_chat else responses_text("Done.")
+    service.find_violation = lambda body: (400, {"error": {"message": message}}) if broken in json.dumps(body) else None
+    service.play(fetch(1), fetch(2, broken=True), fetch(3), done, done)
+    session = f"broken-{kind}-{refusal_count}"
+    assert run(host, f"{kind}unknown", session) == run(host, f"{kind}unknown", session) == "Done."
+    assert len(service.refusals) == refusal_count
+    assert [json.dumps(body).count(PNG) for body in service.bodies] == [0, 1, 1, 2, 2]
+    assert "[file: image/png, 6 bytes; not sent" in json.dumps(service.bodies[-1])
+    assert ("parallel_tool_calls" in service.bodies[-1]) == (refusal_count == 1)
+
+
+def test_a_form_that_is_refused_as_well_is_not_remembered(host: AgentHost, service: ScriptedService):
+    """The next turn sends the request as it was; one that has no stricter form is sent once."""
+    done = [chat_response({"content": "Done."})] * 2
+    service.play(*done)
+    run(host, "Chatunknown", "refused-twice")
+    service.find_violation = lambda _body: (400, {"error": {"message": "Invalid request body."}})
+    assert host.run("Chatunknown", {"message": "Look", "session_id": "refused-twice"}).status_code == 502
+    assert len(service.refusals) == 2
+    assert host.run("Plain", {"message": "Look"}).status_code == 502
+    assert len(service.refusals) == 3
+    service.find_violation = lambda _body: None
+    run(host, "Chatunknown", "refused-twice")
+    assert "parallel_tool_calls" in service.bodies[-1]
 
 
 def test_mistral_gets_files_behind_an_assistants_message(host: AgentHost, service: ScriptedService):

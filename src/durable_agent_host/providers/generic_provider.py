@@ -18,6 +18,7 @@ from durable_agent_host.providers.client_errors import Hints, explain_client_err
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.item_metadata import ItemMetadata
 from durable_agent_host.providers.lost_state import LossRules, apply_losses, mark_refusals
+from durable_agent_host.providers.result_files import omit_rejected_files
 from durable_agent_host.providers.services import find_service
 
 _UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
@@ -126,6 +127,7 @@ class GenericProvider:
         """Change the contents that the service has lost or cannot read, and mark what it refuses."""
         losses = list(new_losses)
         usable_messages, known_losses = apply_losses(messages, stored_losses, losses, self.loss_rules)
+        usable_messages, known_losses = omit_rejected_files(usable_messages, known_losses, losses)
         return mark_refusals(usable_messages, known_losses, losses)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:

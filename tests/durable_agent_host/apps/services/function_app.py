@@ -28,9 +28,10 @@ def look(what: str = "", raw: str = "") -> str:
     return f"saw {what}{raw}" if what != "nothing" else ""
 
 
-def fetch() -> list[Content]:
-    """Fetch files."""
-    return [Content.from_text("Here they are."), *FILES]
+def fetch(broken: bool = False) -> list[Content]:
+    """Fetch files, or one that cannot be read."""
+    files = [Content.from_data(b"broken", media_type="image/png")] if broken else FILES
+    return [Content.from_text("Here they are."), *files]
 
 
 def chat(service: str):
@@ -70,4 +71,5 @@ app = DurableAgentApp(
         else Agent(client, "Help.", name=name, tools=tools)
         for name, client in clients.items()
     ]
+    + [Agent(clients["Chatunknown"], name="Plain")]
 )
