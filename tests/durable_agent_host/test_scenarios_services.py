@@ -351,6 +351,29 @@ def test_a_picture_that_a_service_refuses_does_not_hide_the_next(
     assert ("parallel_tool_calls" in service.bodies[-1]) == (refusal_count == 1)
 
 
+def test_what_a_service_can_no_longer_read_does_not_end_the_session(host: AgentHost, service: ScriptedService):
+    """A link that has expired and reasoning are left out once they are refused; later reasoning is sent."""
+    part = {"type": "output_text", "text": "Seen.", "annotations": []}
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
+    answer = responses_events(reasoning, message)
+    later = responses_events(reasoning | {"id": "rs_2"}, message | {"id": "msg_2"})
+    service.play(answer, later, responses_text("Bye."))
+    url = "https://example.org/a.png"
+    question = [{"type": "input_text", "text": "Look"}, {"type": "input_image", "image_url": url}]
+    reply = host.run("Responsesunknown", {"message": question, "session_id": "expired"})
+    assert reply.status_code == 200, reply.text
+    service.find_violation = lambda body: (
+        (400, {"error": {"message": "Timeout."}}) if "input_image" in str(body) else None
+    )
+    run(host, "Responsesunknown", "expired")
+    run(host, "Responsesunknown", "expired")
+    assert len(service.refusals) == 2
+    kinds = [[item.get("type") for item in body["input"]].count("reasoning") for body in service.bodies]
+    assert kinds == [0, 0, 1]
+    assert f"[file: image/png, {url}; not sent" in str(service.bodies[-1])
+
+
 def test_a_form_that_is_refused_as_well_is_not_remembered(host: AgentHost, service: ScriptedService):
     """The next turn sends the request as it was; one that has no stricter form is sent once."""
     done = [chat_response({"content": "Done."})] * 2

@@ -544,7 +544,9 @@ class AgentRuns:
         if not self.hosted_agent.has_journal:
             return []
         response_messages = self.output.response(start).messages
-        next_messages = await answer_requests(run.pending_calls, run.journal, self.provider, response_messages)
+        next_messages = await answer_requests(
+            run.pending_calls, run.journal, run.observers, self.provider, response_messages
+        )
         if next_messages:
             await self._collect_replies(run, next_messages)
         elif (steering := self._find_steering(run)) is not None and self.request.response_format is None:

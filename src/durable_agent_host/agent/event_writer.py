@@ -162,7 +162,9 @@ class EventWriter:
         clean = self._redactor.text if self._redactor is not None else str
         result_events = await run_in_thread_if_long(
             self._texts_to_search(moment),
-            lambda: self._redact_event(tool_completed(moment.call_id, moment.outcome, clean(moment.result))),
+            lambda: self._redact_event(
+                tool_completed(moment.call_id, moment.outcome, clean(moment.result), **moment.details)
+            ),
         )
         if moment.outcome not in _WITHOUT_BEGIN:
             return result_events
