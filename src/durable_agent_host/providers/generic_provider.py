@@ -107,6 +107,10 @@ class GenericProvider:
         del messages
         return ()
 
+    def client_tools(self, tool: Any, /) -> Sequence[Any]:
+        """Return the tool: its service runs it, or `client_calls` lists its calls."""
+        return (tool,)
+
     def check_message(self, message: Message, /) -> None:
         """Accept every message: only the service can check it."""
         del message
