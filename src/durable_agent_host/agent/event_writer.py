@@ -171,7 +171,7 @@ class EventWriter:
         clean = self._redactor.text if self._redactor is not None else str
         result_events = await run_in_thread_if_long(
             self._texts_to_search(moment),
-            lambda: redact(tool_completed(moment.call_id, moment.outcome, clean(moment.result))),
+            lambda: redact(tool_completed(moment.call_id, moment.outcome, clean(moment.result), **moment.details)),
         )
         if moment.outcome not in _WITHOUT_BEGIN:
             return result_events

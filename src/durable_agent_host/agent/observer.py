@@ -7,7 +7,7 @@ attempt did the step: its result comes from the journal, and it cost nothing now
 import inspect
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agent_framework import AgentResponse, AgentResponseUpdate, Message
@@ -191,6 +191,7 @@ class ToolCallCompleted:
             ``input_required``.
         replayed: the journal had the result.
         result: the result as the model receives it; empty when unknown.
+        details: of a call that the model's service would have run: more fields of the event for clients.
     """
 
     call_id: str
@@ -198,6 +199,7 @@ class ToolCallCompleted:
     outcome: ToolOutcome
     replayed: bool
     result: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.ending import CONTENT_FILTER, is_refusal
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.adapted_client import ItemUpdate
-from durable_agent_host.providers.chat_completions.content_mapping import reasoning_text, spoken_text
+from durable_agent_host.providers.chat_completions.content_mapping import SOURCES, reasoning_text, spoken_text
 from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
 from durable_agent_host.providers.chat_completions.stream_normalization import STREAM_END
@@ -135,7 +135,10 @@ class CompletionReader:
         chunk = cast("Any", update.raw_representation)
         choices: list[Any] = chunk.choices
         usage = [content for content in update.contents if content.type == "usage"]
-        self._has_end_mark = STREAM_END in (chunk.model_extra or {}) or (bool(usage) and not choices)
+        chunk_fields: dict[str, Any] = chunk.model_extra or {}
+        self._has_end_mark = STREAM_END in chunk_fields or (bool(usage) and not choices)
+        if not choices and (sources := {name: chunk_fields[name] for name in SOURCES if chunk_fields.get(name)}):
+            self._extra_fields.setdefault(0, {}).update(sources)
         groups: list[tuple[ItemPart, list[Content]]] = []
         for choice in choices:
             self.record(chunk, choice)
