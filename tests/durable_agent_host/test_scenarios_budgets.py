@@ -271,6 +271,7 @@ def file(media_type: str, data: bytes):
     return {"message": [{"type": "file", "media_type": media_type, "data": b64encode(data).decode()}]}
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(
     ("body", "min_tokens"),
     [
@@ -298,6 +299,7 @@ def test_a_cancelled_call_counts_by_its_request(budgets: AgentHost, model: Pract
         assert len([text for text in sent_messages if "data:text/csv" in text]) == 1
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", ["Free", "Calls"])
 def test_a_cancelled_call_counts_without_a_token_limit(budgets: AgentHost, model: PracticeModel, agent: str):
     """With prices alone, and under a limit of something else, it counts as much as under a limit of tokens."""
@@ -333,6 +335,7 @@ def with_usage(document, figures):
     return changed_document
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(
     ("point", "calls", "call_count"),
     [
@@ -364,6 +367,7 @@ def poll_allowing_more(turn):
     return read_ended_turn(turn)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("is_allowed", [True, False])
 def test_a_budget_approval_survives_a_kill(tmp_path: Path, model: PracticeModel, is_allowed: bool):
     """A turn at its limit stays pending in a new process, and resumes, or fails."""
@@ -417,6 +421,7 @@ def read_other_pending_calls(turn, call):
 IN_A_TOOL = {"calls": [{"name": "buy", "arguments": {"what": "sleep", "seconds": 60}}], "usage": USAGE}
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(
     ("agent", "steps", "counts"),
     [

@@ -170,6 +170,7 @@ KILLS = [
 """One drawn kind of agent for each point, so that each kind is killed at two or more; in long runs all of them."""
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.sweep
 @pytest.mark.parametrize(("agent", "point"), KILLS)
 def test_finished_steps_are_not_repeated(crashing_host: CrashingHost, model: PracticeModel, agent, point):
@@ -181,6 +182,7 @@ def test_finished_steps_are_not_repeated(crashing_host: CrashingHost, model: Pra
     assert len(model.requests()) == POINTS[point]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", ["Thinker", "KeptThinker"])
 @pytest.mark.parametrize("point", ["journal.model.after_append", "journal.tool.after_append:2", "turn.before_outcome"])
 def test_a_crash_does_not_change_what_is_stored(
