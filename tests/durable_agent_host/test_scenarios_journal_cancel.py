@@ -45,6 +45,7 @@ def run_next_turn(host: AgentHost, model: PracticeModel, agent: str) -> list[Any
     return model.requests()[-1]["body"]["input"]
 
 
+@pytest.mark.drawn(2)
 @AGENTS
 def test_a_batch_of_tools_is_cancelled(crashing_host: CrashingHost, model: PracticeModel, agent):  # noqa: F811
     """Each call has a result: its own, or that its outcome is not known; tools are cancelled."""
@@ -71,6 +72,7 @@ def test_a_batch_of_tools_is_cancelled(crashing_host: CrashingHost, model: Pract
     assert '"durable_agent_host.cancelled": true' in json.dumps(entry)
 
 
+@pytest.mark.drawn(2)
 @AGENTS
 def test_a_response_is_cancelled(crashing_host: CrashingHost, model: PracticeModel, agent):  # noqa: F811
     """The text that was streamed is kept, after what came before it."""
