@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from durable_agent_host.turn_log.protocol import TurnLog
-from tests.contract.memory import Memory, MemoryTurnLog
 from tests.contract.piece_stores import (
     BlobPieces,
     EncryptedBlobPieces,
@@ -190,23 +189,6 @@ class EncryptedRedis(Redis):
         return encrypt_log(self, super().make(**options), SqlitePieces(self.keys))
 
 
-class InMemory(Backend):
-    """A store of a few lines, which shows that the contract asks for nothing more than it says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.memory = Memory()
-
-    def make(self, **options: Any) -> TurnLog:
-        """Make an object of the store's class."""
-        del options
-        return MemoryTurnLog(self.memory)
-
-    async def holds(self, text: bytes) -> bool:
-        """Tell whether a text stands in any log."""
-        return text in repr([log.lines for log in self.memory.logs.values()]).encode()
-
-
 @pytest.fixture(scope="session")
 def azurite_port(tmp_path_factory) -> Iterator[int]:
     """An Azurite for the whole session; every test has a container of its own."""
@@ -226,8 +208,6 @@ def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend:
         return Sqlite(folder / "made" / "turns.db")
     if kind == "encrypted":
         return EncryptedSqlite(folder / "made" / "turns.db")
-    if kind == "memory":
-        return InMemory()
     if kind == "redis":
         return Redis(request.getfixturevalue("redis_port"))
     if kind == "encrypted-redis":
@@ -246,7 +226,7 @@ Encryption lies on top of any store: here on one, on those behind a network in t
 """
 
 
-@pytest.fixture(params=[*SHARED, "memory"])
+@pytest.fixture(params=SHARED)
 async def backend(request, tmp_path) -> AsyncIterator[Backend]:
     """Each store in turn."""
     test_backend = _make(request.param, request, tmp_path)

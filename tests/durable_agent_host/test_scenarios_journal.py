@@ -339,17 +339,6 @@ def test_blocking_tools_do_not_touch_other_sessions(crashing_host: CrashingHost,
     assert any("blocked for 2 s by tool 'stall' of turn" in line for line in host.output)
 
 
-def test_an_agent_that_is_a_tool_is_one_call(crashing_host: CrashingHost, model: PracticeModel):
-    """A nested agent that has answered is not asked again after a crash."""
-    model.plan({"calls": [call("inner", task="help")]}, {"text": "Helped."}, agent="Ask others.")
-    model.plan({"calls": [call("note", text="inside")]}, {"text": "Inner answer."}, agent="Help.")
-    turn = crashing_host.run("Outer", "journal.tool.after_append")
-    assert turn["response"] == "Helped."
-    assert crashing_host.traces == ["inside"]
-    assert len(model.requests()) == 4
-    assert outputs(model) == ["Inner answer."]
-
-
 def test_a_replayed_response_keeps_its_model_and_service_tier(crashing_host: CrashingHost, model: PracticeModel):
     """The host dies when the last answer is journaled: the turn and its entry name the model and the service's tier."""
     plan_rounds(model, *TWO_TOOLS)
