@@ -19,6 +19,7 @@ from tests.contract.piece_stores import (
 )
 from tests.contract.traces import text_in_blobs, text_in_files
 from tests.kit_services import azurite, azurite_connection, redis
+from tests.sweeps import chooser
 
 RETRY_SECONDS = 500.0
 """No test fails because a store on a busy machine took its time; one that hangs ends with its timeout."""
@@ -219,7 +220,9 @@ def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend:
     return Blob(request.getfixturevalue("azurite_port"), small)
 
 
-SHARED = ("sqlite", "encrypted", "blob", "blob-small", "redis")
+BLOB = chooser("blobs").choice(["blob", "blob-small"])
+"""Blobs as they are, or so small that every test rolls over and splits: each change draws one."""
+SHARED = ("sqlite", "encrypted", BLOB, "redis")
 """Stores that several processes can share.
 
 Encryption lies on top of any store: here on one, on those behind a network in the tests of faults.
@@ -250,7 +253,7 @@ async def networked_backend(request, tmp_path) -> AsyncIterator[Backend]:
         yield test_backend
 
 
-PIECE_STORES = ("sqlite", "encrypted", "blob", "blob-small")
+PIECE_STORES = ("sqlite", "encrypted", BLOB)
 
 
 @pytest.fixture(params=PIECE_STORES)

@@ -6,11 +6,10 @@ from uuid import uuid4
 
 import pytest
 import requests
-from tests.durable_agent_host.test_scenarios_crash import role_texts
 
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_cancel import cancel, run_next_turn, start
-from tests.kit import AgentHost, PracticeModel
+from tests.kit import AgentHost, PracticeModel, role_texts
 from tests.processes import wait_until
 
 

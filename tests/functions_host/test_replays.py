@@ -15,6 +15,7 @@ def host(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Ite
     running.stop()
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", ["decorated", "delegating", "wrapped"])
 @pytest.mark.parametrize("count", [0, 1, 2, 12])
 def test_a_driver_that_runs_a_function_again_returns_its_result(host: Host, name: str, count: int):
@@ -23,6 +24,7 @@ def test_a_driver_that_runs_a_function_again_returns_its_result(host: Host, name
     assert host.result(name, count) == expected_total
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", ["checkpoints", "checkpoints_elsewhere"])
 @pytest.mark.parametrize("count", [2, 5, 8, 20])
 def test_only_the_last_step_is_new_to_the_last_run(host: Host, name: str, count: int):
