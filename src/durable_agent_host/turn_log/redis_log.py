@@ -335,18 +335,11 @@ class RedisTurnLog:
             records: list[LogRecord] = []
             next_offset = from_offset
             left = max_bytes
-            count = _ENTRIES_AT_ONCE
-
-            async def ask() -> tuple[list[Any], int]:
-                nonlocal count
-                requested_count = count  # after an answer cut off by a bad network, ask for half
-                count = max(count // 2, 1)
-                rows = await self._client().xrange(_stream(log_id), f"{next_offset}-0", "+", count=requested_count)
-                count = requested_count
-                return rows, requested_count
-
             while True:
-                rows, page_size = await self._retry(ask)
+                start = f"{next_offset}-0"
+                rows = await self._retry(
+                    lambda start=start: self._client().xrange(_stream(log_id), start, "+", count=_ENTRIES_AT_ONCE)
+                )
                 for entry_id, fields in rows:
                     line = fields[b"e"]
                     if records and len(line) > left:
@@ -355,7 +348,7 @@ class RedisTurnLog:
                     offset = int(entry_id.partition(b"-")[0])
                     records.append(LogRecord(offset, int(fields[b"a"]), decode_log_entry(line)))
                     next_offset = offset + 1
-                if len(rows) < page_size:
+                if len(rows) < _ENTRIES_AT_ONCE:
                     return LogPage(records, next_offset)
 
         return await self._loop.run(read_page())
