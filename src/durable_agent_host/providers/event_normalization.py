@@ -10,7 +10,7 @@ through a normalizer of its dialect, which may change, drop or add events. What 
 import json
 import time
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, ClassVar, Final, Protocol, cast
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.providers.neutral_contents import as_object, as_objects
@@ -74,11 +74,14 @@ class _NormalizingDecoder:
         self._normalizer = normalizer
 
     async def aiter_bytes(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-        """Decode a stream."""
-        async for event in self._decoder.aiter_bytes(chunks):
+        """Decode a stream, or the JSON of a service that does not stream."""
+        body: list[bytes] = []
+        async for event in self._decoder.aiter_bytes(_without_json(chunks, body)):
+            if not event.data:
+                continue  # not an event, by the specification of event streams
             if event.data.startswith(_DONE):
                 for fields in self._normalizer.end(is_done=True):
-                    yield _ParsedEvent(fields)
+                    yield _ParsedEvent(fields.get("type"), fields)
                 yield event
                 return
             try:
@@ -91,9 +94,24 @@ class _NormalizingDecoder:
             if not is_event or fields.get("object") == "error" or isinstance(fields.get("error"), str):
                 data = _failure_event(fields) or data
             for fields in self._normalizer.read(event.event, data):
-                yield _ParsedEvent(fields)
-        for fields in self._normalizer.end(is_done=False):
-            yield _ParsedEvent(fields)
+                yield _ParsedEvent(fields.get("type"), fields)
+        for fields in (*(self._read_body(body) if body else ()), *self._normalizer.end(is_done=bool(body))):
+            yield _ParsedEvent(fields.get("type"), fields)
+
+    def _read_body(self, body: list[bytes]) -> Iterable[Json]:
+        response = as_object(json.loads(b"".join(body)))
+        return self._normalizer.read(None, _failure_event(response) or response)
+
+
+async def _without_json(chunks: AsyncIterator[bytes], body: list[bytes]) -> AsyncIterator[bytes]:
+    """Yield the chunks of a stream; add those of a response that is JSON instead to its body."""
+    has_started = False
+    async for chunk in chunks:
+        if body or (not has_started and chunk.lstrip().startswith(b"{")):
+            body.append(chunk)
+        else:
+            has_started = has_started or bool(chunk.strip())
+            yield chunk
 
 
 def _failure_event(fields: Json) -> Json | None:
@@ -114,18 +132,16 @@ def _failure_event(fields: Json) -> Json | None:
     return None
 
 
-class _ParsedEvent:
+class _ParsedEvent(NamedTuple):
     """An event of the SDK whose data is parsed already."""
 
-    data: Final = "{}"
-
-    def __init__(self, fields: Json) -> None:
-        self.event = fields.get("type")
-        self._fields = fields
+    event: Any
+    fields: Json
+    data: str = "{}"
 
     def json(self) -> Json:
         """Return the data."""
-        return self._fields
+        return self.fields
 
 
 _FIRST_MILLISECONDS: Final = 10**11
