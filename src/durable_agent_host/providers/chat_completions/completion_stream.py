@@ -137,10 +137,11 @@ class CompletionReader:
         chunk = cast("Any", update.raw_representation)
         choices: list[Any] = chunk.choices
         usage = [content for content in update.contents if content.type == "usage"]
-        self._has_end_mark = STREAM_END in (chunk.model_extra or {}) or (bool(usage) and not choices)
+        chunk_fields: dict[str, Any] = chunk.model_extra or {}
+        self._has_end_mark = STREAM_END in chunk_fields or (bool(usage) and not choices)
         groups: list[tuple[ItemPart, list[Content]]] = []
-        if not choices and (sources := SOURCE_FIELDS & (chunk.model_extra or {}).keys()):  # beside the usage (xAI)
-            self._extra_fields.setdefault(0, {}).update({name: chunk.model_extra[name] for name in sources})
+        if not choices and (sources := SOURCE_FIELDS & chunk_fields.keys()):  # beside the usage (xAI)
+            self._extra_fields.setdefault(0, {}).update({name: chunk_fields[name] for name in sources})
         for choice in choices:
             self.record(chunk, choice)
             if choice.delta is not None:

@@ -131,6 +131,7 @@ def _texts(message: Mapping[str, Any], extra_fields: Mapping[str, Any]) -> list[
     content: Any = message.get("content")
     text = content if isinstance(content, str) else spoken_text({"content": content})
     annotations = [_citation(annotation) for annotation in as_objects(message.get("annotations"))]
+    annotations += _references(as_objects(content))
     annotations += [_source(*source, text) for source in _numbered_sources(message, extra_fields)]
     annotations += [_citation(result) for tool in executed_tools(message) for result in _search_results(tool)]
     texts = [Content("text", text=text, annotations=annotations or None)] if text or annotations else []
@@ -162,6 +163,18 @@ def _numbered_sources(
         yield number, known_results.get(result.get("url"), {}) | result
 
 
+def _references(parts: Iterable[Mapping[str, Any]]) -> Iterator[Annotation]:
+    """Yield the citations among Mistral's chunks: each stands behind the text that it is for."""
+    start = end = 0
+    for part in parts:
+        if part.get("type") == "text":
+            start, end = end, end + len(str(part.get("text") or ""))
+        elif part.get("type") in {"reference", "tool_reference"}:
+            numbers = cast("list[Any]", part.get("reference_ids") or ())
+            sources = [{"title": f"reference {number}"} for number in numbers] or [{**part, "type": ""}]
+            yield from (_citation(source | {"start_index": start, "end_index": end}) for source in sources)
+
+
 def _source(number: int, source: Mapping[str, Any], text: str) -> Annotation:
     """Return the citation of a source, at each of its numbers in the text."""
     citation = _citation(source)
@@ -176,7 +189,7 @@ def _citation(annotation: Mapping[str, Any]) -> Annotation:
     nested_fields: Any = annotation.get(kind)
     fields = cast("dict[str, Any]", nested_fields) if isinstance(nested_fields, dict) else dict(annotation)
     names = {"title": "title", "link": "url", "url": "url", "file_id": "file_id"}
-    names |= dict.fromkeys(("summary", "content", "snippet"), "snippet")
+    names |= dict.fromkeys(("summary", "description", "content", "snippet"), "snippet")
     neutral_fields = {
         neutral_name: fields[service_name]
         for service_name, neutral_name in names.items()

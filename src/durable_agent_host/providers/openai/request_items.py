@@ -360,14 +360,12 @@ _PROTECTED_FIELDS: Final = frozenset(
 
 def items_for(items: Iterable[Item], service: Service) -> list[Item]:
     """Bring items into the form that a service takes; see `services.Service`."""
-    return [
-        _accepted_item(item, service, position)
-        for position, item in enumerate(items)
-        if service.accepts_other_fields or item.get("type") != "reasoning"
-    ]
+    item_list = list(items)
+    needs_ids = service.accepts_other_fields or any(item.get("type") == "reasoning" for item in item_list)
+    return [_accepted_item(item, service, position, needs_ids) for position, item in enumerate(item_list)]
 
 
-def _accepted_item(item: Item, service: Service, position: int) -> Item:
+def _accepted_item(item: Item, service: Service, position: int, needs_ids: bool) -> Item:
     accepted_fields = item
     kind = item.get("type", "message")
     if service.rejected_fields:
@@ -375,7 +373,7 @@ def _accepted_item(item: Item, service: Service, position: int) -> Item:
         accepted_fields = _without_fields(item, rejected_fields)
     if not service.accepts_other_fields:
         accepted_fields = {name: value for name, value in accepted_fields.items() if value is not None}
-        if item_type(kind).is_id_optional:
+        if item_type(kind).is_id_optional and not needs_ids:  # reasoning names the item that follows by its id
             accepted_fields.pop("id", None)
     if kind == "function_call" and not service.accepts_any_arguments:
         accepted_fields = {**accepted_fields, "arguments": object_arguments(item.get("arguments"))}
