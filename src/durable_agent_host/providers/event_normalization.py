@@ -68,19 +68,18 @@ def normalize_streams(adapter: Any, client: Any, mixin: type[NormalizedEventsMix
     return adapter
 
 
-class _NormalizingDecoder:
-    def __init__(self, decoder: Any, normalizer: EventNormalizer) -> None:
-        self._decoder = decoder
-        self._normalizer = normalizer
+class _NormalizingDecoder(NamedTuple):
+    decoder: Any
+    normalizer: EventNormalizer
 
     async def aiter_bytes(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         """Decode a stream, or the JSON of a service that does not stream."""
         body: list[bytes] = []
-        async for event in self._decoder.aiter_bytes(_without_json(chunks, body)):
+        async for event in self.decoder.aiter_bytes(_without_json(chunks, body)):
             if not event.data:
                 continue  # not an event, by the specification of event streams
             if event.data.startswith(_DONE):
-                for fields in self._normalizer.end(is_done=True):
+                for fields in self.normalizer.end(is_done=True):
                     yield _ParsedEvent(fields.get("type"), fields)
                 yield event
                 return
@@ -93,14 +92,14 @@ class _NormalizingDecoder:
             is_event = fields.get("type") or fields.get("choices")
             if not is_event or fields.get("object") == "error" or isinstance(fields.get("error"), str):
                 data = _failure_event(fields) or data
-            for fields in self._normalizer.read(event.event, data):
+            for fields in self.normalizer.read(event.event, data):
                 yield _ParsedEvent(fields.get("type"), fields)
-        for fields in (*(self._read_body(body) if body else ()), *self._normalizer.end(is_done=bool(body))):
+        for fields in (*(self._read_body(body) if body else ()), *self.normalizer.end(is_done=bool(body))):
             yield _ParsedEvent(fields.get("type"), fields)
 
     def _read_body(self, body: list[bytes]) -> Iterable[Json]:
         response = as_object(json.loads(b"".join(body)))
-        return self._normalizer.read(None, _failure_event(response) or response)
+        return self.normalizer.read(None, _failure_event(response) or response)
 
 
 async def _without_json(chunks: AsyncIterator[bytes], body: list[bytes]) -> AsyncIterator[bytes]:
