@@ -11,8 +11,9 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.gemini.part_mapping import to_parts
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
-from durable_agent_host.stream.fold import Fold, fold_part, fold_updates, response_as_updates
+from durable_agent_host.stream.fold import Fold, fold_updates, response_as_updates
 from tests.durable_agent_host.gemini_lab import accepted_parts
+from tests.durable_agent_host.stream.comparing import fold_part
 from tests.kit import RECORDINGS
 
 SEAL, OTHER = "c2VhbGVk", "b3RoZXI="

@@ -8,9 +8,9 @@ from agent_framework import AgentResponseUpdate, Content
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.stream.fold import fold_contents, fold_part, fold_updates, response_as_updates
+from durable_agent_host.stream.fold import fold_contents, fold_updates, response_as_updates
 from practice_model.dialects.responses.event_grammar import stream_events
-from tests.durable_agent_host.stream.comparing import interleave
+from tests.durable_agent_host.stream.comparing import fold_part, interleave
 from tests.durable_agent_host.stream.streams import (
     cut_at_random,
     encode_messages,
