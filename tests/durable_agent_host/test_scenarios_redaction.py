@@ -201,6 +201,16 @@ def test_citations_mark_the_cited_words_of_a_redacted_text(lives: Lives, model: 
     assert cited_words == links
 
 
+def test_what_an_agent_within_says_is_redacted(lives: Lives, model: PracticeModel):
+    """Its messages are events of the turn, which clients get without secrets."""
+    model.plan({"calls": [{"name": "clerk", "arguments": {"task": "go"}}]}, {"text": "Done."}, agent="Ask.")
+    model.plan({"text": f"It is {SECRETS['answer']}, says {SECRETS['citation']}."}, agent="Help.")
+    reader, received_data = run_streamed(lives.host, "Asks", "go", uuid4().hex)
+    (said,) = [event.data for event in reader.events if event.name == "inner"]
+    assert (said["event"], said["data"]["text"]) == ("message.completed", f"It is {MASK}, says {MASK}.")
+    assert leaks(received_data) == []
+
+
 def test_the_search_finds_unredacted_secrets(lives: Lives, model: PracticeModel, folder: Path):
     """The search of the test above finds what is there."""
     host, session = lives.host, uuid4().hex
