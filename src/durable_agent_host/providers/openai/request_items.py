@@ -24,7 +24,7 @@ from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.openai.approval_items import approval_request_id, approval_response_id
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata, group_by_item, rebuild_item
 from durable_agent_host.providers.openai.item_rebuild import Item
-from durable_agent_host.providers.openai.item_types import ITEM_TYPES, item_type
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, SERVICE_CALL, item_type
 from durable_agent_host.providers.openai.lost_state import LOST
 from durable_agent_host.providers.services import UNKNOWN, Service
 from durable_agent_host.providers.tool_call_names import accepted_name
@@ -75,8 +75,11 @@ def _find_unpaired_calls(messages: Sequence[Message]) -> tuple[set[int], set[int
     orphan_results: set[int] = set()
     for content in (content for message in messages for content in message.contents):
         metadata = find_item_metadata(content) or {}
+        call_id = str(metadata.get("call_id", content.call_id))
+        if call_id.startswith(SERVICE_CALL):
+            continue
         if _is_function(content) or item_type(metadata.get("type")).needs_result:
-            pending_calls.setdefault(str(metadata.get("call_id", content.call_id)), []).append(content)
+            pending_calls.setdefault(call_id, []).append(content)
         elif content.type in _RESULT_TYPES:
             if calls := pending_calls.get(str(content.call_id)):
                 calls.pop()
