@@ -37,6 +37,22 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(sweeps.SEED)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave of the tests with the mark ``drawn`` as many cases as each change plays; ``--long`` plays all of them."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if not sweeps.IS_LONG and item.get_closest_marker("drawn"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out: set[pytest.Item] = set()
+    for name, group in cases.items():
+        (count,) = group[0].get_closest_marker("drawn").args
+        left_out.update(sweeps.chooser(name).sample(group, max(len(group) - count, 0)))
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
 def pytest_collection_finish() -> None:
     """Leave what is there now out of all later collections."""
     gc.freeze()
@@ -57,6 +73,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Say how to repeat a sweep that has failed."""
     report = yield
-    if report.failed and any(item.get_closest_marker(name) for name in ("sweep", "hypothesis")):
+    if report.failed and any(item.get_closest_marker(name) for name in ("sweep", "drawn", "hypothesis")):
         report.sections.append(("to repeat it", f"{sweeps.repetition()} ./scripts/test '{item.nodeid}'"))
     return report

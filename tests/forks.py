@@ -50,8 +50,8 @@ STORES = (
 )
 """What a process imports that writes to stores of turn logs and pieces."""
 
-_ENVIRONMENT = dict(os.environ)
-"""Before any test has changed it: a server's own is for all tests of the run."""
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""Before any test has changed it: a server's own is for all tests of the run. It keeps the bytecode that it makes."""
 
 
 class Forked:
@@ -243,6 +243,7 @@ def _become(request: dict, stdout: int, stderr: int) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.clear()
         os.environ.update(request["env"])
+        sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in os.environ
         os.chdir(request["cwd"])
         flag, module, *arguments = request["arguments"]
         assert flag == "-m", flag

@@ -216,6 +216,16 @@ def running_host(data: Path, model: Server | None, *, app: Path = ROOT, **env: s
         host.stop()
 
 
+def role_texts(session: dict[str, Any]) -> list[tuple[str, str]]:
+    """Give roles and texts of a conversation."""
+    return [
+        (message["role"], content["text"])
+        for message in session["messages"]
+        for content in message["contents"]
+        if content["$type"] == "text"
+    ]
+
+
 def copy_data(source: Path, target: Path) -> None:
     """Copy a data folder without the reserve, which the host makes again."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("host.reserve"))

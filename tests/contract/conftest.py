@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from durable_agent_host.turn_log.protocol import TurnLog
-from tests.contract.memory import Memory, MemoryTurnLog
 from tests.contract.piece_stores import (
     BlobPieces,
     EncryptedBlobPieces,
@@ -20,6 +19,7 @@ from tests.contract.piece_stores import (
 )
 from tests.contract.traces import text_in_blobs, text_in_files
 from tests.kit_services import azurite, azurite_connection, redis
+from tests.sweeps import chooser
 
 RETRY_SECONDS = 500.0
 """No test fails because a store on a busy machine took its time; one that hangs ends with its timeout."""
@@ -190,23 +190,6 @@ class EncryptedRedis(Redis):
         return encrypt_log(self, super().make(**options), SqlitePieces(self.keys))
 
 
-class InMemory(Backend):
-    """A store of a few lines, which shows that the contract asks for nothing more than it says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.memory = Memory()
-
-    def make(self, **options: Any) -> TurnLog:
-        """Make an object of the store's class."""
-        del options
-        return MemoryTurnLog(self.memory)
-
-    async def holds(self, text: bytes) -> bool:
-        """Tell whether a text stands in any log."""
-        return text in repr([log.lines for log in self.memory.logs.values()]).encode()
-
-
 @pytest.fixture(scope="session")
 def azurite_port(tmp_path_factory) -> Iterator[int]:
     """An Azurite for the whole session; every test has a container of its own."""
@@ -226,8 +209,6 @@ def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend:
         return Sqlite(folder / "made" / "turns.db")
     if kind == "encrypted":
         return EncryptedSqlite(folder / "made" / "turns.db")
-    if kind == "memory":
-        return InMemory()
     if kind == "redis":
         return Redis(request.getfixturevalue("redis_port"))
     if kind == "encrypted-redis":
@@ -239,14 +220,16 @@ def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend:
     return Blob(request.getfixturevalue("azurite_port"), small)
 
 
-SHARED = ("sqlite", "encrypted", "blob", "blob-small", "redis")
+BLOB = chooser("blobs").choice(["blob", "blob-small"])
+"""Blobs as they are, or so small that every test rolls over and splits: each change draws one."""
+SHARED = ("sqlite", "encrypted", BLOB, "redis")
 """Stores that several processes can share.
 
 Encryption lies on top of any store: here on one, on those behind a network in the tests of faults.
 """
 
 
-@pytest.fixture(params=[*SHARED, "memory"])
+@pytest.fixture(params=SHARED)
 async def backend(request, tmp_path) -> AsyncIterator[Backend]:
     """Each store in turn."""
     test_backend = _make(request.param, request, tmp_path)
@@ -270,7 +253,7 @@ async def networked_backend(request, tmp_path) -> AsyncIterator[Backend]:
         yield test_backend
 
 
-PIECE_STORES = ("sqlite", "encrypted", "blob", "blob-small")
+PIECE_STORES = ("sqlite", "encrypted", BLOB)
 
 
 @pytest.fixture(params=PIECE_STORES)

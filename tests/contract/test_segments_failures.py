@@ -17,6 +17,7 @@ from tests.processes import Process
 BLOBS = pytest.mark.parametrize("pieces", ["blob", "blob-small", "encrypted-blob"], indirect=True)
 
 
+@pytest.mark.drawn(1)
 @BLOBS
 async def test_connections_that_break_lose_nothing(pieces):
     """Connections are cut in the middle of requests and answers, and every piece and holder is there in the end."""
@@ -36,6 +37,7 @@ async def test_connections_that_break_lose_nothing(pieces):
     assert set(await pieces.store().holders(NAMESPACE)) == {"@agent@one"}
 
 
+@pytest.mark.drawn(1)
 @BLOBS
 async def test_servers_that_fail_lose_nothing(pieces):
     """Throttling, server errors, and answers that never come to what was done: everything is there, and gone, once."""
@@ -123,6 +125,7 @@ class Writer(Process):
         return [name for line in self.output[:-1] for name in json.loads(line)]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("pieces", ["sqlite", "blob-small"], indirect=True)
 async def test_killed_writers_leave_complete_blobs(pieces):
     """Killed in the middle of puts and deletions, writers leave whole pieces, and all that they were told is stored.

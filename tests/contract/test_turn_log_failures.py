@@ -17,6 +17,7 @@ NETWORKED = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.drawn(2)
 @NETWORKED
 async def test_connections_that_break_lose_and_repeat_nothing(networked_backend):
     """Connections are cut in the middle of requests and of answers, and writer and follower lose and repeat nothing."""
@@ -42,6 +43,7 @@ async def test_connections_that_break_lose_and_repeat_nothing(networked_backend)
     assert followed_records == records[: len(followed_records)]
 
 
+@pytest.mark.drawn(1)
 @NETWORKED
 async def test_ghosts_behind_a_broken_network_are_fenced(networked_backend):
     """A retry on a sound connection fences a writer whose connection keeps breaking; nothing acknowledged is lost."""
@@ -82,6 +84,7 @@ def delta_of_attempt(number: int):
     return LogEntry(ATTEMPT, {"number": number})
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("networked_backend", ["blob", "blob-small", "encrypted-blob"], indirect=True)
 async def test_servers_that_fail_lose_and_repeat_nothing(networked_backend):
     """Throttling, server errors before and after the work, and answers that never come: every append is there once."""
@@ -148,6 +151,7 @@ async def test_an_append_that_was_cut_off_is_passed_over(blob):
     assert texts(records) == ["before", "same attempt"]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("answer", [200, 409])
 async def test_a_full_blob_is_left_behind(blob, answer):
     """When a part has all the blocks that it can have and no seal, the log goes on in the next one."""

@@ -17,6 +17,7 @@ TURNS = 12
 NETWORKED = pytest.mark.parametrize("networked_backend", ["blob", "blob-small", "redis"], indirect=True)
 
 
+@pytest.mark.drawn(1)
 @NETWORKED
 async def test_connections_that_break_under_many_turns_lose_and_repeat_nothing(networked_backend):
     """Connections are cut in the middle of what many turns send together; each turn's entries are there once."""
@@ -47,6 +48,7 @@ async def test_connections_that_break_under_many_turns_lose_and_repeat_nothing(n
         ]
 
 
+@pytest.mark.drawn(2)
 async def test_a_rejected_append_does_not_affect_other_logs(backend):
     """Of many appends in one moment, a ghost's and one of data that cannot be stored are refused, and no other."""
     log, ids = backend.log(), [new_id() for _ in range(TURNS)]
@@ -65,6 +67,7 @@ async def test_a_rejected_append_does_not_affect_other_logs(backend):
         assert texts(await read_all(backend.log(), log_id)) == ([] if index in {3, 5} else [log_id])
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("silence_seconds", [0, 4])
 async def test_a_follower_sees_another_process_go_on(backend, silence_seconds):
     """Followers in the process that began a log get what another process appends to it, at once or after a silence."""

@@ -86,6 +86,7 @@ async def check(backend: Backend, log_id: str, following: asyncio.Task[list], wr
             assert texts(records[offset : offset + 2]) == [f"{text}a", f"{text}b"]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("backend", SHARED, indirect=True)
 async def test_a_follower_outlives_writers_that_are_killed(backend, start_writer):
     """Killed in the middle of appends, each writer leaves whole ones; a follower elsewhere gets all, once, in order."""

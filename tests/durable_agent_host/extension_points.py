@@ -682,6 +682,8 @@ POINTS: Mapping[str, Point] = {
 
 _OF_HISTORY = {"history", "history-in-place"}
 _OF_EVERY_CLIENT = {"nothing", "all-middleware", "guard", "context-providers", "options", "agent-in-agent"}
+_WITH_ALL_CLIENTS = {"all-middleware", "agent-in-agent"}
+"""At each change; others with one client."""
 ALL_PAIRS = [
     (client, point)
     for client in CLIENTS
@@ -699,7 +701,7 @@ def draw_pairs() -> list[tuple[str, str]]:
         return ALL_PAIRS
     chance = sweeps.chooser("extension points")
     clients = {point: chance.choice([client for client, of in ALL_PAIRS if of == point]) for point in POINTS}
-    return [pair for pair in ALL_PAIRS if pair[1] in _OF_EVERY_CLIENT or clients[pair[1]] == pair[0]]
+    return [pair for pair in ALL_PAIRS if pair[1] in _WITH_ALL_CLIENTS or clients[pair[1]] == pair[0]]
 
 
 PAIRS = draw_pairs()

@@ -116,6 +116,7 @@ def cut_positions(count: int) -> Sequence[int]:
     return sorted({1, count // 2, count - 2, count - 1} & set(range(1, count)))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.recordings
 @pytest.mark.skipif(not RECORDINGS.is_dir(), reason="needs the recordings")
 @pytest.mark.parametrize("kind", ["anthropic", "gemini", "openai-responses"])
@@ -165,6 +166,7 @@ def test_an_interrupted_chat_completions_stream_is_retried(model: HostileModel):
     assert (outcome.status, outcome.text, len(model.received)) == ("completed", "One two three.", 1)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "failing",
     [
@@ -192,6 +194,7 @@ GEMINI = stream(events({"candidates": [{"content": {"parts": [{"text": "Hi"}]}, 
 CLAUDE = messages_events("Hi")
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     ("kind", "error_bytes", "complete_stream"),
     [
@@ -216,6 +219,7 @@ def test_transient_errors_are_retried(model: HostileModel, kind: str, error_byte
     assert (outcome.status, len(model.received)) == ("completed", 2), outcome.error
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("kind", "error_bytes"),
     [
@@ -251,6 +255,7 @@ AT_ONCE = {"trailing bytes", "broken chunk", "broken gzip"}
 """aiohttp, which Google's and Azure's SDKs use, gives nothing of what arrives in one piece with such an end."""
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("kind", COMPLETE_STREAMS)
 def test_a_complete_response_is_accepted_regardless_of_how_its_connection_closes(model: HostileModel, kind: str):
     """It is not asked for again, and its tokens are counted once, as those of an answer that ends well."""
@@ -266,6 +271,7 @@ def test_a_complete_response_is_accepted_regardless_of_how_its_connection_closes
         model.by_path = {}
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("kind", ["openai-responses", "completions", "anthropic", "gemini"])
 def test_a_response_without_its_last_event_is_retried(model: HostileModel, kind: str):
     """A connection that fails before the last event leaves no answer, even if all of the text has come."""
@@ -299,6 +305,7 @@ INVALID_HTTP: dict[str, Callable[[bytes], bytes | Send]] = {
 """What is no HTTP, before an answer and in its middle."""
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("kind", ["openai-responses", "completions", "anthropic", "gemini"])
 def test_invalid_http_is_retried(model: HostileModel, kind: str):
     """It counts as a broken connection, regardless of the status of the SDK's error."""
@@ -361,6 +368,7 @@ def recorded_answers(folder: str) -> dict[str, list[Any]]:
     }
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.recordings
 @pytest.mark.skipif(not RECORDINGS.is_dir(), reason="needs the recordings")
 @pytest.mark.parametrize(

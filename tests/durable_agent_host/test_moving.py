@@ -39,6 +39,7 @@ async def turn(lab, kind, text):
     return json.dumps(lab.bodies[before:], ensure_ascii=False)
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize(("first", "second"), [*permutations(KINDS, 2)])
 async def test_a_conversation_moves_to_another_provider_and_back(first, second):
     """The second reads what was said, run and returned; the first then finds its own blocks, word for word.
@@ -81,6 +82,7 @@ async def test_every_block_of_a_provider_is_accepted_by_the_others(first):
         assert MARK in sent_text
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("first", "second"), [*pairwise([*KINDS, next(iter(KINDS))])])
 async def test_a_failed_move_changes_nothing(first, second):
     """A turn with the other provider that fails leaves the session as it was, for both."""

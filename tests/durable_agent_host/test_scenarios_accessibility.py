@@ -25,6 +25,7 @@ async def violations(page: Page) -> list[object]:
     return json.loads(await page.evaluate(run))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(("colors", "width"), [("light", 1400), ("dark", 390)])
 async def test_the_page_breaks_no_rule(
     people: AgentHost, model: PracticeModel, tmp_path: Path, colors: str, width: int

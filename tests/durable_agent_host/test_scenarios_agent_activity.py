@@ -75,6 +75,7 @@ def test_an_orchestration_of_the_app_calls_an_agent_twice(app_lives: Lives, mode
     assert instance["output"]["usage"]["total_token_count"] > 0
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(
     "point", ["journal.model.after_append:2", "journal.tool.after_append:2", "turn.after_outcome:2", "turn.after_open"]
 )

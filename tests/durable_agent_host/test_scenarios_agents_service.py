@@ -85,6 +85,7 @@ def test_a_thread_carries_the_conversation_over_a_kill(lives: Lives, model: Prac
     assert len({request["path"] for request in message_requests}) == 1
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("event", ["turn.started", "message.delta"])
 def test_a_run_is_attached_to_after_a_kill(lives: Lives, model: PracticeModel, event: str):
     """One message, one run; nothing is cancelled or asked for again."""

@@ -15,6 +15,7 @@ UNREADABLE = {
 }
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("kind", UNREADABLE)
 @pytest.mark.parametrize("agent", ["Ledger", "Thinker"])
 def test_arguments_that_cannot_be_read_are_the_tools_error(lab: AgentHost, model: PracticeModel, ledger, kind, agent):

@@ -64,6 +64,7 @@ def request_lines(model: HostileModel) -> list[str]:
 POST, GET = "POST /v1/responses", "GET /v1/responses/resp_bg"
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("event_count", [1, 2, 5, len(STREAM_EVENTS) - 1])
 def test_a_cut_background_stream_is_retrieved(lives: Lives, model: HostileModel, event_count: int):
     """The service continues the response and returns it by its id; no second one is requested."""
@@ -127,6 +128,7 @@ def retrieve(write: Any, stream_events: Sequence[Any], path: str) -> None:
     write(stream(events(*(event for event in stream_events if event["sequence_number"] > after))))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("kept", [6, 9, 12])
 def test_a_killed_stream_goes_on_at_its_cursor(lives: Lives, model: HostileModel, kept: int):
     """After SIGKILL clients get the rest of the text and no restart; the service is asked for the rest only."""
@@ -192,6 +194,7 @@ def test_a_cancelled_turn_is_cancelled_at_the_service(lives: Lives, model: Hosti
     assert request_lines(model) == [POST, "POST /v1/responses/resp_bg/cancel"]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(
     ("point", "count"),
     [

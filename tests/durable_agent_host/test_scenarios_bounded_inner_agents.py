@@ -92,6 +92,7 @@ def model(_model: HostileModel, effects: Path) -> HostileModel:
     return _model
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize(
     ("agent", "client", "before", "misbehaviour"),
     [(*row, kind) for row in AGENTS for kind in (MISBEHAVIOURS if row[0] == "OverCompletions" else EACH)],
@@ -119,6 +120,7 @@ def test_a_limit_exceeded_by_a_response_without_stream_fails_the_turn(
     check_turn_fails(host, model, effects, "Chat", (), *RESPONSES_WITHOUT_STREAM[misbehaviour])
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("agent", "before", "misbehaviour"),
     [
@@ -145,6 +147,7 @@ def test_the_model_of_a_compaction_strategy_is_limited(
     assert len(model.received) == (loops if setting == "MAX_MODEL_CALLS" else len(before) + 1)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("workflow", "misbehaviour"),
     [*(("nodes", kind) for kind in ("words", "a loop")), *(("holders", kind) for kind in (*EACH, "a bomb", "a loop"))],
@@ -194,6 +197,7 @@ def test_calls_of_a_nested_agent_are_retried_by_its_sdk(host: AgentHost, model: 
     assert len(model.received) == 4
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("agent", "before", "complete_stream"),
     [

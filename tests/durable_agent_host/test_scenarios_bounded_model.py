@@ -64,6 +64,7 @@ def run_failing_turn(host: AgentHost, agent: str) -> str:
     return response.json()["detail"]
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("misbehaviour", CASES)
 def test_a_misbehaving_model_fails_the_turn(
@@ -120,6 +121,7 @@ def test_a_slow_stream_fails_at_the_response_timeout(model: HostileModel, effect
             assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in failed_turn["error"]["message"], client
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_all_responses_of_a_turn_count(host: AgentHost, model: HostileModel, effects: Path, client: str):
     """Answers that are each within the bound pass that of the turn together."""

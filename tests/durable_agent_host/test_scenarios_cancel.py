@@ -8,10 +8,9 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_crash import role_texts
 from tests.durable_agent_host.test_scenarios_sessions import command
 from tests.durable_agent_host.test_scenarios_turns import SLOW
-from tests.kit import AgentHost, PracticeModel
+from tests.kit import AgentHost, PracticeModel, role_texts
 from tests.processes import wait_until
 
 ASYNC_HEADERS = {"x-ms-wait-for-response": "false"}

@@ -77,6 +77,7 @@ def sent_output(model: PracticeModel, item):
     return {name: value for name, value in output.items() if name not in {"type", "call_id"}}
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("agent", CODERS)
 @pytest.mark.parametrize("case", CASES)
 def test_the_client_runs_a_tool_of_the_service(people: AgentHost, model: PracticeModel, agent, case):
@@ -128,6 +129,7 @@ def test_a_computer_without_a_screenshot_is_explained(people: AgentHost, model: 
     run_next_turn(people, model, "Coder", turn["session_id"])
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", CODERS)
 def test_calls_of_every_kind_are_answered_in_any_order(people: AgentHost, model: PracticeModel, agent, book):
     """Beside a tool of the app, which runs once; the model is asked again when all have their results."""
@@ -158,6 +160,7 @@ def test_calls_of_every_kind_are_answered_in_any_order(people: AgentHost, model:
     run_next_turn(people, model, agent, turn["session_id"])
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("item", [SQL, PATCH, LOCAL_SHELL, SHELL, COMPUTER], ids=lambda item: item["type"])
 def test_a_conversation_continues_after_a_cancelled_call(people: AgentHost, model: PracticeModel, item):
     """A call without a result is not sent to the service again, nor the reasoning before it."""

@@ -81,15 +81,3 @@ def test_a_follow_up_after_a_crash_continues_at_the_service(lives, model: Practi
         first_request["response_id"],
         second_request["response_id"],
     ]
-
-
-def test_an_image_of_the_code_is_part_of_the_result(host, model: PracticeModel):
-    """An image output is stored with its result."""
-    model.plan({"items": [{"code": "plot()", "logs": "drawn\n", "image": True}, {"text": "See the plot."}]})
-    response = host.run("Analyst", {"message": "Plot"})
-    assert response.status_code == 200, response.text
-    (result,) = of_kind(host.session("Analyst", response.json()["session_id"]), "codeInterpreterToolResult")
-    (code_item,) = code_items(model.requests()[0])
-    outputs = [output.get("logs") or output.get("url") for output in code_item["outputs"]]
-    assert len(outputs) == 2
-    assert [output.get("uri") or output["text"] for output in result["content"]["outputs"]] == outputs

@@ -65,6 +65,7 @@ def expected_history(host: AgentHost, model: PracticeModel) -> list[dict[str, An
     return model_requests
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("point", "summary_count"),
     [

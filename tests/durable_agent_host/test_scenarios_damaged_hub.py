@@ -16,6 +16,7 @@ AGENT = "BugRepro"
 KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"one={base64.b64encode(bytes(32)).decode()}"}
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("settings", [{}, KEYS], ids=["plain", "encrypted"])
 def test_a_damaged_session_is_reported_and_preserved(practice_model: PracticeModel, tmp_path: Path, settings):
     """Its routes answer 409 with what to do, lists name it, and what is stored of it stays."""
@@ -44,6 +45,7 @@ def test_a_damaged_session_is_reported_and_preserved(practice_model: PracticeMod
         assert file.execute("SELECT length(state) FROM entities WHERE id = ?", (torn,)).fetchone() == (200,)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(
     ("settings", "damage", "column"),
     [({}, "xx", "input"), (KEYS, '{"$encrypted": "AAAA"}', "output")],
@@ -79,6 +81,7 @@ def damage(folder: Path, statement: str, *values: Any) -> None:
         assert file.execute(statement, values).rowcount == 1
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("settings", [{}, KEYS], ids=["plain", "encrypted"])
 def test_a_turn_with_a_damaged_outcome_is_reported(practice_model: PracticeModel, tmp_path: Path, settings):
     """Its routes answer 409 with what to do; its session, and other turns, go on, and it can be deleted."""
@@ -114,6 +117,7 @@ def test_a_turn_with_a_damaged_outcome_is_reported(practice_model: PracticeModel
         assert host.get(session_path).status_code == 404
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(("settings", "position"), [({}, 2), (KEYS, 40)], ids=["first page", "later page"])
 def test_a_stream_with_a_damaged_entry_is_reported(practice_model: PracticeModel, tmp_path: Path, settings, position):
     """It is a 409 that begins no stream, or a stream that ends early and whose reconnection is that 409."""

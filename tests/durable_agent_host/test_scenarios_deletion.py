@@ -170,6 +170,7 @@ def read_stored_blobs(data: Path) -> tuple[set[str], set[str]]:
     return asyncio.run(_read_stored_blobs(data))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("point", ERASURES)
 def test_an_erasure_whose_host_is_killed_is_finished(model: PracticeModel, tmp_path: Path, point):
     """The next host finishes it without being asked; until then the session is not shown, and asking again is right."""
@@ -198,6 +199,7 @@ def test_an_erasure_whose_host_is_killed_is_finished(model: PracticeModel, tmp_p
         host.kill()
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("point", ["batch.before_commit", "batch.after_commit"])
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_deletion_can_be_repeated_after_a_kill_at_the_entity_write(model: PracticeModel, tmp_path: Path, point, nth):
@@ -232,6 +234,7 @@ def test_a_deletion_includes_data_outside_the_entity(model: PracticeModel, tmp_p
         assert read_stored_blobs(tmp_path) == (set(), set())
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("point", SWEEPS)
 def test_a_sweep_whose_host_is_killed_is_repeated(model: PracticeModel, tmp_path: Path, point):
     """What a writer left that died before its commit goes, and a session that is there keeps all that it had."""

@@ -39,6 +39,7 @@ def host(service: ScriptedService, folder: Path) -> Iterator[AgentHost]:
         yield running
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_model_calls_of_every_client_are_recorded(host: AgentHost, service: ScriptedService, folder: Path, agent):
     """Two turns with a tool: the bodies are those that the service got, the answers have what it said."""
@@ -63,6 +64,7 @@ def test_model_calls_of_every_client_are_recorded(host: AgentHost, service: Scri
     assert not [str(file) for file in files if CANARY.encode() in file.read_bytes()]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_failed_call_of_every_client_is_recorded(host: AgentHost, agent):
     """A service that fails is a failed call with its status, and the request is there."""

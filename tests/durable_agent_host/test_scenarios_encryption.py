@@ -252,6 +252,7 @@ def test_plaintext_can_be_rejected(data: Path, model: PracticeModel):
         assert texts(host, "only-before") == texts_by_session["only-before"]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("keys", [key(3), ""], ids=["other", "none"])
 @pytest.mark.parametrize("point", ["turn.after_open", "journal.model.after_append", "turn.after_outcome"])
 def test_a_running_turn_pauses_without_its_key(data: Path, model: PracticeModel, keys: str, point: str):
@@ -274,6 +275,7 @@ def test_a_running_turn_pauses_without_its_key(data: Path, model: PracticeModel,
         assert [item["status"] for item in list_items] == ["completed"]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("point", KEY_POINTS)
 def test_a_rotation_is_killed(data: Path, model: PracticeModel, point: str):
     """Killed anywhere while a data key is wrapped again, nothing is lost, and the next process ends what was begun."""

@@ -379,6 +379,7 @@ def saying(client: str, answer: str) -> bytes:
             return gemini("STOP", {"text": answer})
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("client", ["Responses", "Completions", "Claude", "Gemini"])
 def test_an_answer_that_does_not_fit_is_asked_for_again(host: AgentHost, model: HostileModel, client: str):
     """The model reads what was wrong; clients discard the first answer, which only the steps and the usage have."""
@@ -433,6 +434,7 @@ def test_a_format_does_not_hide_how_an_answer_ended(
     assert (body["status"], body.get("value"), len(model.received)) == (status, value, 1), body
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("point", ["journal.model.after_append:1", "journal.model.after_append:2"])
 def test_a_crash_between_two_tries_repeats_none(tmp_path: Path, model: HostileModel, point: str):
     """Each try is one request, whenever the process dies; the stream ends with the answer that fits."""

@@ -81,6 +81,7 @@ def test_the_next_client_answers_the_rest_of_the_turn(host: AgentHost, model: Pr
     assert host.session(agent, "s")["message_count"] == 6
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("status", "code"), [(401, None), (403, None), (404, "model_not_found")])
 def test_a_service_that_refuses_its_client_or_model_is_not_asked_again(
     host: AgentHost, model: PracticeModel, status: int, code: str | None
@@ -142,6 +143,7 @@ def test_middleware_gets_the_error_of_a_model_call(host: AgentHost, model: Pract
     assert run(host, "Caught", "And now?", "caught")["response"] == "Fine."
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(
     ("point", "down_count"),
     [

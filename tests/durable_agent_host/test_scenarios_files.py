@@ -333,6 +333,7 @@ def test_a_path_as_a_file_id_in_a_document_is_not_found(files: AgentHost, model:
     connection.close()
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("kind", ["file", "session"])
 def test_clients_that_do_not_read_cost_little_memory(files: AgentHost, kind: str):
     """Forty clients of 7 MB each cost a fraction of it; health responds, and all bytes arrive in the end."""

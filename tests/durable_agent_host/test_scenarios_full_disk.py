@@ -56,6 +56,7 @@ def requests_that_add_data(host: AgentHost, document: bytes) -> list[requests.Re
     ]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_deletion_frees_space_on_a_full_disk(model: PracticeModel, disk: Path, is_restarted: bool):
     """New data is refused with 507; the host starts and reads, deletes a session of 9 MB, and accepts turns again."""
@@ -92,6 +93,7 @@ def test_an_upload_that_does_not_fit_is_rejected_immediately(model: PracticeMode
     host.stop()
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_host_starts_without_free_space(model: PracticeModel, disk: Path, is_killed: bool):
     """With 0 bytes free and no reserve, reads work and a deletion is rejected; with free space, everything works."""

@@ -83,6 +83,7 @@ def plan_tool_call(model: PracticeModel) -> None:
     model.plan({"calls": [{"name": "note", "arguments": {"text": "x"}}]}, {"text": "It is noted."})
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("agent", OWNERS)
 def test_delete_and_reset_clear_the_history(host: AgentHost, model: PracticeModel, agent):
     """A session that was deleted or reset starts anew, also at the provider; a deleted one is a 404."""
@@ -103,6 +104,7 @@ def test_delete_and_reset_clear_the_history(host: AgentHost, model: PracticeMode
     assert user_texts(model) == ["again"]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("agent", OWNERS)
 def test_a_fork_has_the_messages(host: AgentHost, model: PracticeModel, agent):
     """Full or at a turn, the fork continues with the provider's items, and the original without it."""
@@ -132,6 +134,7 @@ def test_a_fork_has_the_messages(host: AgentHost, model: PracticeModel, agent):
     assert user_texts(model) == ["one", "two", "three", "four"]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("agent", OWNERS)
 def test_a_session_has_the_messages_of_its_provider(host: AgentHost, model: PracticeModel, agent):
     """Messages with their turns, as of an agent without a provider; the entity holds no word of them."""
@@ -154,6 +157,7 @@ def test_a_session_has_the_messages_of_its_provider(host: AgentHost, model: Prac
     assert host.get(f"/agents/{agent}/sessions/{session}/verify").json()["problems"] == []
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", ["Noted", "Filed", "CloudFolded"])
 def test_an_export_is_complete_and_can_be_imported(host: AgentHost, model: PracticeModel, agent):
     """It moves a conversation between agents with and without a provider, and back, item by item."""
@@ -277,6 +281,7 @@ def test_an_unsaved_turn_is_not_part_of_the_conversation(host: AgentHost, model:
         assert "Moody (moody)" in response.json()["detail"]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", ["Plain", "Noted", "Filed", "CloudFolded"])
 def test_approval_items_of_a_hosted_tool_are_preserved(host: AgentHost, model: PracticeModel, agent):
     """Request and answer of a hosted tool's approval go back to the model on later turns, as without a provider."""
@@ -293,6 +298,7 @@ def test_approval_items_of_a_hosted_tool_are_preserved(host: AgentHost, model: P
     assert [item["id"] for item in sent if "id" in item] == item_ids
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("agent", [*OWNERS, "Kept", "Audited"])
 def test_content_of_a_cancelled_turn_is_in_the_history(host: AgentHost, model: PracticeModel, agent):
     """The next turn's model is given the cancelled turn's message, its finished call, and the one that was cut off."""
@@ -372,6 +378,7 @@ def crashing_host(tmp_path: Path, model: PracticeModel) -> Iterator[CrashingHost
     crashing_host.stop()
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(("agent", "file"), [("Noted", "notebook/s.jsonl"), ("Filed", "files/s.jsonl")])
 def test_a_turn_that_was_saved_before_the_kill_is_saved_once(
     crashing_host: CrashingHost, model: PracticeModel, agent, file

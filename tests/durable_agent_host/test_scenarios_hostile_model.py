@@ -102,6 +102,7 @@ def run_failing_turn(host: AgentHost, agent: str, session: str) -> str:
     return response.json()["detail"]
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize(
     ("agent", "response_name"),
     [  # every answer with one client, every client with a third of the answers; Azure's reads as Responses
@@ -118,6 +119,7 @@ def test_an_invalid_response_fails_the_turn(host: AgentHost, model: HostileModel
     assert len(model.received) in {1, 2}
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", EVERY_CLIENT)
 def test_a_response_to_the_second_attempt_is_used(host: AgentHost, model: HostileModel, agent: str):
     """An empty stream is tried again, and what comes then is stored alone."""
@@ -128,6 +130,7 @@ def test_a_response_to_the_second_attempt_is_used(host: AgentHost, model: Hostil
     assert [message["role"] for message in host.session(agent, "second-time")["messages"]] == ["user", "assistant"]
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     ("agent", "status"),
     [
@@ -146,6 +149,7 @@ def test_the_conversation_stays_with_the_configured_endpoint(
     assert len(model.received) == 1
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", ["Responses", "Completions", "Claude"])
 def test_a_redirect_within_the_endpoint_is_followed(host: AgentHost, model: HostileModel, agent: str):
     """An endpoint may move its route: the request goes there as it was."""
@@ -156,6 +160,7 @@ def test_a_redirect_within_the_endpoint_is_followed(host: AgentHost, model: Host
     assert first.body == second.body
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", EVERY_CLIENT)
 def test_circular_redirects_are_not_followed_for_ever(host: AgentHost, model: HostileModel, agent: str):
     """The error has a hint, and the call is not repeated."""
@@ -178,6 +183,7 @@ def gzip_of_zeros(megabytes: int) -> bytes:
     return head + compressed_bytes * megabytes + compressor.flush() + struct.pack("<2L", check, length)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", ["Responses", "Completions", "Claude"])
 def test_a_compressed_response_is_decompressed_within_limits(host: AgentHost, model: HostileModel, agent: str):
     """Gzip is read as before; two gigabytes of zeros in two megabytes are an error, and the memory stays small."""
@@ -225,6 +231,7 @@ TEXT_EVENTS = {
 OPENING_EVENTS = {"Responses": STREAM_EVENTS[:3], "Azure": STREAM_EVENTS[:3], "Claude": messages_events("")[:2]}
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", EVERY_CLIENT)
 def test_a_cancelled_turn_closes_its_model_connection(host: AgentHost, model: HostileModel, agent: str):
     """The service sees the connection close, though it sends faster than the turn reads; the log has no errors."""

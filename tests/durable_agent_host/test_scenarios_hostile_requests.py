@@ -13,7 +13,7 @@ from tests.durable_agent_host.process_memory import read_memory_bytes
 from tests.kit import AgentHost, PracticeModel, running_host
 from tests.sweeps import chooser, count
 
-MUTATIONS = count("MUTATIONS", short=5_000, long=1_000_000)
+MUTATIONS = count("MUTATIONS", short=2_500, long=1_000_000)
 BATCH = 50_000
 AT_ONCE = 4
 SHARES = Shares(costly=0.01, host=0.6)

@@ -99,12 +99,6 @@ def test_a_session_of_a_hundred_megabytes_is_supported(lives, model, tmp_path, c
     assert run("verify", "large") == "large: no problems\n"
     assert run("fork", "large", "--as", "copy") == "copy: forked from large, 618 entries\n"
     assert run("fork", "large", "--at-turn", "large-4", "--as", "half") == "half: forked from large, 610 entries\n"
-    run("export", "copy", "--output", str(after))
-    assert digest_of(after) == digest_of(before)
-    run("export", "half", "--output", str(after))
-    assert len(json.loads(after.read_bytes())["data"]["conversationHistory"]) == 610
-    assert memory_grown() < 200 * MEGABYTE
-
     out = run("fork", "large", "--at-turn", "large-0", "--before", "--as", "anew")
     assert out == "anew: forked from large, 600 entries\n"
     response = host.run(AGENT, {"message": "and now?", "thread_id": "anew"})
@@ -116,4 +110,5 @@ def test_a_session_of_a_hundred_megabytes_is_supported(lives, model, tmp_path, c
     assert run("delete", "large").startswith("large: ")
     assert requests.get(sessions(host, "large"), timeout=60).status_code == 404
     run("export", "copy", "--output", str(after))
+    assert memory_grown() < 200 * MEGABYTE
     assert digest_of(after) == digest_of(before)

@@ -10,9 +10,8 @@ import requests
 
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_cancel import start
-from tests.durable_agent_host.test_scenarios_crash import role_texts
 from tests.durable_agent_host.test_scenarios_turns import SLOW
-from tests.kit import AgentHost, PracticeModel
+from tests.kit import AgentHost, PracticeModel, role_texts
 from tests.processes import wait_until
 
 BODY = {"message": "hi"}
@@ -34,37 +33,6 @@ def test_fifty_clients_with_the_same_key_are_one_turn(people: AgentHost, model: 
     assert len({response.headers["x-ms-turn-id"] for response in responses}) == 1
     assert len(model.requests()) == 1
     assert people.session("Talker", responses[0].json()["session_id"])["message_count"] == 2
-
-
-def test_clients_that_retry_through_a_crash_get_one_turn(lives, model: PracticeModel, tmp_path):
-    """The host is killed under clients that retry: one turn, its tool ran once, one model call more than needed."""
-    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0.1}}]})
-    text_step = {"text": "The whole answer, at last. " * 5, "chunk_characters": 5}
-    model.plan(text_step | {"delay_milliseconds": 2000}, text_step)
-    life = lives(PEOPLE)
-    key = {"Idempotency-Key": uuid4().hex}
-    stop = time.monotonic() + 150
-
-    def ask(_):
-        while time.monotonic() < stop:
-            try:
-                response = life.host.run("Rester", BODY | {"session_id": "s"}, headers=key)
-            except requests.RequestException:
-                time.sleep(0.05)
-                continue
-            if response.status_code == 200:
-                return response.text
-        return None
-
-    with ThreadPoolExecutor(50) as pool:
-        texts = pool.map(ask, range(50))
-        wait_until(lambda: len(model.requests()) == 2)
-        time.sleep(0.3)
-        life.crash()
-        assert len(set(texts)) == 1
-    assert len(model.requests()) == 3
-    assert (tmp_path / "ledger.txt").read_text() == "resting\nrested\n"
-    assert [role for role, _ in role_texts(life.host.session("Rester", "s"))] == ["user", "assistant"]
 
 
 def test_the_response_outlives_the_orchestration(people: AgentHost, model: PracticeModel):

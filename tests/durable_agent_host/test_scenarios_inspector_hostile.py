@@ -103,6 +103,7 @@ async def test_hostile_content_is_neither_executed_nor_hidden(people: AgentHost,
         assert await page.evaluate("[typeof hacked, broken.length]") == ["undefined", 0]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("url_suffix", ["?code={}", "#code={}"])
 async def test_a_key_is_read_once_and_not_disclosed(model: PracticeModel, tmp_path: Path, url_suffix: str):
     """The address brings the key, and loses it; headers carry it then, and neither log nor later addresses have it."""

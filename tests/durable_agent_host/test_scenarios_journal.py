@@ -170,6 +170,7 @@ KILLS = [
 """One drawn kind of agent for each point, so that each kind is killed at two or more; in long runs all of them."""
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.sweep
 @pytest.mark.parametrize(("agent", "point"), KILLS)
 def test_finished_steps_are_not_repeated(crashing_host: CrashingHost, model: PracticeModel, agent, point):
@@ -181,6 +182,7 @@ def test_finished_steps_are_not_repeated(crashing_host: CrashingHost, model: Pra
     assert len(model.requests()) == POINTS[point]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", ["Thinker", "KeptThinker"])
 @pytest.mark.parametrize("point", ["journal.model.after_append", "journal.tool.after_append:2", "turn.before_outcome"])
 def test_a_crash_does_not_change_what_is_stored(
@@ -335,17 +337,6 @@ def test_blocking_tools_do_not_touch_other_sessions(crashing_host: CrashingHost,
     plan_rounds(model, {"calls": [call("stall", seconds=3)]}, {"text": "Stalled."})
     assert host.run("Worker", "stall").text == "Stalled."
     assert any("blocked for 2 s by tool 'stall' of turn" in line for line in host.output)
-
-
-def test_an_agent_that_is_a_tool_is_one_call(crashing_host: CrashingHost, model: PracticeModel):
-    """A nested agent that has answered is not asked again after a crash."""
-    model.plan({"calls": [call("inner", task="help")]}, {"text": "Helped."}, agent="Ask others.")
-    model.plan({"calls": [call("note", text="inside")]}, {"text": "Inner answer."}, agent="Help.")
-    turn = crashing_host.run("Outer", "journal.tool.after_append")
-    assert turn["response"] == "Helped."
-    assert crashing_host.traces == ["inside"]
-    assert len(model.requests()) == 4
-    assert outputs(model) == ["Inner answer."]
 
 
 def test_a_replayed_response_keeps_its_model_and_service_tier(crashing_host: CrashingHost, model: PracticeModel):

@@ -326,7 +326,7 @@ def test_the_start_and_end_of_a_large_body_are_recorded(
         assert (beyond["bytes"], beyond["complete"], beyond["missing_characters"]) == (max_bytes + 1001, False, 1001)
     settings[PREFIX + "KEPT_CALL_BYTES"] = str(configured_bytes)
     with running_host(tmp_path, practice_model, app=APP, **settings) as host:
-        beyond, _ = record_first_call(host, model, max_bytes, 10, "ends")
+        beyond, _ = record_first_call(host, model, 2 * configured_bytes, 10, "ends")
         assert (beyond["complete"], beyond["missing_characters"]) == (False, beyond["bytes"] - configured_bytes)
         text = requests.get(beyond["url"], timeout=60).text
         assert (text.startswith("{"), text.endswith("}")) == (True, True)

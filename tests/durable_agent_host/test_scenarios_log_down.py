@@ -128,6 +128,7 @@ def is_healthy(host: AgentHost) -> bool:
     return host.get("/health").status_code == 200
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("site", ["redis", "blob", "redis-hanging", "blob-hanging", "sqlite"], indirect=True)
 def test_nothing_starts_without_the_turn_log(site, model: PracticeModel):
     """Whatever needs the log is a 503 with Retry-After at once, nothing has happened, and all of it works later."""
@@ -172,6 +173,7 @@ def test_nothing_starts_without_the_turn_log(site, model: PracticeModel):
     assert host.session("Worker", session)["message_count"] == 4
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("site", ["redis", "blob-hanging"], indirect=True)
 def test_a_turn_without_its_log_is_rejected_and_can_be_retried(site, model: PracticeModel):
     """A turn whose turn it is when the log is away is a 503, on a stream too, and its key runs it later."""

@@ -13,7 +13,7 @@ from tests.kit import ROOT, AgentHost, Lives, PracticeModel, copy_data, running_
 
 HEAD_BYTES = 32 * 1024
 AGENT = "BugRepro"
-TURNS = 60
+TURNS = 36
 
 
 def sessions(host: AgentHost, path: str) -> str:
@@ -22,10 +22,10 @@ def sessions(host: AgentHost, path: str) -> str:
 
 @pytest.fixture(scope="module")
 def long_session(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """A host's data with a session of sixty turns, the older ones out of the head, one of them large; its turns."""
+    """A host's data with a session of many turns, the older ones out of the head, one of them large; its turns."""
     data = tmp_path_factory.mktemp("long") / "data"
     practice_model.reset()
-    practice_model.plan(*({"text": f"answer {n} " + "word " * 150} for n in range(TURNS)))
+    practice_model.plan(*({"text": f"answer {n} " + "word " * 300} for n in range(TURNS)))
     with running_host(data, practice_model, OPENAI_STORE="false") as host:
         responses = [
             host.run(AGENT, {"message": f"question {n} " + "large " * (8000 if n == 3 else 1), "thread_id": "long"})

@@ -26,6 +26,7 @@ def host(model: PracticeModel, tmp_path: Path) -> Iterator[AgentHost]:
         yield running
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("redacted_part", ["result", "answer"])
 def test_other_turns_continue_while_a_long_text_is_redacted(host: AgentHost, model: PracticeModel, redacted_part: str):
     """A tool's result is redacted when it is shown, and an answer when it is stored."""

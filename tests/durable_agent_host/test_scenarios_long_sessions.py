@@ -27,13 +27,13 @@ def histories(host: AgentHost) -> list[str]:
 
 
 def test_a_conversation_grows_and_its_head_does_not(lives, model):
-    """Forty turns of two kilobytes each: the head stays small, and a cold process sends all of them, in order."""
+    """Twenty turns of five kilobytes each: the head stays small, and a cold process sends all of them, in order."""
     life = lives(ROOT, OPENAI_STORE="false")
-    message_texts = [f"turn {n}: " + "word" * 500 for n in range(40)]
-    model.plan(*({"text": f"answer {n} " + "reply" * 100} for n in range(41)), times=1)
+    message_texts = [f"turn {n}: " + "word" * 1000 for n in range(20)]
+    model.plan(*({"text": f"answer {n} " + "reply" * 200} for n in range(21)), times=1)
     for n, text in enumerate(message_texts):
         assert life.host.run("BugRepro", text, thread_id="long").status_code == 200
-        if n in {15, 30}:
+        if n in {7, 15}:
             life.crash()
         assert len(entity(life.host, "bugrepro", "long")) <= HEAD_BYTES
     warm = model.requests()[-1]["body"]["input"]

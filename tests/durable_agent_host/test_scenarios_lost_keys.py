@@ -70,6 +70,7 @@ def lost(
     assert read_stores(data) == before
 
 
+@pytest.mark.drawn(3)
 def test_every_session_route_reports_the_missing_key(lost: AgentHost, encrypted_data: EncryptedData):
     """What is read, begun, listed, added or deleted is a 503 that names the setting, and nothing is written."""
     for session, turn in (("desk", encrypted_data.turn_id), ("n0ne", "f" * 32)):

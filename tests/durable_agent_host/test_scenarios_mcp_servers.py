@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -65,14 +64,15 @@ class Remote:
             self.port = str(listener.getsockname()[1])
         self.folder = folder
         self.url = f"http://127.0.0.1:{self.port}/mcp"
-        self._command = [str(APP / "server.py"), *(str(folder / name) for name in ("others", "ledger", "tools"))]
+        self._command = ["-m", "server", *(str(folder / name) for name in ("others", "ledger", "tools")), self.port]
         self.process: Process | None = None
 
     def start(self) -> None:
         """Start it, unless it runs; returns when it answers."""
         if self.process is not None and self.process.process.poll() is None:
             return
-        self.process = process = Process(sys.executable, *self._command, self.port)
+        environment = {**os.environ, "PYTHONPATH": str(APP)}
+        self.process = process = Process(*self._command, env=environment, preload=("mcp.server.mcpserver", "uvicorn"))
         process.await_ready(lambda: "Uvicorn running" in process.text)
 
     def kill(self) -> None:
@@ -180,6 +180,7 @@ def server(request: pytest.FixtureRequest, local: Local, remote: Remote) -> Loca
     return local if request.param == "Local" else remote
 
 
+@pytest.mark.drawn(1)
 def test_a_call_that_is_cut_is_in_doubt(using: AgentHost, model: PracticeModel, server: Local | Remote):
     """A call whose server is killed is not repeated; the model gets a result that says that its outcome is unknown."""
     cut(using, model, server, "book")
@@ -227,22 +228,21 @@ def cut(host: AgentHost, model: PracticeModel, server: Local | Remote, tool: str
         assert response.result().status_code == 200
 
 
-def test_a_call_to_a_stopped_server_does_not_run(using: AgentHost, model: PracticeModel, local: Local):
+def test_a_call_to_a_stopped_server_does_not_run(using: AgentHost, model: PracticeModel, remote: Remote):
     """When a server is killed within a turn and stays down, the model learns that its next call did not run."""
-    local.start()
-    (local.folder / "slow").touch()
+    remote.start()
+    (remote.folder / "slow").touch()
     model.plan({"calls": [call("book", room="blue")]}, write_step("never"), {"text": "Done."})
     with ThreadPoolExecutor() as pool:
-        response = pool.submit(turn, using, "Local", "gone")
-        wait_until(lambda: ledger(local.folder) == ["begin blue"], 60)
-        (local.folder / "tools").unlink()  # the server does not start without
-        local.kill()
+        response = pool.submit(turn, using, "Remote", "gone")
+        wait_until(lambda: ledger(remote.folder) == ["begin blue"], 60)
+        remote.kill()
         assert response.result().status_code == 200
-    (local.folder / "slow").unlink()
+    (remote.folder / "slow").unlink()
     cut_call, next_call = outputs(model)
     assert cut_call.startswith(UNKNOWN)
-    assert next_call.startswith("Error: The tool did not run: the MCP server 'ledger' cannot be reached")
-    assert ledger(local.folder) == ["begin blue"]
+    assert next_call.startswith("Error: The tool did not run: the MCP server 'remote' cannot be reached")
+    assert ledger(remote.folder) == ["begin blue"]
 
 
 def test_a_server_at_a_url_that_restarts_is_used_again(using: AgentHost, model: PracticeModel, remote: Remote):
@@ -289,6 +289,7 @@ def end_of(turn_url: str) -> str:
     return wait_until(lambda: read_ended_turn({"turn_url": turn_url}))["status"]
 
 
+@pytest.mark.drawn(1)
 def test_a_question_of_a_server_is_a_pending_call(using: AgentHost, model: PracticeModel, server: Local | Remote):
     """The turn waits for what a server asks, refuses another type, and the server gets the answer."""
     server.start()
@@ -321,15 +322,17 @@ def test_questions_of_an_older_server_are_accepted_and_declined(using: AgentHost
     assert ledger(folder) == ["soup: cancel - cancel -", "soup: accept 2 cancel -", "soup: accept 2 decline -"]
 
 
-def test_a_question_survives_a_kill(lives: Callable[..., Lives], model: PracticeModel, tmp_path: Path):
+def test_a_question_survives_a_kill(lives: Callable[..., Lives], model: PracticeModel, remote: Remote, folder: Path):
     """The host is killed while a server's question waits; another takes the answer, and the call is not in doubt."""
-    (tmp_path / "tools").write_text("reserve")
-    life = lives(APP, FOLDER=str(tmp_path), MCP_URL="http://127.0.0.1:9/mcp")
+    (folder / "tools").write_text("reserve")
+    (folder / "ledger").write_text("")
+    remote.start()
+    life = lives(APP, FOLDER=str(folder), MCP_URL=remote.url)
     model.plan({"calls": [call("reserve", room="red")]}, {"text": "Done."})
-    waiting, question = waiting_turn(life.host, "Local", "kill")
+    waiting, question = waiting_turn(life.host, "Remote", "kill")
     turn_url = f"{life.crash().url}{urlsplit(waiting['turn_url']).path}"
     assert requests.get(turn_url, timeout=30).json()["pending_calls"] == [question]
     assert answer(turn_url, question, result={"count": 3}).status_code == 200
     assert end_of(turn_url) == "completed"
     assert ["reserved red with 3" in output for output in outputs(model)] == [True]
-    assert ledger(tmp_path) == ["reserve red 3"]
+    assert ledger(folder) == ["reserve red 3"]

@@ -147,7 +147,7 @@ def test_a_turn_is_copied_as_a_test(people: AgentHost, model: PracticeModel, tmp
 def run_test(app: Path) -> str:
     """Run the test of an app's folder as its author does; gives what pytest says."""
     command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_turn.py"]
-    env = clean_environment() | {"LEDGER": str(app / "ledger.txt")}
+    env = clean_environment() | {"LEDGER": str(app / "ledger.txt"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     with Process(*command, cwd=app, env=env, preload=AGENTS) as process:
         process.process.wait(120)
         return process.text

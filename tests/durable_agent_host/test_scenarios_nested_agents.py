@@ -147,6 +147,7 @@ def test_an_approval_two_levels_deep_waits_and_its_sibling_goes_on(
     assert len(model.requests()) == 6
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("is_approved", [True, False])
 def test_a_tool_of_the_provider_waits_for_approval_within_an_agent(
     host: AgentHost, model: PracticeModel, is_approved: bool
@@ -178,6 +179,7 @@ def sent_approvals_of(model: PracticeModel) -> list[bool]:
     return [item["approve"] for item in items if item["type"] == "mcp_approval_response"]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", ["Deep", "Crowd"])
 def test_a_broken_stream_within_an_agent_repeats_its_call_alone(
     host: AgentHost, model: PracticeModel, effects: Callable[[], list[str]], agent: str
@@ -240,6 +242,7 @@ def test_a_tool_in_doubt_within_an_agent_asks(crashing_host: CrashingHost, model
     assert len(model.requests()) == 4
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", ["Crowd", "WithCrowd"])
 def test_each_of_three_agents_at_once_waits_for_its_own_answer(
     host: AgentHost, model: PracticeModel, effects: Callable[[], list[str]], agent: str
@@ -285,6 +288,7 @@ def answer_no_question(host: AgentHost, turn: dict[str, Any]) -> dict[str, Any]:
     return turn if turn["status"] != "waiting" else wait_until(lambda: read_ended_turn({"turn_url": url}))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.sweep
 @pytest.mark.parametrize("agent", TEAMS)
 def test_a_team_that_is_killed_goes_on(crashing_host: CrashingHost, model: PracticeModel, agent: str):

@@ -183,6 +183,7 @@ def test_a_function_that_died_with_the_process_is_called_again_with_the_same_key
     assert await_notifications(tmp_path / "ledger.txt", 3)[2]["key"] != first["key"]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(("before", "after", "count"), [({"SILENT": "1"}, {}, 0), ({}, {"SILENT": "1"}, 1)])
 def test_a_turn_keeps_what_it_began_with(
     model: PracticeModel, tmp_path: Path, before: dict[str, str], after: dict[str, str], count: int
@@ -200,6 +201,7 @@ def test_a_turn_keeps_what_it_began_with(
         assert len(read_notifications(ledger)) == count
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("keys", [{}, {KEYS: key(1)}], ids=["plain", "encrypted"])
 def test_a_receiver_that_fails_gets_the_same_event_again_later(
     durable_app: Callable[..., AppUnderTest], receiver: Receiver, model: PracticeModel, keys: dict[str, str]

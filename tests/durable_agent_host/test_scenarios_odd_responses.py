@@ -61,6 +61,7 @@ def in_half(response: bytes) -> bytes:
     return stream(response.replace(b"X", b"\\ud83d"))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_half_a_character_in_a_text_is_sent_back_as_the_replacement(host: AgentHost, model: HostileModel, client: str):
     """The response is stored verbatim, and the next turn continues from it."""
@@ -73,6 +74,7 @@ def test_half_a_character_in_a_text_is_sent_back_as_the_replacement(host: AgentH
     assert "café \\ufffd!" in json.dumps(last_request(client, model), ensure_ascii=True).replace("\\u00e9", "é")
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_half_a_character_in_a_call_and_its_result_does_not_block_the_session(
     host: AgentHost, model: HostileModel, client: str
@@ -85,6 +87,7 @@ def test_half_a_character_in_a_call_and_its_result_does_not_block_the_session(
     assert "\\ud83d" not in json.dumps(last_request(client, model))
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(("word_count", "result"), [(-15_000, "[" * 15_000), (-300, '{"a":' * 300 + "0" + "}" * 300)])
 def test_a_result_that_no_reader_of_json_takes_is_sent_as_a_text(
@@ -101,6 +104,7 @@ def test_a_result_that_no_reader_of_json_takes_is_sent_as_a_text(
         assert json.dumps(result) in json.dumps(last_request(client, model))
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("levels", [99, 100])
 def test_deep_arguments_leave_the_conversation_intact(host: AgentHost, model: HostileModel, client: str, levels: int):
@@ -121,6 +125,7 @@ def test_deep_arguments_leave_the_conversation_intact(host: AgentHost, model: Ho
     assert ("nested more than 100 levels deep" in json.dumps(last_request(client, model))) == (levels >= 100)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_arguments_that_name_a_class_do_not_end_the_turn(host: AgentHost, model: HostileModel, client: str):
     """The tool does not run and the model gets an error, also for arguments as JSON objects; the session continues."""
@@ -145,6 +150,7 @@ def more_of(value: object) -> object:
     return next((match for child in inner if (match := more_of(child)) is not None), None)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("levels", [190, 5000])
 def test_structured_arguments_over_the_depth_limit_fail_the_turn(host: AgentHost, model: HostileModel, levels: int):
     """The session continues with its complete conversation."""
@@ -156,6 +162,7 @@ def test_structured_arguments_over_the_depth_limit_fail_the_turn(host: AgentHost
     assert host.get(f"/agents/Gemini/sessions/no-room{levels}/verify").json()["problems"] == []
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("literal", ["NaN", "1e999"])
 @pytest.mark.parametrize("client", CLIENTS)
 def test_non_json_numbers_in_arguments_do_not_block_the_session(
@@ -177,6 +184,7 @@ def test_non_json_numbers_in_arguments_do_not_block_the_session(
     assert run_turn(host, client, session, "And now?") == "Hello."
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_session_continues_after_the_iteration_limit(host: AgentHost, model: HostileModel, client: str):
     """The call without a result is sent with a result that says so."""
@@ -190,6 +198,7 @@ def test_a_session_continues_after_the_iteration_limit(host: AgentHost, model: H
     )  # the last call is left out
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_calls_that_share_an_id_have_their_results(host: AgentHost, model: HostileModel, client: str):
     """Within an answer and over turns, the service accepts them in the running turn and in the next one."""
@@ -227,6 +236,7 @@ def reject_constant(word: str) -> None:
     raise AssertionError(word)
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(  # Google's SDK refuses an answer with such a figure
     ("client", "figure"),
     [
@@ -423,6 +433,7 @@ def last_request_text(client: str, model: HostileModel) -> str:
     return text
 
 
+@pytest.mark.drawn(8)
 @odd
 def test_an_odd_call_is_sent_as_the_service_accepts_it(
     host: AgentHost, model: HostileModel, client: str, case: str, tool_call: bytes
@@ -444,6 +455,7 @@ def names_in(text: str) -> set[str]:
     return set(re.findall('"name": ("[^"]*")', text))
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("client", "case", "tool_call"),
     [row for row in ODD if row[1] in {next(iter(NAMES)), "unannounced", "input-0"}],

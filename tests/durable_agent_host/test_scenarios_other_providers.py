@@ -99,6 +99,7 @@ MODEL_PREFIXES = {"Claude": "claude", "Chatter": "chat", "Gemini": "gemini"}
 AGENTS = tuple(MODEL_PREFIXES)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_an_approved_tool_runs_with_the_displayed_arguments(site: Site, agent):
     """The call that waits, the call that runs and the call that the model sees again have the same arguments."""
@@ -118,6 +119,7 @@ def test_an_approved_tool_runs_with_the_displayed_arguments(site: Site, agent):
     assert json.dumps(pair) in sent, sent
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_message_to_a_running_turn_follows_the_tools_result(site: Site, agent):
     """In the next request, and in those of later turns, which the service accepts."""
@@ -134,6 +136,7 @@ def test_a_message_to_a_running_turn_follows_the_tools_result(site: Site, agent)
     assert problems(site, agent, turn["session_id"]) == []
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_an_idempotent_tool_has_its_arguments_after_a_crash(site: Site, agent):
     """The host is killed while the tool runs: it runs again with what the model had asked for."""

@@ -59,6 +59,7 @@ def questions(request: dict[str, Any]) -> list[int]:
     return [number for number in range(9) if f"question-{number} " in body]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", TOO_LONG)
 def test_a_request_that_is_too_long_is_made_again_with_less(host: AgentHost, model: PracticeModel, agent: str):
     """The record has everything, the context of this turn and the next ones does not have the oldest groups."""
@@ -108,6 +109,7 @@ def test_the_strategy_of_the_agent_compacts(host: AgentHost, model: PracticeMode
     assert 0 not in questions(repeated)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(
     ("point", "refusals"),
     [

@@ -200,6 +200,7 @@ def test_search_cursor_and_export_do_not_reveal_used_names(site: Site):
         assert re.search("[0-9a-f]{16}~", export.text) is None
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("size", [10, 300_000], ids=["in the head", "with pieces"])
 def test_an_import_whose_name_is_used_meanwhile_is_a_separate_session(site: Site, size: int):
     """It is what a name is that was taken before, and later runs and reads find it."""

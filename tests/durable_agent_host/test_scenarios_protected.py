@@ -1,15 +1,16 @@
 """An app with encryption, redaction, budgets and owners together: its operator's commands, and a lost key."""
 
 import base64
+import io
 import json
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
+from durable_agent_host.cli.main import main
 from tests.durable_agent_host.crash.features import CANARY, OWNER, STRANGER
 from tests.durable_agent_host.crash.site import APP
 from tests.durable_agent_host.stored_bytes import read_all_bytes
@@ -25,20 +26,22 @@ def settings(folder: Path, *, key: int = 1) -> dict[str, str]:
     return env | {KEYS: f"k{key}={base64.b64encode(bytes([key]) * 32).decode()}"}
 
 
-def sessions(host: AgentHost, *arguments: str, caller: dict[str, str] = OWNER) -> subprocess.CompletedProcess[str]:
-    """Run a command on a host's sessions, as a caller."""
+def sessions(host: AgentHost, *arguments: str, caller: dict[str, str] = OWNER) -> tuple[Any, str]:
+    """Run a command on a host's sessions in this process, as a caller; gives status and output."""
     (header,) = caller.items()
-    command = [str(Path(sys.executable).parent / "durable-agent-host"), "sessions", *arguments, "--url", host.url]
-    command += ["--header", ": ".join(header)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with redirect_stdout(output), redirect_stderr(output), pytest.raises(SystemExit) as exit_info:
+        main(["sessions", *arguments, "--url", host.url, "--header", ": ".join(header)])
+    output.seek(0)
+    return exit_info.value.code, output.read()
 
 
 def done(host: AgentHost, *arguments: str) -> str:
     """Run a command that does what it says, and tells nothing that is redacted."""
-    result = sessions(host, *arguments)
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert CANARY.strip() not in result.stdout + result.stderr
-    return result.stdout
+    status, output = sessions(host, *arguments)
+    assert status == 0, output
+    assert CANARY.strip() not in output
+    return output
 
 
 def read(host: AgentHost, session: str) -> dict[str, Any]:
@@ -87,12 +90,12 @@ def test_commands_on_sessions_with_everything_on(folder: Path, model: PracticeMo
             assert sent.count(CANARY.strip()) == 1, "what was said now"
             assert read(host, copy)["spent"]["model_calls"] == 6
         for arguments in (("show",), ("verify",), ("export",), ("fork",), ("delete",)):
-            result = sessions(host, arguments[0], "Worker", "a", caller=STRANGER)
-            assert result.returncode != 0
-            assert "has no session" in result.stderr + result.stdout
+            status, output = sessions(host, arguments[0], "Worker", "a", caller=STRANGER)
+            assert status != 0
+            assert "has no session" in output
         assert read(host, "a") == before
         done(host, "delete", "Worker", "a")
-        assert sessions(host, "show", "Worker", "a").returncode == 2
+        assert sessions(host, "show", "Worker", "a")[0] == 2
         assert read(host, "c")["message_count"] == 6
         output = "".join(host.output)
     assert CANARY.strip() not in output

@@ -42,6 +42,7 @@ def sent_approvals(model: PracticeModel):
     return [(item["approval_request_id"], item["approve"]) for item in sent if item["type"] == "mcp_approval_response"]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", TALKERS)
 def test_a_provider_tool_needs_approval(people: AgentHost, model: PracticeModel, agent):
     """The provider gets the approval and runs its tool; later turns contain request, decision and call."""
@@ -78,6 +79,7 @@ def test_provider_arguments_that_name_a_class_are_displayed_as_text(people: Agen
     assert request_item["arguments"] == arguments
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", TALKERS)
 def test_a_denial_is_sent_to_the_provider(people: AgentHost, model: PracticeModel, agent):
     """The provider gets the denial; changed arguments are a denial, too. Events and steps say that nothing ran."""
@@ -105,6 +107,7 @@ def test_a_denial_is_sent_to_the_provider(people: AgentHost, model: PracticeMode
     assert [(step["name"], step["arguments"]) for step in steps] == [("publish", {"page": 7})] * 2
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", TALKERS)
 def test_a_conversation_continues_after_a_cancelled_provider_approval(people: AgentHost, model: PracticeModel, agent):
     """A request without a decision is not sent to the provider again."""
@@ -167,6 +170,7 @@ def run_with_approvals(people: AgentHost, model: PracticeModel, agent: str, deny
     return session, call_ids
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", KEEPERS)
 def test_a_service_that_stores_the_conversation_gets_only_the_approvals(people: AgentHost, model: PracticeModel, agent):
     """Every request of a turn with approvals of both kinds has what is new, and nothing that was sent before."""

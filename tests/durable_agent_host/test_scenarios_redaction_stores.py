@@ -59,6 +59,7 @@ def read_store(kind: str, env: dict[str, str]) -> bytes:
     return b"\n".join(blobs)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("kind", ["redis", "blob"])
 def test_other_stores_and_traces_keep_nothing(
     practice_model: PracticeModel, model: PracticeModel, tmp_path: Path, kind

@@ -142,6 +142,7 @@ def long_response(client: str, figure: str) -> bytes:
     return stream(spoken.replace(b'"#"', figure.encode()))
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     ("client", "figure"),
     [

@@ -97,6 +97,7 @@ def assert_nowhere(host: AgentHost, folder: Path, visible_text: str) -> None:
     assert [(needle, source) for needle in NEEDLES for source, data in sources.items() if needle.encode() in data] == []
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     ("agent", "status"),
     [

@@ -55,6 +55,7 @@ def export(host: AgentHost, agent: str, session: str, caller: str = "ada") -> di
     return ask(host, caller, "GET", f"{agent}/sessions/{session}/export").json()
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", ["Coder", "Claude"])
 def test_service_handles_of_an_import_are_neither_read_nor_sent(host: AgentHost, model: PracticeModel, agent: str):
     """Imported items of another caller give no access to files, and the model gets only their text; also in forks."""
@@ -108,6 +109,7 @@ def test_an_import_does_not_continue_a_conversation_of_the_service(host: AgentHo
     assert model.requests()[-1]["body"]["previous_response_id"].startswith("resp_")
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", ["Coder", "Claude"])
 def test_a_file_that_a_message_names_is_not_read_from_the_service(host: AgentHost, model: PracticeModel, agent: str):
     """The model may get it; the route does not give it out, and does not list it."""

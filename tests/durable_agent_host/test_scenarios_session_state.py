@@ -91,6 +91,7 @@ def test_an_approval_loses_no_state(keeping: AgentHost, model: PracticeModel):
     assert (final_state["calls"], final_state["questions"], final_state["visits"]) == (3, 4, EXPECTED_STATE["visits"])
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(
     "point",
     ["journal.tool.after_append", "journal.tool.after_append:2", "journal.model.after_append:2", "turn.before_outcome"],

@@ -103,6 +103,7 @@ class CurlClient:
         return curl(f"{self.url}/run?session_id={self.name}", "--data", self.name, *header_options, *header)
 
 
+@pytest.mark.drawn(1)
 @with_curl
 @pytest.mark.sweep
 @pytest.mark.timeout(600 + RUNS * 10)

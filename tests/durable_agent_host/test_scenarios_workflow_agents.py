@@ -56,6 +56,7 @@ def sent(model: PracticeModel) -> dict[str, list[dict]]:
     return bodies_by_agent
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", MEMBERS)
 def test_sessions_share_nothing(teams: AgentHost, model: PracticeModel, agent: str):
     """The first turn of a session starts empty, regardless of other sessions."""
@@ -71,6 +72,7 @@ def test_sessions_share_nothing(teams: AgentHost, model: PracticeModel, agent: s
     assert "plum" not in json.dumps(teams.session(agent, "bob"))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", MEMBERS)
 def test_a_session_continues_after_a_crash(lives: Callable[..., Lives], model: PracticeModel, agent: str):
     """After SIGKILL, each agent of the team continues from its own last response, and gets the new message once."""

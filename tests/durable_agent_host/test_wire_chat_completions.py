@@ -58,6 +58,7 @@ def tool():
     return FunctionTool(name="weather", func=weather)
 
 
+@pytest.mark.drawn(9)
 @pytest.mark.parametrize("name", RESPONSES)
 @pytest.mark.parametrize("calls", [False, True])
 async def test_a_cold_process_sends_every_field_of_a_response_back(name, calls):

@@ -65,26 +65,6 @@ def is_summary(body):
     return any("1. [" in text for text in questions(body["input"]))
 
 
-async def test_a_window_leaves_the_record_complete():
-    """The model gets the newest groups; the session has every message."""
-    cold = lab(lambda client: SlidingWindowStrategy(keep_last_groups=3))
-    await play(cold)
-    assert len(cold.session.entries) == 12
-    first = cold.inputs[-2]
-    assert kinds(first) == ["reasoning", "function_call", "function_call_output", "reasoning", "assistant", "user"]
-    assert questions(first) == ["question 5"]
-
-
-async def test_a_window_has_a_small_overlay():
-    """The overlay of a window does not grow, and names the first entry that a process has to read."""
-    cold = lab(lambda client: SlidingWindowStrategy(keep_last_groups=3), turns=12)
-    await play(cold, 12)
-    overlay = decode_overlay(cold.session.overlay)
-    assert overlay.pieces == ()
-    assert (overlay.has_any(0, 21), overlay.has_any(21, 22)) == (False, True)
-    assert len(json.dumps(cold.session.overlay)) < 250
-
-
 @pytest.mark.parametrize("level", ["agent", "provider"])
 async def test_strategies_of_the_agent_itself_work_hosted(level):
     """The framework's own ways to say it give the same requests as the app's."""
@@ -112,21 +92,6 @@ async def test_a_summary_is_created_once_and_replaces_its_messages():
     assert summary.first == (0, 0)
     assert summary.count > 4
     assert "A summary." in json.dumps(cold.inputs[-1])
-
-
-def tokens(count):
-    return {"input_tokens": count, "output_tokens": 1, "total_tokens": count + 1}
-
-
-async def test_tokens_of_a_summary_count():
-    """The usage of a turn has those of its strategies' model calls."""
-    cold = lab(lambda client: SummarizationStrategy(client=client, target_count=2, threshold=0), turns=0)
-    cold.service.plans.clear()
-    cold.plan({"text": "Short.", "usage": tokens(1000)}, user_text="1. [")
-    cold.plan({"text": "One.", "usage": tokens(10)}, {"text": "Two.", "usage": tokens(10)})
-    usages = [(await cold.cold_turn(f"question {index}")).usage for index in range(2)]
-    assert [usage["input_token_count"] for usage in usages] == [10, 1010]
-    assert [usage["total_token_count"] for usage in usages] == [11, 1012]
 
 
 async def test_a_summary_that_fails_does_not_fail_the_turn(caplog):

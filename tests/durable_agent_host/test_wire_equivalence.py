@@ -104,6 +104,7 @@ def lab(scenario, mode):
     return new_lab, [f"message {index}" for index, _ in enumerate(ALL[scenario])]
 
 
+@pytest.mark.drawn(20)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("scenario", ALL)
 async def test_a_cold_process_sends_what_a_live_one_sends(scenario, mode):
@@ -172,6 +173,7 @@ async def test_everything_that_the_framework_sends_is_sent(scenario):
         ]
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("mode", ["unset", "true"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_a_service_that_keeps_the_conversation_gets_what_is_new(scenario, mode):
@@ -184,6 +186,7 @@ async def test_a_service_that_keeps_the_conversation_gets_what_is_new(scenario, 
     assert [item["role"] for item in first_of_turn["input"]] == ["user"]
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("mode", ["unset", "true"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_a_lost_continuation_resumes_from_the_transcript(scenario, mode, caplog):
@@ -273,6 +276,7 @@ def of_upstream(call_ids):
     ]
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("call_ids", [["call_1", "call_2"], ["toolu_01", "x" * 100], ["größer 😀", "call_1"]], ids=len)
 async def test_a_history_that_lost_its_ids_is_accepted(mode, call_ids):

@@ -224,6 +224,7 @@ def test_the_host_does_what_the_framework_does(client: str, point: str, bench: B
     assert run.requests == bare.requests
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_signal_to_the_entity_does_what_the_framework_does(client: str, bench: Bench):
     """A turn by the entity's operation passes the same middleware and context providers."""

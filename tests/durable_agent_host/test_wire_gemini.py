@@ -116,6 +116,7 @@ async def test_each_request_has_the_parts_of_earlier_responses(lab: GeminiLab, n
         assert then[len(sent)] == expected_message
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_warm_and_cold_turns_send_the_same(lab: GeminiLab, name: str):
     """A warm process and one that loads the session from its store send the same, except for generated ids."""

@@ -51,6 +51,7 @@ def refusal_count(cold):
     return cold.endings.count("refused")
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("first", [[THINK, ASK], [ASK], [THINK, {"text": "I ask."}, ASK]], ids=len)
 async def test_an_open_call_is_closed_in_the_next_request(mode, first, log):
@@ -151,6 +152,7 @@ async def test_a_second_refusal_of_reasoning_fails_the_turn():
     assert refusal_count(cold) == 2
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("mode", ["unset", "false"])
 @pytest.mark.parametrize("scenario", ALL)
 async def test_a_turn_completes_despite_lost_state(scenario, mode):

@@ -22,6 +22,7 @@ def test_the_usage_line_has_the_name_of_the_program(program: list[str], name: st
     assert done.stdout.startswith(f"usage: {name} start [-h] [--app DIR]")
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("program", [INSTALLED, MODULE])
 @pytest.mark.parametrize(
     ("arguments", "message"),

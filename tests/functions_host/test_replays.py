@@ -1,12 +1,10 @@
 """Orchestrators that depend on being replayed: drivers, and code that asks whether it is a replay."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
 
 from tests.functions_host.conftest import Host, StartHost
-from tests.kit import ROOT, PracticeModel, start_model
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +15,7 @@ def host(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Ite
     running.stop()
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", ["decorated", "delegating", "wrapped"])
 @pytest.mark.parametrize("count", [0, 1, 2, 12])
 def test_a_driver_that_runs_a_function_again_returns_its_result(host: Host, name: str, count: int):
@@ -25,6 +24,7 @@ def test_a_driver_that_runs_a_function_again_returns_its_result(host: Host, name
     assert host.result(name, count) == expected_total
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", ["checkpoints", "checkpoints_elsewhere"])
 @pytest.mark.parametrize("count", [2, 5, 8, 20])
 def test_only_the_last_step_is_new_to_the_last_run(host: Host, name: str, count: int):
@@ -37,36 +37,3 @@ def test_a_step_is_new_once(host: Host):
     host.result("logged", 6)
     lines = [line for line in host.log.read_text().splitlines() if "new step" in line]
     assert [line.rpartition(" ")[2] for line in lines] == ["0", "1", "2", "3", "4", "5"]
-
-
-@pytest.fixture(scope="module")
-def practice_model() -> Iterator[PracticeModel]:
-    """A practice model of these tests."""
-    running = start_model()
-    yield running
-    running.stop()
-
-
-def test_agents_of_openai_agents_finish(
-    start_host: StartHost, practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory
-):
-    """The SDK's own decorator: three agents, and two agents with an activity between them."""
-    packages = ROOT / ".venv/openai_agents"
-    assert packages.is_dir(), "run ./scripts/setup"
-    folder = tmp_path_factory.mktemp("agents") / "data"
-    environment = {
-        "OPENAI_API_KEY": "practice",
-        "OPENAI_BASE_URL": practice_model.url,
-        "OPENAI_AGENTS_DISABLE_TRACING": "1",
-        "PYTHONPATH": str(packages),
-    }
-    practice_model.reset()
-    host = start_host("openai_agents", folder, env=environment)
-    practice_model.plan({"text": "one"}, {"text": "two"}, {"text": "three"})
-    assert host.result("relay", "zero") == "three"
-    assert [request["body"]["input"][0]["content"] for request in practice_model.requests()] == ["zero", "one", "two"]
-    practice_model.plan({"text": "Oslo"}, {"text": "A sunny city."})
-    result = host.result("two_agents", "Go.")
-    assert json.loads(result) == {"first": "Oslo", "seen": "Oslo: sunny", "second": "A sunny city."}
-    assert len(practice_model.requests()) == 5
-    host.stop()

@@ -20,8 +20,7 @@ from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.model.budget import Budget, Budgets
-from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.providers.registry import provider_for
@@ -29,7 +28,6 @@ from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.kit import PracticeModel
 
 REQUEST = TurnRequest("Agent", "session", "turn", "go", created_at="2026-01-01T00:00:00+00:00")
-LOG_ID = turn_log_id("Agent", "session", "turn")
 
 
 CLIENTS: list[OpenAIChatClient] = []
@@ -87,29 +85,6 @@ def test_a_superseded_attempt_returns_the_outcome_of_the_later_one(tmp_path: Pat
         assert (await agent_runner.run(Session(), REQUEST)) == outcome
         assert len(attempts) == 1
         assert len(model.requests()) == 2
-
-    scenario(tmp_path, play)
-
-
-def test_a_turn_whose_log_is_lost_fails_and_runs_nothing_again(tmp_path: Path, model: PracticeModel):
-    """A store that was emptied has no successor's answer to wait for, and says nothing of what the tools did."""
-    log_of_turn: list[SqliteTurnLog] = []
-    runs: list[int] = []
-
-    @tool
-    async def empty_the_store() -> str:
-        """Do what a restarted Redis without a disk does."""
-        runs.append(1)
-        await log_of_turn[0].delete(LOG_ID)
-        return "done"
-
-    async def play(log: SqliteTurnLog) -> None:
-        log_of_turn.append(log)
-        model.plan({"calls": [{"name": "empty_the_store", "arguments": {}}]}, {"text": "Never said."})
-        outcome = await runner(model, log, empty_the_store).run(Session(), REQUEST)
-        assert outcome.status == "failed"
-        assert "log of the turn was lost" in json.dumps(outcome.error)
-        assert len(runs) == 1
 
     scenario(tmp_path, play)
 
@@ -188,33 +163,5 @@ def test_calls_before_the_first_model_call_run_once(tmp_path: Path, model: Pract
         approvals = {call["call_id"]: {"approved": True} for call in pending}
         assert (await agent_runner.run(Session(), REQUEST, approvals)).text == "Done."
         assert len(bookings) == 1
-
-    scenario(tmp_path, play)
-
-
-def test_model_calls_within_a_tool_call_are_recorded_by_their_paths(tmp_path: Path, model: PracticeModel):
-    """The log says which tool call an agent worked for; the calls of the turn's own agent keep their positions."""
-
-    async def play(log: SqliteTurnLog) -> None:
-        client = OpenAIChatClient(model="practice", api_key="practice", base_url=model.url)
-        CLIENTS.append(client)
-        helper = Agent(client, "Help.", name="Helper").as_tool(name="ask")
-        usage = {"input_tokens": 5, "output_tokens": 1}
-        answers = [{"text": "An answer.", "usage": usage}] * 2
-        model.plan({"calls": [{"name": "ask", "arguments": {"task": task}} for task in ("one", "two")]}, *answers)
-        agent_runner = runner(model, log, helper, budgets=Budgets(turn=Budget(model_calls=10)))
-        assert (await agent_runner.run(Session(), REQUEST)).status == "completed"
-        entries = [record.entry for record in (await log.read(LOG_ID)).records]
-        calls = [entry.data["call_id"] for entry in entries if entry.kind == "tool_finished"]
-        paths = sorted(f"m0/t:{call_id}/m0" for call_id in calls)
-        assert len(paths) == 2
-        for kind in ("call_reserved", "model_finished"):
-            assert (
-                sorted(entry.data["path"] for entry in entries if entry.kind == kind and "path" in entry.data) == paths
-            )
-        own_positions = [
-            entry.data["position"] for entry in entries if entry.kind == "call_reserved" and "path" not in entry.data
-        ]
-        assert own_positions == [0, 1]
 
     scenario(tmp_path, play)

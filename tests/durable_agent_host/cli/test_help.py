@@ -1,15 +1,11 @@
 """What ``--help`` says of each command, and how costs are written."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 from durable_agent_host.cli.content_formatting import format_usage
 from durable_agent_host.cli.main import main
-
-PROGRAM = "import sys; from durable_agent_host.cli.main import main; main(sys.argv[1:])"
 
 
 def read_help(capsys: pytest.CaptureFixture[str], *command: str) -> str:
@@ -40,27 +36,6 @@ def test_every_command_names_itself(capsys: pytest.CaptureFixture[str]):
         pending += [(*command, name) for name in commands_in(text)]
     for name in ("chat", "sessions list", "sessions delete", "turns tail", "import-threads"):
         assert name in seen
-
-
-def test_start_names_the_program():
-    """The embedded host, which takes the command's place, shows the name by which it was called."""
-    run = subprocess.run([sys.executable, "-c", PROGRAM, "start", "--help"], capture_output=True, text=True, check=True)
-    assert run.stdout.startswith("usage: durable-agent-host start ")
-    assert "functions_host" not in run.stdout
-    wrong = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "start", "--prot", "1"], capture_output=True, text=True, check=False
-    )
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
-    assert "did you mean --port?" in wrong.stderr
-    assert "see durable-agent-host start --help" in wrong.stderr
-
-
-def test_the_package_runs_as_the_command():
-    """``python -m durable_agent_host`` is the command, and is called by its name."""
-    run = subprocess.run(
-        [sys.executable, "-m", "durable_agent_host", "--help"], capture_output=True, text=True, check=True
-    )
-    assert run.stdout.startswith("Usage: durable-agent-host ")
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,7 @@ def grown(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactor
     return data
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("operation", "point"), [(operation, point) for operation, (_, points) in CASES.items() for point in points]

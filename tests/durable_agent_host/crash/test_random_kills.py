@@ -21,7 +21,7 @@ from tests.kit import PracticeModel
 from tests.kit_services import turn_log_of
 from tests.sweeps import chooser, count
 
-KILLS = {kind: count("KILLS", short=short, long=300) for kind, short in (("sqlite", 5), ("redis", 2), ("blob", 2))}
+KILLS = {kind: count("KILLS", short=short, long=300) for kind, short in (("sqlite", 5), ("redis", 3), ("blob", 3))}
 """By the store of the turn log; engine and sessions are in SQLite always, so the others need fewer."""
 SESSIONS = 8
 MAX_LIFE_SECONDS = 1.2
@@ -50,6 +50,7 @@ def kill_at_random(site: Site, kills: int, chooser: random.Random, players: list
         site.kill(next_life_seconds=chooser.uniform(0, MAX_LIFE_SECONDS) if short else None)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.sweep
 @pytest.mark.timeout(600 + 12 * max(KILLS.values()))
 @pytest.mark.parametrize("kind", KILLS)

@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Message
+from agent_framework import ChatResponseUpdate, Message
 
 from durable_agent_host.codec.message import encode_message
 from durable_agent_host.errors import ProviderError
@@ -12,7 +12,6 @@ from durable_agent_host.providers.gemini.part_mapping import to_parts
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
 from durable_agent_host.stream.fold import Fold, fold_part, fold_updates, response_as_updates
-from durable_agent_host.stream.live_events import LiveEvents
 from tests.durable_agent_host.gemini_lab import accepted_parts
 from tests.kit import RECORDINGS
 
@@ -173,41 +172,6 @@ def remove_generated_ids(parts):
     """Leave the ids out that were made up for calls without one."""
     hook = lambda value: {n: v for n, v in value.items() if n != "id" or not str(v).startswith("tool-call-")}  # noqa: E731
     return json.loads(json.dumps(parts), object_hook=hook)
-
-
-def test_code_is_no_answer_and_has_its_language_outputs_and_outcome():
-    """A run is a call and a result with one id; an image that it made is one of its outputs."""
-    call, result, text = contents_of(chunks_of([CODE, RESULT, IMAGE, {"text": "Done."}]))
-    assert (call.type, call.call_id, call.inputs[0].text) == ("code_interpreter_tool_call", "c1", "print(1)")
-    assert call.inputs[0].additional_properties["language"] == "python"
-    assert (result.type, result.call_id, result.status) == ("code_interpreter_tool_result", "c1", "completed")
-    assert [(output.type, output.text or output.uri) for output in result.outputs] == [
-        ("text", "1\n"),
-        ("data", "data:image/png;base64,YWJj"),
-    ]
-    assert text.text == "Done."
-    failure = {"codeExecutionResult": {"outcome": "OUTCOME_DEADLINE_EXCEEDED", "output": "too long"}}
-    _, result, _ = contents_of(chunks_of([{"executableCode": {"code": "1"}}, failure, {"text": "x"}]))
-    (error,) = result.outputs
-    assert (result.status, error.type, error.message) == ("failed", "error", "too long")
-
-
-def test_clients_get_code_as_events_of_a_tool():
-    """Code and its output are events of a tool, and none of the answer's text."""
-    live = LiveEvents()
-    events = []
-    for chunk_update in updates_of(chunks_of([{"text": "Look. "}, CODE, RESULT, {"text": "Done."}])):
-        events += live.feed(
-            AgentResponseUpdate(
-                contents=chunk_update.contents, role=chunk_update.role, response_id=chunk_update.response_id
-            )
-        )
-    events += live.end_call()
-    kinds = [event.event for event in events]
-    message, code = ("message.started", "message.delta", "message.completed"), ("tool.started", "tool.delta")
-    assert kinds == [*message, *code, "tool.completed", "message.delta", *message]
-    assert events[-5].data["arguments"] == {"code": events[4].data["text"]}
-    assert "".join(event.data["text"] for event in events if event.event == "message.delta") == "Look. \n\nDone."
 
 
 def argument(path, **value):

@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from durable_agent_host.errors import TurnRejectedError
-from durable_agent_host.model.session import Receipt, Session
+from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.session.admission import (
     ReceiptWindow,
@@ -153,34 +152,6 @@ class SessionOfTurns(RuleBasedStateMachine):
 TestSessionOfTurns = SessionOfTurns.TestCase
 
 
-def test_a_free_session_is_reserved_for_the_first_queued_turn():
-    """Between the end of a turn and the waking of the next, a newcomer does not overtake."""
-    session = Session(queue=("b", "c"))
-    session, newcomer = admit(session, "d")
-    assert (newcomer.status, session.queue, session.running) == ("queued", ("b", "c", "d"), None)
-    session, second = admit(session, "c")
-    assert second.status == "queued"
-    session, first = admit(session, "b")
-    assert (first.status, session.running, session.queue) == ("granted", "b", ("c", "d"))
-
-
-@pytest.mark.parametrize("policy", ["queue", "reject"])
-def test_a_turn_with_a_receipt_never_runs_again(policy):
-    """A turn that has ended is answered with its receipt, whatever the session does now."""
-    receipt = Receipt("a", "failed", error={"type": "X"})
-    for session in (Session(receipts=(receipt,)), Session(receipts=(receipt,), running="b", queue=("c",))):
-        same_session, answer = admit(session, "a", policy)
-        assert same_session is session
-        assert (answer.status, answer.receipt) == ("ended", receipt)
-
-
-def test_the_outcome_of_a_turn_that_does_not_hold_the_session_is_rejected():
-    """A turn cannot commit over the turn that runs."""
-    with pytest.raises(TurnRejectedError, match="turn b does not hold the session, turn a does") as error_info:
-        commit_outcome(Session(running="a"), completed_outcome("b"), window=ReceiptWindow(5))
-    assert error_info.value.running_turn_id == "a"
-
-
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
 def test_a_turn_whose_message_another_has_got_ends_with_it(status):
     """It leaves the queue with a receipt of its own; a steering turn whose message came too late is next."""
@@ -202,32 +173,5 @@ def test_a_turn_whose_message_another_has_got_ends_with_it(status):
     assert answer.status == "granted"
 
 
-@given(st.integers(1, 8), st.integers(0, 12))
-def test_receipts_are_a_bounded_window(bound, turns):
-    """Only the newest receipts are kept."""
-    session = Session()
-    for number in range(turns):
-        session, _ = admit(session, f"t{number}")
-        session, _ = commit_outcome(session, completed_outcome(f"t{number}"), window=ReceiptWindow(bound))
-    assert [receipt.turn_id for receipt in session.receipts] == [f"t{n}" for n in range(turns)][-bound:]
-
-
 def leave(session, turn_id):
     return leave_session(session, turn_id, window=ReceiptWindow(5))
-
-
-def test_leaving_wakes_the_next_only_when_nobody_runs():
-    """Who leaves the queue does not wake anybody while a turn runs."""
-    assert leave(Session(queue=("a", "b")), "a") == (Session(queue=("b",)), "b")
-    assert leave(Session(running="x", queue=("a", "b")), "a") == (Session(running="x", queue=("b",)), None)
-    assert leave(Session(queue=("a",)), "a") == (Session(), None)
-    assert leave(Session(), "a") == (Session(), None)
-
-
-def test_a_deleted_turn_releases_the_session():
-    """A running turn that was ended from outside gets a receipt; its late commit changes nothing."""
-    session, following = leave(Session(entries=entries("z"), running="a", queue=("b",)), "a")
-    assert (session.running, session.queue, following) == (None, ("b",), "b")
-    assert session.receipts[-1].status == "failed"
-    assert commit_outcome(session, completed_outcome("a"), window=ReceiptWindow(5)) == (session, "b")
-    assert leave(session, "a") == (session, "b")

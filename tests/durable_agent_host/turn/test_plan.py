@@ -10,9 +10,7 @@ from durable_agent_host.turn.plan import (
     FinalizeTurn,
     RaiseAdmissionEvent,
     RunAgent,
-    SetCustomStatus,
     WaitForAdmission,
-    WaitForReplies,
     WaitResult,
     plan_turn,
 )
@@ -50,56 +48,8 @@ def committed_answer(**more):
     return {"next": None, "message_count": 2} | more
 
 
-def test_the_steps_are_the_same_on_replay():
-    """A plan that is begun anew gives the same steps for the same results."""
-    first, second = (
-        Drive()
-        .expect(ADMIT, GRANTED)
-        .expect(RunAgent(), OUTCOME)
-        .expect(CallEntity("commit", OUTCOME), committed_answer())
-        for _ in range(2)
-    )
-    assert first.end == second.end
-
-
-def test_a_turn_whose_app_is_notified_says_so_where_it_waits_and_where_it_ends():
-    """The session's answer decides, so that a replay takes the same steps whatever the app says by then."""
-    expires_at = "2026-01-07T00:00:00+00:00"
-    calls = [{"call_id": call_id, "kind": "approval", "expires_at": expires_at} for call_id in ("c1", "c2")]
-    drive = Drive().expect(ADMIT, GRANTED | {"notifies": True})
-    drive.expect(RunAgent(), {"status": "suspended", "pending": calls}).expect(SetCustomStatus(calls, {}))
-    drive.expect(WaitForReplies(expires_at, notification=1), WaitResult("answer", {"call_id": "c1", "approved": True}))
-    drive.expect(drive.step).expect(WaitForReplies(expires_at), WaitResult("cancel"))
-    drive.expect(drive.step)
-    drive.expect(drive.step, OUTCOME).expect(CallEntity("commit", OUTCOME, notifies=True), committed_answer())
-    rejected = OUTCOME | {"status": "rejected", "error": {"type": "LogUnavailableError", "message": "down"}}
-    drive = Drive().expect(ADMIT, GRANTED | {"notifies": True}).expect(RunAgent(), rejected)
-    assert drive.step == CallEntity("commit", rejected)
-
-
 def queued_answer(running="turn-0", following="turn-1", **more):
     return {"status": "queued", "running": running, "next": following} | more
-
-
-def test_a_waiting_turn_that_nobody_wakes_asks_again_ever_later():
-    """When nobody wakes it, a turn looks by itself: after 30 s, and then ever less often, to a bound."""
-    drive = Drive()
-    for seconds in (30, 60, 120, 240, 300, 300):
-        drive.expect(ADMIT, queued_answer()).expect(CheckTurn("turn-0"), True)
-        drive.expect(WaitForAdmission(seconds), WaitResult("timeout"))
-    drive.expect(ADMIT, queued_answer()).expect(CheckTurn("turn-0"), False)
-    drive.expect(CallEntity("leave", {"turn_id": "turn-0"}), {"next": "turn-1"}).expect(ADMIT, GRANTED)
-    assert drive.step == RunAgent()
-
-
-CALLS = [
-    {"call_id": call_id, "name": "pay", "arguments": {"amount": 1}, "reason": "it costs"} for call_id in ("c1", "c2")
-]
-SUSPENDED = {"status": "suspended", "pending": CALLS}
-
-
-def suspend_turn():
-    return Drive().expect(ADMIT, GRANTED).expect(RunAgent(), SUSPENDED).expect(SetCustomStatus(CALLS, {}))
 
 
 def test_a_turn_that_does_not_wait_wakes_the_first_of_the_queue():
@@ -120,19 +70,6 @@ def test_a_failed_check_of_the_session_is_repeated(failing):
         drive.expect(CheckTurn("turn-0"), False)
     drive.expect(failing, RuntimeError("the store is gone")).expect(WaitForAdmission(30), WaitResult("timeout"))
     assert drive.step == ADMIT
-
-
-def test_deleted_turns_are_removed_from_the_queue():
-    """A waiting turn that no longer exists leaves the queue, and the one behind it is woken."""
-    drive = Drive().expect(ADMIT, GRANTED).expect(RunAgent(), OUTCOME)
-    drive.expect(CallEntity("commit", OUTCOME), committed_answer(next="turn-2")).expect(
-        RaiseAdmissionEvent("turn-2"), False
-    )
-    drive.expect(CallEntity("leave", {"turn_id": "turn-2"}), {"next": "turn-3"}).expect(
-        RaiseAdmissionEvent("turn-3"), False
-    )
-    drive.expect(CallEntity("leave", {"turn_id": "turn-3"}), {"next": None})
-    assert drive.end["status"] == "completed"
 
 
 BROKEN = RuntimeError("Activity failed\n Result: Failure\n Exception: boom\n Stack: ...")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.errors import FencedError, LogError
-from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry
+from durable_agent_host.errors import LogError
+from durable_agent_host.model.log_entry import AT, OUTCOME, LogEntry
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
@@ -49,25 +49,6 @@ async def entries_of(log) -> list[LogEntry]:
     ]
 
 
-def event(name: str, **data) -> LogEntry:
-    return LogEntry(EVENT, {"event": name, "data": data})
-
-
-async def test_commit_is_durable_and_in_order(log):
-    """When commit returns, its entries and all that was put before are there, and it gives their offset."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), interval_seconds=3600)
-    await writer.put("message.delta", {"text": "a"})
-    await writer.put("message.delta", {"text": "b"})
-    await writer.put("reasoning.delta", {"text": "c"})
-    first = await writer.commit(LogEntry(OUTCOME, {"n": 1}), LogEntry(OUTCOME, {"n": 2}))
-    found = await entries_of(log)
-    assert found[first - 1 :] == [LogEntry(OUTCOME, {"n": 1}), LogEntry(OUTCOME, {"n": 2})]
-    assert writer.next_offset == 1 + len(found)
-    await writer.put("message.delta", {"text": "d"})
-    await writer.close()
-    assert (await entries_of(log))[-1] == event("message.delta", text="d")
-
-
 async def test_a_stalled_store_blocks_put(log):
     """While nothing is written, a bounded amount is taken; when the store goes on, everything is there in order."""
     writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), waiting_bytes=20_000)
@@ -90,24 +71,6 @@ async def test_a_stalled_store_blocks_put(log):
     await producing
     calls = [entry.data["data"]["call_id"] for entry in await entries_of(log)]
     assert calls == [str(number) for number in range(500)]
-
-
-async def test_a_fenced_writer_fails_at_the_next_call(log):
-    """When a batch in the background is fenced, the next put, commit, flush and close raise it."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), interval_seconds=0)
-    await log.open(LOG_ID)
-    await writer.put("message.delta", {"text": "ghost"})
-    with pytest.raises(FencedError):
-        await writer.flush()
-    for call in (
-        lambda: writer.put("message.delta", {"text": "ghost"}),
-        lambda: writer.commit(LogEntry(OUTCOME, {})),
-        writer.flush,
-        writer.close,
-    ):
-        with pytest.raises(FencedError):
-            await call()
-    assert [entry.kind for entry in await entries_of(log)] == ["attempt"]
 
 
 async def test_waiting_callers_get_a_failure(log):

@@ -121,6 +121,7 @@ FLOODS = {
 }
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_flood_is_not_buffered(host: Host, name: str):
     """Whatever has no end is refused, and not held in memory; the host goes on."""
@@ -233,6 +234,7 @@ def test_long_responses_are_complete(start_host: StartHost, tmp_path: Path):
             assert data
 
 
+@pytest.mark.drawn(1)
 def test_pipelined_requests_get_responses_in_order(host: Host) -> None:
     """However many come at once, with bodies and without: each is answered, as if it had come alone."""
     path = b"/api/mirror" if host.app.name == "sample" else b"/api/upload"
