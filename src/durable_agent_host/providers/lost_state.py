@@ -147,7 +147,8 @@ def find_refusal(error: BaseException, write_request: WriteRequest | None = None
 
     Args:
         error: of the model call.
-        write_request: the body of a request, and a row → the body in the form of that row.
+        write_request: the body of a request, and a row → the body in the form of that row; without it, only fields are
+            found.
 
     Returns:
         ``field`` with its name; ``form`` when the reason can be the form of the messages; ``content`` when it can be a

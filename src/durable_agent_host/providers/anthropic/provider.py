@@ -80,8 +80,7 @@ class AnthropicProvider(GenericProvider):
         if _CONTAINER_EXPIRED.search(text):
             match = _CONTAINER_ID.search(text)
             return LostState("container", match[0] if match else "")
-        refusal = find_refusal(error)
-        return refusal if refusal is not None and refusal.kind == "field" else None
+        return find_refusal(error)
 
     def client_tools(self, tool: Any, /) -> Sequence[Any]:
         """Return tools that the client runs as what their calls are: ``tool_use`` blocks with the tool's name."""
