@@ -178,6 +178,29 @@ def test_secrets_reach_the_model_and_nothing_else(lives: Lives, model: PracticeM
     assert MASK.encode() in sent(model)
 
 
+def test_citations_mark_the_cited_words_of_a_redacted_text(lives: Lives, model: PracticeModel):
+    """Secrets of other lengths stand before, between and after them: in the answer, its event and the session."""
+    host, session = lives.host, uuid4().hex
+    links = ["sandbox:/mnt/data/one.csv", "sandbox:/mnt/data/two.csv"]
+    text = f"{SECRETS['answer']} is in {links[0]}, {SECRETS['citation']} in {links[1]}, says {SECRETS['citation']}."
+    first = {"text": f"I ask {SECRETS['citation']}."}
+    model.plan({"items": [first, {"text": text, "files": ["one.csv", "two.csv"]}], "chunk_characters": 5})
+    reader, _ = run_streamed(host, "Teller", "Where?", session)
+    assert reader.last is not None
+    answer = reader.last.data
+    assert [answer["response"][item["start"] : item["end"]] for item in answer["citations"]] == links
+    *_, completed = (event.data for event in reader.events if event.name == "message.completed")
+    assert [completed["text"][item["start"] : item["end"]] for item in completed["citations"]] == links
+    assert answer["messages"][-1] == {name: completed[name] for name in ("text", "citations", "files")}
+    *_, content = host.session("Teller", session)["messages"][-1]["contents"]
+    cited_words = [
+        content["text"][region["start_index"] : region["end_index"]]
+        for annotation in content["extensionData"]["durableAgentHost"]["annotations"]
+        for region in annotation["annotated_regions"]
+    ]
+    assert cited_words == links
+
+
 def test_what_an_agent_within_says_is_redacted(lives: Lives, model: PracticeModel):
     """Its messages are events of the turn, which clients get without secrets."""
     model.plan({"calls": [{"name": "clerk", "arguments": {"task": "go"}}]}, {"text": "Done."}, agent="Ask.")

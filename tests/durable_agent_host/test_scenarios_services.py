@@ -384,7 +384,7 @@ def test_a_form_that_is_refused_as_well_is_not_remembered(host: AgentHost, servi
     done = [chat_response({"content": "Done."})] * 2
     service.play(*done)
     run(host, "Chatunknown", "refused-twice")
-    service.find_violation = lambda _body: (400, {"error": {"message": "Invalid request body."}})
+    service.find_violation = lambda _body: (400, {"error": {"message": "Expected one of text, image_url."}})
     assert host.run("Chatunknown", {"message": "Look", "session_id": "refused-twice"}).status_code == 502
     assert len(service.refusals) == 2
     assert host.run("Plain", {"message": "Look"}).status_code == 502
