@@ -48,6 +48,7 @@ from durable_agent_host.durable.function_registration import (
     register_notifications,
     register_page,
     register_route,
+    register_run_notifications,
     register_turn_functions,
 )
 from durable_agent_host.durable.maintenance import Maintenance, SessionTtls
@@ -470,6 +471,8 @@ class DurableAgentApp(AgentFunctionApp):
         eraser = Eraser(self._open_log, services.storage, services.external_sessions, ERASURE)
         register_erasure(app, eraser, services.hub)
         register_cleanup(app, self._open_log, services.storage, services.hub)
+        if self.workflows:
+            register_run_notifications(app, services.hub, is_notified=self._notify is not None)
         if self._notify is not None:
             register_notifications(app, self._notify, services.hub)
         if self.settings.maintenance_schedule != NO_MAINTENANCE:

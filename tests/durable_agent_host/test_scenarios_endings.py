@@ -221,6 +221,9 @@ def test_how_an_answer_ended_is_the_same_everywhere(host: AgentHost, model: Host
     model.play(COMPLETE_STREAMS[client])
     next_reply = host.run(client, {"message": "And now?", "session_id": session}).json()
     assert (next_reply.get("response"), next_reply["status"]) == ("Hello.", "success"), next_reply
+    page = host.get(f"{session_path}?limit=2").json()
+    assert all(turn == receipt for turn in page["turns"] if turn["turn_id"] != next_reply["turn_id"])
+    assert host.get(f"{session_path}?limit=2&cursor={page['previous']}").json()["turns"] == [receipt]
     sent = json.loads(model.received[-1].body)
     assert find_violation(client, sent) is None
     sent_text = json.dumps(sent)

@@ -98,7 +98,10 @@ def test_a_form_carries_fields_and_files(files: AgentHost, model: PracticeModel)
     response = requests.post(
         f"{files.url}/api/agents/Reader/run",
         data={"message": "read", "session_id": "form", "options": '{"temperature": 0.5}'},
-        files=[("any", ("C:\\dir\\a.pdf", data)), ("more", ("b.png", PICTURE, "image/png"))],
+        files=[
+            ("any", ("C:\\dir\\a.pdf", data, "application/octet-stream")),
+            ("more", ("b.png", PICTURE, "image/png")),
+        ],
         timeout=60,
     )
     assert response.status_code == 200, response.text
@@ -117,7 +120,8 @@ def test_a_form_carries_fields_and_files(files: AgentHost, model: PracticeModel)
 def test_an_upload_is_used_by_later_messages(files: AgentHost, model: PracticeModel):
     """An upload has the hash of its bytes as its id, before and after a message uses it, and is stored once."""
     data = os.urandom(40_000)
-    first_response, second_response = upload(files, "up", data, "a.pdf"), upload(files, "up", data, "a.pdf")
+    first_response = upload(files, "up", data, "a.pdf")
+    second_response = upload(files, "up", data, "a.pdf", "application/x-www-form-urlencoded")
     assert (first_response.status_code, second_response.json()) == (201, first_response.json())
     (file,) = first_response.json()["files"]
     assert file["id"] == hashlib.sha256(data).hexdigest()

@@ -1,9 +1,12 @@
 """What import takes can be used: any document is refused with the place that is wrong, or readable ever after."""
 
 import json
+import operator
 import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -96,57 +99,46 @@ def test_mutated_documents_are_rejected_with_a_path_or_usable(lab: AgentHost, mo
     assert list_response.status_code == 200
 
 
+SECOND, HOST = "data.conversationHistory[1]", "data.extensionData.durableAgentHost"
+MALFORMED = {
+    "turn id": ("data.conversationHistory[0].correlationId", [1]),
+    "extension": (f"{SECOND}.extensionData", "x"),
+    "type": (f"{SECOND}.messages[0].contents[0].$type", ["text"]),
+    "call id": (f"{SECOND}.messages[0].contents[0].callId", [1]),
+    "properties": (
+        f"{SECOND}.messages[2].contents[0].extensionData.durableAgentHost.additional_properties",
+        "x",
+    ),
+    "session": (f"{HOST}.agentSession", ["s1"]),
+    "session's state": (f"{HOST}.agentSession", {"session_id": "s1", "state": {"$content": {}}}),
+    "receipt": (f"{HOST}.receipts[0].stats", "heavy"),
+    "status": (f"{HOST}.receipts[0].status", "well"),
+    "error": (f"{HOST}.receipts[0].error", {"message": "No."}),
+    "role": (f"{SECOND}.messages[1].role", {"a": 1}),
+}
+"""The place of a part, and what is there instead."""
+
+
 def malformed_session(part: str) -> dict:
-    """A stored session with a part of another shape, and the place of it."""
-    document = golden("session-v1-openai")
-    first, second = document["data"]["conversationHistory"][:2]
-    host_data = document["data"]["extensionData"]["durableAgentHost"]
-    if part == "turn id":
-        first["correlationId"] = [1]
-    elif part == "extension":
-        second["extensionData"] = "x"
-    elif part == "type":
-        second["messages"][0]["contents"][0]["$type"] = ["text"]
-    elif part == "call id":
-        second["messages"][0]["contents"][0]["callId"] = [1]
-    elif part == "properties":
-        second["messages"][2]["contents"][0]["extensionData"]["durableAgentHost"]["additional_properties"] = "x"
-    elif part == "session":
-        host_data["agentSession"] = ["s1"]
-    elif part == "session's state":
-        host_data["agentSession"] = {"session_id": "s1", "state": {"$content": {}}}
-    elif part == "receipt":
-        host_data["receipts"][0]["stats"] = "heavy"
-    elif part == "role":
-        second["messages"][1]["role"] = {"a": 1}
+    """A stored session with a part of another shape."""
+    document: Any = golden("session-v1-openai")
+    place, value = MALFORMED[part]
+    *way, last = [int(step) if step.isdigit() else step for step in re.findall(r"[\w$]+", place)]
+    reduce(operator.getitem, way, document)[last] = value
     return document
 
 
-PATHS = {
-    "turn id": "data.conversationHistory[0].correlationId",
-    "extension": "data.conversationHistory[1].extensionData",
-    "type": "data.conversationHistory[1].messages[0].contents[0].$type",
-    "call id": "data.conversationHistory[1].messages[0].contents[0].callId",
-    "properties": "data.conversationHistory[1].messages[2].contents[0].extensionData.durableAgentHost"
-    ".additional_properties",
-    "session": "data.extensionData.durableAgentHost.agentSession",
-    "session's state": "data.extensionData.durableAgentHost.agentSession",
-    "receipt": "data.extensionData.durableAgentHost.receipts[0].stats",
-    "role": "data.conversationHistory[1].messages[1].role",
-}
-
-
-@pytest.mark.parametrize("part", PATHS)
+@pytest.mark.parametrize("part", MALFORMED)
 def test_a_malformed_document_is_rejected_with_its_path(lab: AgentHost, part):
     """A document of which a part cannot be read is a 400 that names the part, and nothing is stored."""
     name = f"odd-{uuid4().hex}"
     response = lab.post(f"/agents/Instant/sessions/{name}/import", json.dumps(malformed_session(part)).encode())
     assert response.status_code == 400, response.text
-    assert PATHS[part] in response.json()["detail"]
+    assert MALFORMED[part][0] in response.json()["detail"]
     assert lab.state("Instant", name) is None
 
 
-@pytest.mark.parametrize("part", PATHS)
+@pytest.mark.parametrize("part", MALFORMED)
 def test_a_malformed_stored_session_is_readable_reported_and_repaired(lab: AgentHost, capsys, part):
     """A stored part that cannot be read is no 500: GET shows the rest, verify names it, and repair mends it."""
     name = f"odd-{uuid4().hex}"
@@ -154,11 +146,11 @@ def test_a_malformed_stored_session_is_readable_reported_and_repaired(lab: Agent
     session_response = lab.get(f"/agents/Instant/sessions/{name}")
     assert session_response.status_code == 200, session_response.text
     assert "hello world" in json.dumps(session_response.json()["messages"])
-    assert PATHS[part] in [problem["place"] for problem in session_response.json()["problems"]]
-    assert PATHS[part] in command(lab, capsys, "show", name, agent="Instant")[1]
+    assert MALFORMED[part][0] in [problem["place"] for problem in session_response.json()["problems"]]
+    assert MALFORMED[part][0] in command(lab, capsys, "show", name, agent="Instant")[1]
     status, out, _ = command(lab, capsys, "verify", name, agent="Instant")
     assert status == 1
-    assert PATHS[part] in out
+    assert MALFORMED[part][0] in out
     assert lab.run("Instant", {"message": "hi", "session_id": name}).status_code in (200, 409)
     assert command(lab, capsys, "repair", name, agent="Instant")[0] == 0
     assert command(lab, capsys, "verify", name, agent="Instant")[0] == 0

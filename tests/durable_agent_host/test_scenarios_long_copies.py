@@ -53,7 +53,8 @@ def texts(host: AgentHost, session: str, *, has_receipts: bool = True) -> list[s
             *texts_of_pages,
         ]
         if has_receipts:
-            assert {item["turn_id"] for item in page["turns"]} >= {item["turn_id"] for item in page["messages"]}
+            page_turns = [*dict.fromkeys(item["turn_id"] for item in page["messages"])]
+            assert [item["turn_id"] for item in page["turns"]] == page_turns
         cursor = page["previous"]
     return texts_of_pages
 

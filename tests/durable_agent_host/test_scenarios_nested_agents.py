@@ -11,6 +11,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.cli.terminal import run_piped
+from tests.durable_agent_host.sse_client import read_events
 from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn, waiting_turn
 from tests.durable_agent_host.test_scenarios_journal import CrashingHost, call
 from tests.durable_agent_host.test_scenarios_provider_approvals import ASK, CALL
@@ -90,7 +91,7 @@ DEEP_POINTS = [
 @pytest.mark.sweep
 @pytest.mark.parametrize("point", chooser("nested").sample(DEEP_POINTS, count("KILLS", short=1, long=23)))
 def test_a_kill_anywhere_repeats_no_finished_call(crashing_host: CrashingHost, model: PracticeModel, point: str):
-    """Each tool two levels deep has one key, and each model is asked once, but for the call that was cut off."""
+    """Each tool two levels deep has one key; each model is asked once, but for the call cut off; events come once."""
     plan_deep_turn(model)
     turn = crashing_host.run("Deep", point)
     assert (turn["status"], turn["response"]) == ("completed", "All done.")
@@ -107,6 +108,23 @@ def test_a_kill_anywhere_repeats_no_finished_call(crashing_host: CrashingHost, m
         if item["type"] == "function_call_output" and "note 2" in str(item["output"])
     ][:1]
     assert result == "note 2: b"
+    events = read_inner_events(crashing_host.host, f"/agents/Deep/sessions/s/turns/{turn['turn_id']}")
+    assert list_inner_messages(events) == ["clerk: Written.", "manager: Managed."]
+
+
+def read_inner_events(host: AgentHost, turn_path: str) -> list[dict[str, Any]]:
+    """Read the events of agents within an ended turn's agent."""
+    lines = host.get(f"{turn_path}/events").text.splitlines()
+    return [json.loads(data.removeprefix("data: ")) for name, data in pairwise(lines) if name == "event: inner"]
+
+
+def list_inner_messages(events: list[dict[str, Any]]) -> list[str]:
+    """List what the agents of a deep turn have said, each with its name."""
+    return [
+        f"{['', 'manager', 'clerk'][event['path'].count('t:')]}: {event['data']['text']}"
+        for event in events
+        if event["event"] == "message.completed"
+    ]
 
 
 def test_an_approval_two_levels_deep_waits_and_its_sibling_goes_on(
@@ -296,6 +314,20 @@ def test_a_team_that_is_killed_goes_on(crashing_host: CrashingHost, model: Pract
     assert texts[0] == texts[1]
 
 
+def test_a_killed_team_streams_what_it_stores(crashing_host: CrashingHost, model: PracticeModel):
+    """An answer that is replayed has the messages that it has when it streams, and nothing has to be corrected."""
+    texts = ["One.", "Two.", "Three."]
+    model.plan({"text": "First."}, agent="You are first.")
+    model.plan({"items": [{"text": text} for text in texts]}, agent="You are second.")
+    turn = crashing_host.run("Line", "journal.model.after_append:2")
+    events_url = f"{crashing_host.host.url}/api/agents/Line/sessions/s/turns/{turn['turn_id']}/events"
+    with requests.get(events_url, stream=True, timeout=60) as response:
+        events = list(read_events(response))
+    assert [message["text"] for message in events[-1].data["messages"]] == texts
+    assert [event.data["text"] for event in events if event.name == "message.completed"][-3:] == texts
+    assert 0 not in [event.data["discard_from"] for event in events if event.name == "turn.restarted"]
+
+
 def list_texts(session: dict[str, Any]) -> list[str | None]:
     """List the texts of a conversation."""
     return [content.get("text") for message in session["messages"] for content in message["contents"]]
@@ -324,8 +356,8 @@ def test_clients_see_what_agents_within_do(host: AgentHost, model: PracticeModel
     plan_deep_turn(model)
     response = host.run("Deep", {"message": "go", "session_id": (session := uuid4().hex)})
     turn_path = f"/agents/Deep/sessions/{session}/turns/{response.json()['turn_id']}"
-    lines = host.get(f"{turn_path}/events").text.splitlines()
-    events = [json.loads(data.removeprefix("data: ")) for name, data in pairwise(lines) if name == "event: inner"]
+    events = read_inner_events(host, turn_path)
+    assert list_inner_messages(events) == ["clerk: Written.", "manager: Managed."]
     started_events = [event for event in events if event["event"] == "tool.started"]
     started = [(event["path"].count("t:"), event["data"]["name"]) for event in started_events]
     assert sorted(started) == [(1, "clerk"), (1, "note"), (2, "note"), (2, "note")]

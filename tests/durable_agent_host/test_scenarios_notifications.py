@@ -140,6 +140,32 @@ def test_a_function_is_notified_of_waits_and_ends(lives: Callable[..., Lives], m
     assert len({notification["key"] for notification in read_notifications(ledger)}) == 5
 
 
+@pytest.mark.parametrize("workflow", ["asking", "outer"])
+def test_a_function_is_notified_of_a_workflow_that_waits(
+    lives: Callable[..., Lives], model: PracticeModel, tmp_path: Path, workflow: str
+):
+    """Once each time that the run begins to wait, over a kill, with all questions and where to answer them."""
+    life = lives(APP)
+    ledger = tmp_path / "ledger.txt"
+    run_url = f"{life.host.url}/api/workflow/{workflow}/run?runId=r"
+    assert requests.post(run_url, data="One?\nTwo?", timeout=60).ok
+    (waiting,) = await_notifications(ledger, 1)
+    names = ("type", "status", "workflow", "run_id", "agent", "turn_path")
+    assert [waiting[name] for name in names] == ["workflow.waiting", "waiting", workflow, "r", "", ""]
+    calls = {call["arguments"]["question"]: call["call_id"] for call in waiting["pending_calls"]}
+    assert calls.keys() == {"One?", "Two?"}
+    host = life.crash()
+    assert waiting["answer_path"] == f"/workflow/{workflow}/respond/r"
+    for question, result in (("Two?", "Perhaps."), ("One?", "Yes.")):
+        body = json.dumps({"call_id": calls[question], "result": result}).encode()
+        assert host.post(waiting["answer_path"], body).status_code == 200
+
+    def read_next() -> dict[str, Any] | None:
+        return next((sent for sent in read_notifications(ledger) if sent["key"] != waiting["key"]), None)
+
+    assert [call["arguments"]["question"] for call in wait_until(read_next)["pending_calls"]] == ["Sure?"]
+
+
 def test_a_function_that_died_with_the_process_is_called_again_with_the_same_key(
     lives: Callable[..., Lives], model: PracticeModel, tmp_path: Path
 ):

@@ -3,6 +3,7 @@
 import pytest
 import requests
 
+from tests.durable_agent_host.sse_client import read_events
 from tests.durable_agent_host.test_scenarios_approvals import allow, approve, deny, read_ended_turn
 from tests.durable_agent_host.test_scenarios_cancel import cancel
 from tests.kit import AgentHost, PracticeModel
@@ -30,6 +31,11 @@ def run_until_approval(host: AgentHost, agent: str):
     return response.json()
 
 
+def read_steps(host: AgentHost, agent: str, turn):
+    """Read the steps of a turn."""
+    return host.get(f"/agents/{agent}/sessions/{turn['session_id']}/turns/{turn['turn_id']}/steps").json()["steps"]
+
+
 def sent_approvals(model: PracticeModel):
     """Give the approvals in the newest request."""
     sent = model.requests()[-1]["body"]["input"]
@@ -48,8 +54,7 @@ def test_a_provider_tool_needs_approval(people: AgentHost, model: PracticeModel,
     final_turn = wait_until(lambda: read_ended_turn(turn))
     assert (final_turn["status"], final_turn["response"]) == ("completed", "Published."), final_turn
     assert (len(model.requests()), sent_approvals(model)) == (2, [(call["call_id"], True)])
-    steps = people.get(f"/agents/{agent}/sessions/{turn['session_id']}/turns/{turn['turn_id']}/steps").json()["steps"]
-    usages = [step["usage"] for step in steps if step["kind"] == "model_call"]
+    usages = [step["usage"] for step in read_steps(people, agent, turn) if step["kind"] == "model_call"]
     assert final_turn["usage"]["total_token_count"] == sum(usage["total_token_count"] for usage in usages)
     later = people.run(agent, {"message": "which page?", "session_id": turn["session_id"]})
     assert later.json()["response"] == "It was page 7.", later.text
@@ -77,14 +82,29 @@ def test_provider_arguments_that_name_a_class_are_displayed_as_text(people: Agen
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", TALKERS)
 def test_a_denial_is_sent_to_the_provider(people: AgentHost, model: PracticeModel, agent):
-    """The provider gets the denial; changed arguments are a denial, too."""
+    """The provider gets the denial; changed arguments are a denial, too. Events and steps say that nothing ran."""
     model.plan({"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Not published."})
     turn = run_until_approval(people, agent)
     first, second = turn["pending_calls"]
     assert approve(turn, deny(first, "too early"), allow(second, arguments={"page": 8})).status_code == 200
     final_turn = wait_until(lambda: read_ended_turn(turn))
     assert (final_turn["status"], final_turn["response"]) == ("completed", "Not published."), final_turn
-    assert sent_approvals(model) == [(first["call_id"], False), (second["call_id"], False)]
+    ids = [first["call_id"], second["call_id"]]
+    assert sent_approvals(model) == [(call_id, False) for call_id in ids]
+    with requests.get(turn["events_url"], stream=True, timeout=60) as stream:
+        events = [(event.name, event.data) for event in read_events(stream)]
+    ends = [data for name, data in events if name == "tool.completed"]
+    assert [name for name, _ in events if name.startswith("tool.")] == ["tool.started", "tool.completed"] * 2
+    fields = ("call_id", "approval_request_id", "outcome", "arguments")
+    assert [tuple(data[name] for name in fields) for data in ends] == [
+        (call_id, call_id, "denied", {"page": 7}) for call_id in ids
+    ]
+    assert ends[0]["result"] == "The call of publish was denied: too early"
+    steps = [step for step in read_steps(people, agent, turn) if step["kind"] == "tool_call"]
+    assert [(step["call_id"], step["outcome"], step["runs_in"]) for step in steps] == [
+        (call_id, "denied", "service") for call_id in ids
+    ]
+    assert [(step["name"], step["arguments"]) for step in steps] == [("publish", {"page": 7})] * 2
 
 
 @pytest.mark.drawn(1)

@@ -178,6 +178,16 @@ def test_secrets_reach_the_model_and_nothing_else(lives: Lives, model: PracticeM
     assert MASK.encode() in sent(model)
 
 
+def test_what_an_agent_within_says_is_redacted(lives: Lives, model: PracticeModel):
+    """Its messages are events of the turn, which clients get without secrets."""
+    model.plan({"calls": [{"name": "clerk", "arguments": {"task": "go"}}]}, {"text": "Done."}, agent="Ask.")
+    model.plan({"text": f"It is {SECRETS['answer']}, says {SECRETS['citation']}."}, agent="Help.")
+    reader, received_data = run_streamed(lives.host, "Asks", "go", uuid4().hex)
+    (said,) = [event.data for event in reader.events if event.name == "inner"]
+    assert (said["event"], said["data"]["text"]) == ("message.completed", f"It is {MASK}, says {MASK}.")
+    assert leaks(received_data) == []
+
+
 def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path):
     """A call that waits is shown redacted, and runs as the model wrote it; what people answer or add is redacted."""
     host, session = lives.host, uuid4().hex

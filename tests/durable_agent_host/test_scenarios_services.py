@@ -1,11 +1,13 @@
 """Services that refuse what OpenAI takes: each gets requests in its form, and what is stored stays as it was."""
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from agent_framework import Agent
 from agent_framework_openai import OpenAIChatCompletionClient
 
@@ -21,7 +23,10 @@ from tests.durable_agent_host.scripted_service import (
     scripted_service,
 )
 from tests.durable_agent_host.service_rules import STAND_INS, find_violation
+from tests.durable_agent_host.sse_client import read_events as read_stream
+from tests.durable_agent_host.test_scenarios_approvals import approve, read_ended_turn
 from tests.kit import CASES, AgentHost, running_host
+from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "services"
 
@@ -322,6 +327,72 @@ def test_a_service_without_pictures_is_told_of_them(host: AgentHost, service: Sc
     )
 
 
+@pytest.mark.parametrize(
+    ("message", "refusal_count"), [("Invalid request body.", 2), ("The image data you provided is not valid.", 1)]
+)
+@pytest.mark.parametrize("kind", ["Chat", "Responses"])
+def test_a_picture_that_a_service_refuses_does_not_hide_the_next(
+    host: AgentHost, service: ScriptedService, kind: str, message: str, refusal_count: int
+):
+    """Only what the refused request had in addition is left out; earlier and later files of tools are sent."""
+    broken = b64encode(b"broken").decode()
+    is_chat = kind == "Chat"
+
+    def fetch(number: int, **arguments: bool) -> list[Any]:
+        text = json.dumps(arguments)
+        if is_chat:
+            return call_chunks(f"abcdefgh{number}", text, name="fetch")
+        return responses_call("fetch", text, number=number, call_id=f"call_{number}")
+
+    done = chat_response({"content": "Done."}) if is_chat else responses_text("Done.")
+    service.find_violation = lambda body: (400, {"error": {"message": message}}) if broken in json.dumps(body) else None
+    service.play(fetch(1), fetch(2, broken=True), fetch(3), done, done)
+    session = f"broken-{kind}-{refusal_count}"
+    assert run(host, f"{kind}unknown", session) == run(host, f"{kind}unknown", session) == "Done."
+    assert len(service.refusals) == refusal_count
+    assert [json.dumps(body).count(PNG) for body in service.bodies] == [0, 1, 1, 2, 2]
+    assert "[file: image/png, 6 bytes; not sent" in json.dumps(service.bodies[-1])
+    assert ("parallel_tool_calls" in service.bodies[-1]) == (refusal_count == 1)
+
+
+def test_what_a_service_can_no_longer_read_does_not_end_the_session(host: AgentHost, service: ScriptedService):
+    """A link that has expired and reasoning are left out once they are refused; later reasoning is sent."""
+    part = {"type": "output_text", "text": "Seen.", "annotations": []}
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
+    answer = responses_events(reasoning, message)
+    later = responses_events(reasoning | {"id": "rs_2"}, message | {"id": "msg_2"})
+    service.play(answer, later, responses_text("Bye."))
+    url = "https://example.org/a.png"
+    question = [{"type": "input_text", "text": "Look"}, {"type": "input_image", "image_url": url}]
+    reply = host.run("Responsesunknown", {"message": question, "session_id": "expired"})
+    assert reply.status_code == 200, reply.text
+    service.find_violation = lambda body: (
+        (400, {"error": {"message": "Timeout."}}) if "input_image" in str(body) else None
+    )
+    run(host, "Responsesunknown", "expired")
+    run(host, "Responsesunknown", "expired")
+    assert len(service.refusals) == 2
+    kinds = [[item.get("type") for item in body["input"]].count("reasoning") for body in service.bodies]
+    assert kinds == [0, 0, 1]
+    assert f"[file: image/png, {url}; not sent" in str(service.bodies[-1])
+
+
+def test_a_form_that_is_refused_as_well_is_not_remembered(host: AgentHost, service: ScriptedService):
+    """The next turn sends the request as it was; one that has no stricter form is sent once."""
+    done = [chat_response({"content": "Done."})] * 2
+    service.play(*done)
+    run(host, "Chatunknown", "refused-twice")
+    service.find_violation = lambda _body: (400, {"error": {"message": "Invalid request body."}})
+    assert host.run("Chatunknown", {"message": "Look", "session_id": "refused-twice"}).status_code == 502
+    assert len(service.refusals) == 2
+    assert host.run("Plain", {"message": "Look"}).status_code == 502
+    assert len(service.refusals) == 3
+    service.find_violation = lambda _body: None
+    run(host, "Chatunknown", "refused-twice")
+    assert "parallel_tool_calls" in service.bodies[-1]
+
+
 def test_mistral_gets_files_behind_an_assistants_message(host: AgentHost, service: ScriptedService):
     """It takes no message of the user directly behind a tool's."""
     service.find_violation = lambda body: next(STAND_INS["Mistral"](body), None)
@@ -369,3 +440,129 @@ def test_files_of_tools_are_parts_behind_geminis_response(host: AgentHost, servi
     response, _label, *parts = contents[-1]["parts"]
     assert all(note in response["functionResponse"]["response"]["result"] for note in NOTES)
     assert [part["inlineData"]["mimeType"] for part in parts] == ["image/png", "application/pdf", "audio/wav"]
+
+
+CLAUDES_CALLS = {
+    "bash": {"command": "ls"},
+    "str_replace_based_edit_tool": {"command": "view", "path": "/a.py"},
+    "computer": {"action": "screenshot"},
+    "memory": {"command": "view", "path": "/memories"},
+}
+
+
+@pytest.mark.parametrize("agent", ["ClaudeAtWork", "GeminiAtWork"])
+def test_tools_that_the_services_client_runs_wait_for_the_caller(host: AgentHost, service: ScriptedService, agent: str):
+    """The request has the service's own tools; their calls are pending calls, beside a tool of the app."""
+    done: list[Any]
+    if agent == "ClaudeAtWork":
+        calls = CLAUDES_CALLS
+        blocks = [anthropic_call(f"toolu_{name}", name, json.dumps(arguments)) for name, arguments in calls.items()]
+        look = anthropic_call("toolu_look", "look", "{}")
+        service.play(anthropic_response(look, *blocks, stop="tool_use"))
+        done = anthropic_response(anthropic_text("Done."))
+    else:
+        calls = {"click_at": {"x": 500, "y": 20}, "navigate": {"url": "https://example.org"}}
+        parts = [{"functionCall": {"name": name, "args": arguments}} for name, arguments in calls.items()]
+        service.play(gemini_response({"functionCall": {"name": "look", "args": {}}}, *parts))
+        done = gemini_response({"text": "Done."})
+    service.play(done, done)
+    turn = host.run(agent, {"message": "Look", "session_id": agent}).json()
+    assert turn["status"] == "waiting", turn
+    pending = {call["name"]: (call["kind"], call["arguments"]) for call in turn["pending_calls"]}
+    assert pending == {name: ("client_tool", arguments) for name, arguments in calls.items()}
+    picture = [{"type": "text", "text": "Ready."}, {"type": "image", "data": PNG, "media_type": "image/png"}]
+    answers = [{"call_id": call["call_id"], "result": picture} for call in turn["pending_calls"]]
+    assert approve(turn, *answers).status_code == 200
+    ended_turn = wait_until(lambda: read_ended_turn(turn))
+    assert ended_turn["response"] == "Done.", ended_turn
+    assert run(host, agent, agent) == "Done."
+    sent = json.dumps(service.bodies[-1]["messages" if agent == "ClaudeAtWork" else "contents"])
+    assert sent.count(PNG) == sent.count("Ready.") == len(calls)
+    tools = service.bodies[-1]["tools"]
+    if agent == "ClaudeAtWork":
+        assert [tool["type"] for tool in tools] == [
+            *("custom", "bash_20250124", "text_editor_20250728", "computer_20250124", "memory_20250818")
+        ]
+        assert find_violation("Claude", service.bodies[-1]) is None
+    else:
+        assert [[function["name"] for function in tool.get("functionDeclarations", ())] for tool in tools] == [
+            *([], ["look"])
+        ]
+        assert [*tools[0]["computerUse"].values()] == [["search"]]
+
+
+URL = "https://example.org/a"
+SOURCES: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
+    "Mistral's chunks": (
+        [
+            *({"content": "It is "}, {"content": [{"type": "text", "text": "mild"}]}),
+            {"content": [{"type": "reference", "reference_ids": [0, 2]}]},
+            {"content": [{"type": "text", "text": " and "}]},
+            {"content": [{"type": "text", "text": "wet."}]},
+            {
+                "content": [
+                    {"type": "tool_reference", "tool": "web_search", "title": "A", "url": URL, "description": "q"}
+                ]
+            },
+        ],
+        [
+            {"start": 0, "end": 10, "title": "reference 0"},
+            {"start": 0, "end": 10, "title": "reference 2"},
+            {"start": 10, "end": 19, "title": "A", "url": URL, "quote": "q"},
+        ],
+    ),
+    "xAI's list": (
+        [{"content": f"It is mild[[1]]({URL})"}, {"content": " and wet."}],
+        [{"start": 11, "end": 14, "url": URL}],
+    ),
+    "annotations": (
+        [
+            {"content": "It is mild and wet."},
+            {
+                "annotations": [
+                    {
+                        "type": "url_citation",
+                        "url_citation": {"url": URL, "title": "A", "start_index": 6, "end_index": 10},
+                    }
+                ]
+            },
+        ],
+        [{"start": 6, "end": 10, "url": URL, "title": "A"}],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_sources_have_one_form(host: AgentHost, service: ScriptedService, name: str):
+    """Whatever the service calls them: with the range that it gives, or the text that they stand behind."""
+    deltas, citations = SOURCES[name]
+    events = chat_response(*deltas)
+    if name == "xAI's list":
+        events[-2]["citations"] = [URL]
+    service.play(events, chat_response({"content": "Bye."}))
+    session = f"sources-{len(name)}"
+    answer = host.run("Chatunknown", {"message": "Look", "session_id": session}).json()
+    assert answer["citations"] == citations, answer
+    (completed,) = read_events(host, "Chatunknown", session, answer, "message.completed")
+    assert (completed["text"], completed["citations"]) == (answer["response"], citations)
+    assert run(host, "Chatunknown", session) == "Bye."
+
+
+def read_events(host: AgentHost, agent: str, session: str, answer: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
+    """Read the data of an ended turn's events of some names."""
+    url = f"{host.url}/api/agents/{agent}/sessions/{session}/turns/{answer['turn_id']}/events"
+    with requests.get(url, stream=True, timeout=60) as stream:
+        return [event.data for event in read_stream(stream) if event.name.startswith(prefix)]
+
+
+def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, service: ScriptedService):
+    """As a call of the service, which has ended; they go back to it whole."""
+    part = {"holodeckResult": {"scene": "beach"}, "thoughtSignature": "c2ln"}
+    service.play(gemini_response({"text": "Look: "}, part, {"text": "nice."}), gemini_response({"text": "Bye."}))
+    answer = host.run("Gemini", {"message": "Look", "session_id": "holodeck"}).json()
+    assert [message["text"] for message in answer["messages"]] == ["Look: ", "nice."]
+    started, completed = read_events(host, "Gemini", "holodeck", answer, "tool.")
+    assert (started["name"], started["arguments"]) == ("holodeckResult", {"scene": "beach"})
+    assert (completed["call_id"], completed["outcome"]) == (started["call_id"], "success")
+    assert run(host, "Gemini", "holodeck") == "Bye."
+    assert part in service.bodies[-1]["contents"][1]["parts"]

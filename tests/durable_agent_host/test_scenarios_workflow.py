@@ -171,6 +171,32 @@ def test_an_unexpected_answer_is_rejected(pipeline: AgentHost):
     assert "has ended" in refusal(first["requestId"])
 
 
+def test_an_answered_question_is_no_longer_listed(pipeline: AgentHost):
+    """It leaves the list while the run waits for the other; the same answer again is accepted, another one refused."""
+    run = uuid4().hex
+    assert requests.post(f"{pipeline.url}/api/workflow/asking/run?runId={run}", data="One?\nTwo?", timeout=60).ok
+    pending_questions(pipeline, run, 2)
+
+    def listed() -> dict[str, str]:
+        calls = pipeline.get("/pending").json()["pending_calls"]
+        return {call["arguments"]["question"]: call["call_id"] for call in calls if call.get("run_id") == run}
+
+    def answer(call_id: str, result: str) -> int:
+        body = json.dumps({"call_id": call_id, "result": result}).encode()
+        return pipeline.post(f"/workflow/asking/respond/{run}", body).status_code
+
+    ids = listed()
+    assert answer(ids["Two?"], "Yes.") == 200
+    assert listed() == {"One?": ids["One?"]}
+    assert (answer(ids["Two?"], "Yes."), answer(ids["Two?"], "No.")) == (200, 409)
+    assert answer(ids["One?"], "7") == 200
+    final_status = wait_until(
+        lambda: (now := pipeline.get(f"/workflow/asking/status/{run}").json())["runtimeStatus"] == "Completed" and now
+    )
+    assert final_status["output"] == ["One? 7", "Two? Yes."]
+    assert (answer(ids["One?"], "7"), answer(ids["One?"], "8"), answer("never", "8")) == (200, 409, 404)
+
+
 def test_unreadable_bodies_are_rejected(pipeline: AgentHost):
     """With a 400 that says why, not as a failure of the host."""
     for body, reason in ((b"\xff\xfe", "UTF-8"), (b"[" * 100_000, "nested too deeply")):

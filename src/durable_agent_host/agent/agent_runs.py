@@ -96,6 +96,7 @@ class LostProviderState:
         self._lost: list[LostState] = []
         self._marked_count = 0
         self._lost_state: dict[str, Any] = {}
+        self.request_messages: Sequence[Message] = ()
 
     def __len__(self) -> int:
         """Return how many requests the service refused because of a loss."""
@@ -108,10 +109,11 @@ class LostProviderState:
             Whether another run can do without it: the loss is new, also to the session, and the run had used it.
         """
         has_continuation = bool(session.service_session_id or WORKFLOW_STATE in session.state)
-        if loss in self._lost or (loss.kind == "continuation" and not (has_continuation or loss.name)):
+        if loss.kind in {"field", "form", "content"}:
+            if provider.carry(self.request_messages, session.lost_state, [loss])[1] == session.lost_state:
+                return False  # the request was made without it
+        elif loss in self._lost or (loss.kind == "continuation" and not (has_continuation or loss.name)):
             return False
-        if loss.kind in {"field", "form"} and provider.carry((), session.lost_state, [loss])[1] == session.lost_state:
-            return False  # the request was made without it
         _LOGGER.warning("turn %s: %s; resuming from the stored transcript", self._turn_id, loss.reason)
         self._lost.append(loss)
         return True
@@ -127,7 +129,8 @@ class LostProviderState:
     ) -> list[Message]:
         """Mark what the service can no longer use in messages; the session remembers it."""
         lost_state = {**session.lost_state, **self._lost_state}
-        marked_messages, session.lost_state = provider.carry(messages, lost_state, self._lost[self._marked_count :])
+        new_losses = [loss for loss in self._lost[self._marked_count :] if is_request or loss.kind != "content"]
+        marked_messages, session.lost_state = provider.carry(messages, lost_state, new_losses)
         if is_request:
             self._marked_count = len(self._lost)
             self._lost_state = session.lost_state
@@ -541,7 +544,9 @@ class AgentRuns:
         if not self.hosted_agent.has_journal:
             return []
         response_messages = self.output.response(start).messages
-        next_messages = await answer_requests(run.pending_calls, run.journal, self.provider, response_messages)
+        next_messages = await answer_requests(
+            run.pending_calls, run.journal, run.observers, self.provider, response_messages
+        )
         if next_messages:
             await self._collect_replies(run, next_messages)
         elif (steering := self._find_steering(run)) is not None and self.request.response_format is None:
@@ -701,9 +706,10 @@ class AgentRuns:
 
     def _without_losses(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Mark what the service can no longer use or refuses, also in the turn's own output."""
-        if not (self.losses or self.agent_session.lost_state):
-            return messages
-        return self.losses.mark(messages, self.agent_session, self.provider, is_request=True)
+        if self.losses or self.agent_session.lost_state:
+            messages = self.losses.mark(messages, self.agent_session, self.provider, is_request=True)
+        self.losses.request_messages = messages
+        return messages
 
 
 def _new_budget_account(runs: AgentRuns, journal: Journal, ask: Ask) -> BudgetAccount | None:

@@ -1,6 +1,6 @@
 """The first observer of a turn: writes events for clients to the turn log, from which they are streamed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from agent_framework import AgentResponseUpdate
@@ -10,6 +10,7 @@ from durable_agent_host.agent.observer import (
     AttemptStarted,
     CallPending,
     CallReplied,
+    ModelCallCompleted,
     ModelCallFailed,
     ModelCallResponded,
     Moment,
@@ -24,15 +25,18 @@ from durable_agent_host.agent.observer import (
 )
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import log_reason
+from durable_agent_host.model.conversation_file import no_files
 from durable_agent_host.model.log_entry import ATTEMPT_STARTED, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.redaction import mask_secrets
 from durable_agent_host.stream.continued_events import ContinuedEvents
 from durable_agent_host.stream.live_events import EventReader, LiveEvents
 from durable_agent_host.stream.redacted_events import RedactedEvents
+from durable_agent_host.stream.response_messages import response_messages
 from durable_agent_host.turn.turn_events import (
     LiveEvent,
     call_pending,
     call_replied,
+    message_completed,
     nested_event,
     tool_completed,
     tool_progress,
@@ -46,6 +50,9 @@ from durable_agent_host.turn.turn_wire import decode_response_messages
 
 _WITHOUT_BEGIN: Final = frozenset({"invalid_arguments", "denied"})
 """Outcomes of calls that did not begin, for observers; clients get both events of every call."""
+
+
+Redact = Callable[[LiveEvent], Sequence[LiveEvent]]
 
 
 class EventAppender(Protocol):
@@ -71,10 +78,12 @@ class EventWriter:
 
     Attributes:
         reader: of the next run's provider.
+        nested_events: which clients have, as `JournalState` lists them.
     """
 
     def __init__(self, writer: EventAppender, redactor: Redactor | None = None) -> None:
         self.reader: EventReader | None = None
+        self.nested_events: set[tuple[str, str | int]] = set()
         self._writer = writer
         self._redactor = redactor
         self._agent = ""
@@ -109,7 +118,7 @@ class EventWriter:
         if (log_entry := _build_log_entry(moment)) is not None:
             self._writer.append_soon(log_entry)
         if isinstance(moment, ToolCallCompleted):
-            events = await self._result_events(moment)
+            events = await self._result_events(moment, self._redact_event)
         elif isinstance(moment, NestedMoment):
             events = await self._nested_events(moment)
         else:
@@ -156,26 +165,44 @@ class EventWriter:
                 return None
         return [contents, self._events.buffered_texts]
 
-    async def _result_events(self, moment: ToolCallCompleted) -> Sequence[LiveEvent]:
+    async def _result_events(self, moment: ToolCallCompleted, redact: Redact) -> Sequence[LiveEvent]:
         if moment.replayed:
             return ()
         clean = self._redactor.text if self._redactor is not None else str
         result_events = await run_in_thread_if_long(
             self._texts_to_search(moment),
-            lambda: self._redact_event(tool_completed(moment.call_id, moment.outcome, clean(moment.result))),
+            lambda: redact(tool_completed(moment.call_id, moment.outcome, clean(moment.result), **moment.details)),
         )
         if moment.outcome not in _WITHOUT_BEGIN:
             return result_events
-        return [*self._redact_event(tool_started(moment.call_id, moment.name, None)), *result_events]
+        return [*redact(tool_started(moment.call_id, moment.name, None)), *result_events]
 
     async def _nested_events(self, nested: NestedMoment) -> Sequence[LiveEvent]:
-        """Return what clients learn of an agent within the turn's agent: its tool calls, as events in an event."""
+        """Return what clients learn of an agent within the turn's agent: its messages and tool calls."""
+        path = nested.path
         events: Sequence[LiveEvent] = ()
-        if isinstance(nested.moment, ToolCallCompleted):
-            events = await self._result_events(nested.moment)
-        elif (event := _build_call_event(nested.moment)) is not None:
-            events = self._redact_event(event)
-        return [nested_event(str(nested.path), event) for event in events]
+        match nested.moment:
+            case ModelCallCompleted(position, messages=messages):
+                path = path.model_call(position)
+                new_events = [
+                    message_completed(index, {**message, "files": [f for f in message["files"] if "file_url" in f]})
+                    for index, message in enumerate(response_messages(messages, no_files))
+                    if (str(path), index) not in self.nested_events
+                ]
+                self.nested_events |= {(str(path), event.data["index"]) for event in new_events}
+                events = await run_in_thread_if_long(
+                    new_events, lambda: [event for new in new_events for event in self._redact_nested(new)]
+                )
+            case ToolCallCompleted() as moment:
+                events = await self._result_events(moment, self._redact_nested)
+            case moment:
+                if (event := _build_call_event(moment)) is not None:
+                    events = self._redact_nested(event)
+        return [nested_event(str(path), event) for event in events]
+
+    def _redact_nested(self, event: LiveEvent) -> Sequence[LiveEvent]:
+        """Redact an event beside the text of the turn's agent, which stays buffered."""
+        return (event if self._redactor is None else LiveEvent(event.event, self._redactor.data(event.data)),)
 
     def _new_events(self, *, includes_tool_calls: bool) -> LiveEvents | RedactedEvents:
         if self._redactor is None:

@@ -8,6 +8,7 @@ approval with views.
 import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from agent_framework import (
@@ -204,7 +205,7 @@ class HostedAgent:
             agent_copy.client,
             calls,
             continuation_messages,
-            self._inner.host_tools,
+            partial(self._inner.host_tools, self.provider),
             as_middleware_list(agent_copy.middleware),
         )
         agent_copy.client.turn_id = turn_id

@@ -7,6 +7,7 @@ They get copies of their chat clients, which pass each call through the layers o
 import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from inspect import getclosurevars
 from types import FunctionType
 from typing import Any, Final, cast
@@ -49,7 +50,7 @@ from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_runs import NestedOutput, check_limits
-from durable_agent_host.agent.provider import ProviderFor
+from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.response_limits import received_bytes
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.model.call_path import CallPath
@@ -86,9 +87,15 @@ class NestedAgents:
                 pass
         return agent
 
-    def host_tools(self, tools: Iterable[Any]) -> list[Any]:
+    def host_tools(self, provider: ModelProvider, tools: Iterable[Any]) -> list[Any]:
         """Return tools as the framework may see them: those that are agents call the hosted copies, and none asks."""
-        return without_approvals([self._tool(tool) for tool in tools])
+        return without_approvals(
+            [
+                self._tool(member)
+                for tool in tools
+                for member in ((tool,) if isinstance(tool, FunctionTool) else provider.client_tools(tool))
+            ]
+        )
 
     def host_executor(self, executor: Any, *, prefix: str = "", is_tool: bool = False) -> None:
         """Give an executor of a workflow hosted copies of its agents."""
@@ -233,9 +240,10 @@ class _HostedClient:
         scope = CALL_SCOPE.get()
         run: NestedCalls = _LimitedRun(self.nested_client) if scope is None else scope.begin_run(self.nested_client)
         sdk_clients = self.retrying_sdk_clients if scope is None else self.sdk_clients
-        host_tools = self.nested_agents.host_tools if scope is not None else _undeclared(self.nested_agents.host_tools)
         calls = run.calls()
         provider = self.nested_client.provider
+        host_tools = partial(self.nested_agents.host_tools, provider)
+        host_tools = host_tools if scope is not None else _undeclared(host_tools)
         if supports_middleware(self.app_client):
             client = client_for_run(
                 self.app_client, calls, provider.continuation_messages, host_tools, self.agent_middleware

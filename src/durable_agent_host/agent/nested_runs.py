@@ -136,7 +136,9 @@ class NestedRun:
         asks = any(map(is_provider_request, contents)) or bool(provider.client_calls(messages))
         if not asks or any(content.type == "function_call" for content in contents):
             return []
-        replies = await answer_requests(self._run.pending_calls, self._run.journal, provider, messages)
+        replies = await answer_requests(
+            self._run.pending_calls, self._run.journal, self._run.observers, provider, messages
+        )
         if not replies:
             await self._stop()
         for content in self._requests:  # the agent has them, and would ask whoever called it

@@ -7,10 +7,10 @@ attempt did the step: its result comes from the journal, and it cost nothing now
 import inspect
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agent_framework import AgentResponse, AgentResponseUpdate
+from agent_framework import AgentResponse, AgentResponseUpdate, Message
 from agent_framework_durabletask import AgentCallbackContext, AgentResponseCallbackProtocol
 
 from durable_agent_host.agent.run_result import Ending
@@ -98,6 +98,7 @@ class ModelCallCompleted:
         usage: token counts by the framework's names, or None. Those of a replayed call have already been counted.
         finish_reason: by the framework's names, or None.
         replayed: the journal had the response.
+        messages: of the response, folded; do not change them.
     """
 
     position: int
@@ -105,6 +106,7 @@ class ModelCallCompleted:
     usage: Mapping[str, Any] | None
     finish_reason: str | None
     replayed: bool
+    messages: Sequence[Message] = ()
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,7 @@ class ToolCallCompleted:
             ``input_required``.
         replayed: the journal had the result.
         result: the result as the model receives it; empty when unknown.
+        details: of a call that the model's service would have run: more fields of the event for clients.
     """
 
     call_id: str
@@ -196,6 +199,7 @@ class ToolCallCompleted:
     outcome: ToolOutcome
     replayed: bool
     result: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from agent_framework import Content, FunctionTool, Message
 
 from durable_agent_host.agent.budget_accounting import APPROVAL_NAME
 from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
-from durable_agent_host.agent.observer import CallPending, ObserverGroup
+from durable_agent_host.agent.observer import CallPending, ObserverGroup, RunObservers, ToolCallCompleted
 from durable_agent_host.agent.provider import ClientCall, ModelProvider
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
@@ -24,6 +24,7 @@ from durable_agent_host.agent.tool_invocation import (
     ToolInvocation,
     ToolResult,
     WaitingToolCall,
+    text_result,
 )
 from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.model.call_path import CallPath
@@ -195,9 +196,15 @@ def _is_same_value(left: Any, right: Any) -> bool:
 
 
 async def answer_requests(
-    pending_calls: PendingCalls, journal: Journal, provider: ModelProvider, messages: Sequence[Message]
+    pending_calls: PendingCalls,
+    journal: Journal,
+    observers: RunObservers,
+    provider: ModelProvider,
+    messages: Sequence[Message],
 ) -> list[Message]:
     """Answer what the provider's tools ask at the end of a model's answer: for approval, or for the client's result.
+
+    A call that is denied ends here: its service says nothing of it.
 
     Returns:
         The messages with the answers; none when nothing was asked, or something has no answer yet.
@@ -211,7 +218,17 @@ async def answer_requests(
     ]
     if None in responses or None in results:
         return []
-    denials = [reason for content, path in numbered_requests if (reason := _denial(pending_calls, content, path))]
+    denials: list[str] = []
+    for (request, path), response in zip(numbered_requests, cast("list[Content]", responses), strict=True):
+        if not response.approved:
+            reason = _denial(pending_calls, request, path)
+            denials += [reason] if reason else []
+            if journal.recorded.tools.get(path) is None:
+                call = cast("Content", request.function_call)
+                text = reason or f"The call of {call.name} was denied."
+                details = {"arguments": read_arguments(call.arguments), "approval_request_id": path.call_id}
+                await observers.notify(ToolCallCompleted(path.call_id, call.name or "", "denied", False, text, details))
+                await journal.tool_finished(path, "denied", text_result("denied", text).wire)
     result_contents = [content for result in cast("list[Sequence[Content]]", results) for content in result]
     user_contents = [*cast("list[Content]", responses), *map(Content.from_text, denials)]
     user_contents += [content for content in result_contents if content.type == "text"]
@@ -274,8 +291,6 @@ def _denial(pending_calls: PendingCalls, request: Content, path: CallPath) -> st
     """Return why a call was denied; the provider's answer format has no field for it."""
     call = cast("Content", request.function_call)
     answer = pending_calls.answer(pending_calls.call_id(path)) or {}
-    if _is_approved(answer, call):
-        return None
     reason = _UNCHANGEABLE if answer.get("approved") is True else answer.get("reason")
     return f"The call of {call.name} was denied: {reason}" if reason else None
 

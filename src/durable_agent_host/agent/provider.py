@@ -122,6 +122,15 @@ class ModelProvider(ItemReader, Protocol):
         """
         ...
 
+    def client_tools(self, tool: Any, /) -> Sequence[Any]:
+        """Return what the framework gets for a tool that it does not run.
+
+        Returns:
+            The tool, if its service runs it. For one that the client runs, made by `client_tools.client_tool`: a tool
+            for each function that the model may call; the adapted client sends the service's tool instead.
+        """
+        ...
+
     def check_message(self, message: Message, /) -> None:
         """Refuse a caller's message that the service can never accept, before the model is called.
 

@@ -61,6 +61,7 @@ class Schema:
         required: the required fields of an object.
         each: the shape of each item of a list, or of each field of an object that ``fields`` does not name.
         further: returns one more shape that this value must have, or None.
+        choices: the only values that there are; none for any.
     """
 
     types: tuple[type, ...] = ()
@@ -68,6 +69,7 @@ class Schema:
     required: tuple[str, ...] = ()
     each: "Schema | None" = None
     further: Callable[[Any], "Schema | None"] | None = None
+    choices: tuple[str, ...] = ()
 
 
 ANYTHING: Final = Schema()
@@ -82,6 +84,8 @@ def find_violations(value: Any, shape: Schema, path: Path = (), unit: Path = ())
     if shape.types and type(value) not in shape.types:
         yield SchemaViolation(path, f"is {_type_name(value)}: {_type_names(shape.types)} is expected", unit)
         return
+    if shape.choices and value not in shape.choices:
+        yield SchemaViolation(path, f"is {value!r:.100}: one of {', '.join(shape.choices)} is expected", unit)
     if isinstance(value, dict):
         yield from _find_object_violations(cast("dict[str, Any]", value), shape, path, unit)
     elif isinstance(value, list) and shape.each is not None:

@@ -6,7 +6,7 @@ extensions of other types. `durable_agent_host.codec.wire_types` has the same sh
 
 import copy
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 from agent_framework import AgentSession
 
@@ -25,6 +25,7 @@ from durable_agent_host.codec.schema_validation import (
 from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.model.turn import TurnStatus
 
 SOURCE: Final = "durable_agent_host"
 """Key in the state of the framework's session: what a model's service has lost."""
@@ -135,10 +136,16 @@ def _entry_of_type(entry: Any) -> Schema | None:
 
 _ENTRY: Final = Schema((dict,), {"$type": _TEXT, "correlationId": _TEXT_OR_NULL}, ("$type",), further=_entry_of_type)
 _STATS: Final = Schema((list, _NONE), each=_NUMBER)
-_ERROR: Final = Schema((dict, _NONE), {"type": _TEXT_OR_NULL, "message": _TEXT_OR_NULL})
+_ERROR: Final = Schema(
+    (dict, _NONE),
+    {"retryable": _FLAG, "retry_after_seconds": _NUMBER_OR_NULL, "running_turn_id": _TEXT_OR_NULL}
+    | dict.fromkeys(("type", "message", "category"), _TEXT),
+    ("type", "message"),
+)
 _RECEIPT: Final = Schema(
     (dict,),
-    {"turnId": _TEXT, "status": _TEXT, "endedAt": _TEXT, "requestHash": _TEXT, "error": _ERROR, "stats": _STATS}
+    {"turnId": _TEXT, "endedAt": _TEXT, "requestHash": _TEXT, "error": _ERROR, "stats": _STATS}
+    | {"status": Schema((str,), choices=get_args(TurnStatus))}
     | {"spent": Schema((list, _NONE), each=Schema((int, float, _NONE))), "joinedTurnId": _TEXT},
     ("turnId",),
 )

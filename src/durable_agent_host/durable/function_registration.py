@@ -27,8 +27,10 @@ from durable_agent_host.durable.turn_notifications import (
     NOTIFY_ACTIVITY,
     NOTIFY_ORCHESTRATION,
     deliver_notification,
+    notify_of_run,
     run_notification,
 )
+from durable_agent_host.durable.workflow_runs import NOTIFY_RUN_ACTIVITY
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import entity_name
@@ -80,6 +82,14 @@ def register_cleanup(app: df.DFApp, open_log: Callable[[], TurnLog], storage: Tu
 
     _register_orchestration(app, CLEANUP_ORCHESTRATION, run_cleanup, hub)
     _register_activity(app, CLEANUP_ACTIVITY, delete_data, hub)
+
+
+def register_run_notifications(app: df.DFApp, hub: TaskHub, *, is_notified: bool) -> None:
+    """Register the activity that a run of a workflow calls when it begins to wait, whether anybody is notified or not.
+
+    So a run that waits does not change its steps when the app begins to be notified.
+    """
+    _register_activity(app, NOTIFY_RUN_ACTIVITY, partial(notify_of_run, is_notified=is_notified), hub)
 
 
 def register_notifications(app: df.DFApp, notify: Notify, hub: TaskHub) -> None:

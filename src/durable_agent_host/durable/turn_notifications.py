@@ -1,4 +1,4 @@
-"""Tells the app, or a URL, that a turn waits or has ended.
+"""Tells the app, or a URL, that a turn waits or has ended, or that a run of a workflow waits.
 
 Each notification is an orchestration, whose id is the notification's key: it survives the death of a process, and the
 pauses between attempts are durable timers. One that was not delivered is a failed orchestration with the reason.
@@ -15,6 +15,7 @@ from urllib.parse import quote
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext
 
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
+from durable_agent_host.durable.workflow_runs import WorkflowRuns
 from durable_agent_host.errors import NotificationError
 from durable_agent_host.model.ending import visible_turn_status
 from durable_agent_host.model.ids import derived_id
@@ -44,7 +45,7 @@ async def start_notification(
 
     Args:
         client: marks what it starts.
-        turn: ``agent``, ``session_id``, ``turn_id``.
+        turn: ``agent``, ``session_id``, ``turn_id``; or ``workflow``, ``run_id``.
         event: ``status`` of the turn, ``number`` (of the wait, or 0 for the end), ``timestamp``. A later turn with the
             same id, after an erasure, has other events.
     """
@@ -75,12 +76,27 @@ def run_notification(context: DurableOrchestrationContext) -> Generator[Any, Any
                 continue
         if reason is None:
             return
-        message = (
-            f"turn {activity_input['turn_id']} (agent {activity_input['agent']}, session "
-            f"{activity_input['session_id']!r}): the notification {sdk.instance_id} was not delivered: {reason}"
-        )
+        message = f"{_label(activity_input)}: the notification {sdk.instance_id} was not delivered: {reason}"
         _LOGGER.error(message)
         raise NotificationError(message)
+
+
+def _label(wire: Mapping[str, Any]) -> str:
+    if "run_id" in wire:
+        return f"run {wire['run_id']} (workflow {wire['workflow']})"
+    return f"turn {wire['turn_id']} (agent {wire['agent']}, session {wire['session_id']!r})"
+
+
+async def notify_of_run(wire: Mapping[str, Any], client: DurableOrchestrationClient, *, is_notified: bool) -> None:
+    """Start to notify that a run of a workflow waits, if the app is to be notified.
+
+    Args:
+        wire: ``workflow``, ``run_id``, and ``question`` and ``timestamp``, which identify the wait.
+        client: marks what it starts.
+        is_notified: whether the app, or a URL, is to be notified.
+    """
+    if is_notified:
+        await start_notification(client, wire, {"status": WAITING})
 
 
 async def deliver_notification(
@@ -107,12 +123,15 @@ async def deliver_notification(
 
 
 async def _build_notification(wire: Mapping[str, Any], client: DurableOrchestrationClient) -> Notification:
+    if "run_id" in wire:
+        return await _build_run_notification(wire, client)
     turn = await _read_turn(wire, client)
     agent = wire["agent"]
     session_id = wire["session_id"]
     turn_id = wire["turn_id"]
     is_waiting = wire["status"] == WAITING
     status = turn.outcome.status if turn and turn.outcome and not is_waiting else wire["status"]
+    turn_path = f"/agents/{quote(agent)}/sessions/{quote(session_id, safe='')}/turns/{quote(turn_id, safe='')}"
     return Notification(
         key=wire["key"],
         type=_TYPES.get(status, TURN_FAILED),
@@ -121,10 +140,31 @@ async def _build_notification(wire: Mapping[str, Any], client: DurableOrchestrat
         session_id=session_id,
         turn_id=turn_id,
         status=visible_turn_status(status, turn.outcome.finish_reason if turn and turn.outcome else None),
-        turn_path=f"/agents/{quote(agent)}/sessions/{quote(session_id, safe='')}/turns/{quote(turn_id, safe='')}",
+        turn_path=turn_path,
         principal=turn.request.principal if turn else None,
         tenant=turn.request.tenant if turn else None,
         pending_calls=turn.pending if turn and is_waiting else (),
+        answer_path=f"{turn_path}/answers" if is_waiting else "",
+    )
+
+
+async def _build_run_notification(wire: Mapping[str, Any], client: DurableOrchestrationClient) -> Notification:
+    workflow = wire["workflow"]
+    run_id = wire["run_id"]
+    questions = await WorkflowRuns(client).list_questions(workflow, run_id)
+    return Notification(
+        key=wire["key"],
+        type="workflow.waiting",
+        timestamp=wire["timestamp"],
+        agent="",
+        session_id="",
+        turn_id="",
+        status=WAITING,
+        turn_path="",
+        pending_calls=tuple(question.call for question in questions if question.reply_digest is None),
+        workflow=workflow,
+        run_id=run_id,
+        answer_path=f"/workflow/{quote(workflow)}/respond/{quote(run_id, safe='')}",
     )
 
 

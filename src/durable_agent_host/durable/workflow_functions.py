@@ -18,6 +18,7 @@ from agent_framework import Workflow
 from agent_framework_durabletask import execute_workflow_activity, workflow_orchestrator_name
 from agent_framework_durabletask._workflows.naming import workflow_executor_activity_name
 from agent_framework_durabletask._workflows.serialization import (
+    SUBWORKFLOW_ADDRESS_KEY,
     deserialize_value,
     serialize_value,
     strip_pickle_markers,
@@ -30,6 +31,7 @@ from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.codec.strict_json import CLASS_FIELDS, names_python_class
+from durable_agent_host.durable.workflow_runs import run_asking
 from durable_agent_host.errors import TurnError
 from durable_agent_host.model.turn import ResponseLimits
 
@@ -46,7 +48,11 @@ def register_workflow_orchestration(app: df.DFApp, workflow: Workflow, run: RunW
         value: Any = context.get_input()
         if not _is_called_by_workflow(context):
             value = strip_pickle_markers(strip_subworkflow_markers(value))
-        return (yield from run(context, workflow, value, {}))
+        address = {"workflow": workflow.name, "run_id": context.instance_id}
+        if _is_called_by_workflow(context):
+            root = value[SUBWORKFLOW_ADDRESS_KEY]
+            address = {"workflow": root["root_workflow_name"], "run_id": root["root_instance_id"]}
+        return (yield from run_asking(context, address, lambda asking: run(asking, workflow, value, {})))
 
     _ = workflow_orchestrator
 

@@ -183,11 +183,13 @@ async def answer_run(host: HandlerContext, call: RouteRequest, client: TurnClien
     if unknown_ids := sorted(replies.keys() - questions_by_id.keys()):
         raise NotFoundError(f"no run that you may answer waits for an answer to {', '.join(map(repr, unknown_ids))}")
     for call_id, reply in replies.items():
-        _check_form(questions_by_id[call_id].call, reply, host)
-        if "error" in reply:
+        if questions_by_id[call_id].reply_digest is None:
+            _check_form(questions_by_id[call_id].call, reply, host)
+        if "result" not in reply:
             raise RequestError(f"call {call_id} is a question of a workflow, which takes no 'error': send a 'result'")
-    for call_id, reply in replies.items():
-        await client.workflow_runs.answer(questions_by_id[call_id], reply["result"])
+    results = {call_id: reply["result"] for call_id, reply in replies.items()}
+    if other_ids := await client.workflow_runs.answer(str(workflow), run_id, results):
+        return problem(HTTPStatus.CONFLICT, f"{', '.join(other_ids)} has another answer already")
     reply_views = [cast("CallReplyWire", {"call_id": call_id, **reply}) for call_id, reply in replies.items()]
     return json_response(HTTPStatus.OK, AnsweredRunWire(workflow=str(workflow), run_id=run_id, answers=reply_views), {})
 
@@ -208,6 +210,7 @@ async def _questions_of_run(
             **_shown_fields(question.call, may_read=may_read),
         }
         for question in await client.workflow_runs.list_questions(workflow, run_id)
+        if question.reply_digest is None
     ]
 
 

@@ -93,10 +93,7 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
 
 def with_sent_files(message: MessageInput, files: Sequence[UploadedFile]) -> MessageInput:
     """Refer to the files of a form in the message that came with them."""
-    references = [
-        file_reference(sha256(data).hexdigest(), name, media_type or media_type_of_name(name))
-        for name, media_type, data in files
-    ]
+    references = [file_reference(sha256(file.data).hexdigest(), file.name, _sent_media_type(file)) for file in files]
     return with_contents(message, references)
 
 
@@ -110,7 +107,13 @@ def _bytes_of(file: UploadedFile) -> FileBytes:
     """Copy a file out of the request's body; do not copy when the body is the file."""
     body: Any = file.data.obj
     data = body if isinstance(body, bytes) and len(body) == len(file.data) else bytes(file.data)
-    return FileBytes(file.name, file.media_type or media_type_of_name(file.name), data)
+    return FileBytes(file.name, _sent_media_type(file), data)
+
+
+def _sent_media_type(file: UploadedFile) -> str | None:
+    """Return a file's media type: by its name, where the sender's is what curl and browsers send of any file."""
+    is_default = file.media_type in {None, OCTETS, "application/x-www-form-urlencoded"}
+    return (media_type_of_name(file.name) if is_default else None) or file.media_type
 
 
 def _raw_file(call: RouteRequest, media_type: str) -> UploadedFile:

@@ -361,9 +361,9 @@ class ConversationMessageWire(TypedDict, total=False):
 
     role: str
     contents: Sequence[Mapping[str, Any]]
-    authorName: str
+    authorName: str | None
     createdAt: str | None
-    extensionData: Mapping[str, Any]
+    extensionData: Mapping[str, Any] | None
     turn_id: str | None
     redacted: bool
     stands_for: "ReplacedRangeWire"

@@ -336,15 +336,16 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> C
         for message in _messages_of(entry)
     ]
     turns: list[EndedTurnWire] = []
-    response_ids = {entry.get("correlationId"): response_id_of(entry) for entry in page.entries}
-    entries_by_turn_id = {entry.get("correlationId"): entry for entry in page.entries if entry.get("$type") == RESPONSE}
+    entries = (*page.entries, page.next_entry)
+    responses = {entry.get("correlationId"): entry for entry in entries if entry.get("$type") == RESPONSE}
     for receipt in page.receipts:
+        response = responses.get(receipt.turn_id, {})
         turn: EndedTurnWire = {
             "turn_id": receipt.turn_id,
-            **_receipt_end(receipt, entries_by_turn_id.get(receipt.turn_id)),
+            **_receipt_end(receipt, response),
             "ended_at": receipt.ended_at,
             "error": cast("FailureWire | None", receipt.error),
-            "response_id": response_ids.get(receipt.turn_id),
+            "response_id": response_id_of(response),
             "stats": encode_stats(receipt.stats) if receipt.stats else None,
         }
         if receipt.budget_usage is not None:
@@ -375,8 +376,8 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> C
     return view
 
 
-def _receipt_end(receipt: Receipt, response_entry: Mapping[str, Any] | None) -> TurnEndWire:
-    end = AnswerEnd() if response_entry is None or receipt.status != "completed" else end_of_entry(response_entry)
+def _receipt_end(receipt: Receipt, response_entry: Mapping[str, Any]) -> TurnEndWire:
+    end = AnswerEnd() if receipt.status != "completed" else end_of_entry(response_entry)
     return {
         "status": visible_turn_status(receipt.status, end.finish_reason),
         **_end_view(end.finish_reason, end.refusal),

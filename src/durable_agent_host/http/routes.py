@@ -321,6 +321,7 @@ ROUTES: Final = (
         "workflow.respond",
         answer_routes.answer_run,
         {_OK: (types.AnsweredRunWire,)},
+        problems=(409,),
         bodies=(types.ResultWire, Sequence[types.ResultWire]),
     ),
     Route(

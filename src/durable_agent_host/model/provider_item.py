@@ -48,11 +48,11 @@ class LostState:
 
     Attributes:
         kind: the continuation of a conversation, a container in which code ran, encrypted reasoning, a field that the
-            service does not accept, or the form of the request as a whole.
+            service does not accept, the form of the request as a whole, or some of its content: files or reasoning.
         name: of the container, the field, or the answer which the turn had continued; empty when unknown.
     """
 
-    kind: Literal["continuation", "container", "reasoning", "field", "form"]
+    kind: Literal["continuation", "container", "reasoning", "field", "form", "content"]
     name: str = ""
 
     @property
@@ -60,8 +60,8 @@ class LostState:
         """Why the request is sent again, as a sentence."""
         if self.kind == "field":
             return f"the model's service refuses the field {self.name!r}"
-        if self.kind == "form":
-            return "the model's service refuses the form of the request"
+        if self.kind in {"form", "content"}:
+            return f"the model's service refuses the {self.kind} of the request"
         return f"the model's service can no longer use the {self.kind}"
 
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, ClassVar, Final, Protocol, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
-from durable_agent_host.providers.neutral_contents import as_objects
+from durable_agent_host.providers.neutral_contents import as_object, as_objects
 
 Json = dict[str, Any]
 
@@ -86,10 +86,32 @@ class _NormalizingDecoder:
             except ValueError:
                 yield event  # the SDK reports it
                 continue
+            fields = as_object(data)
+            is_event = fields.get("type") or fields.get("choices")
+            if not is_event or fields.get("object") == "error" or isinstance(fields.get("error"), str):
+                data = _failure_event(fields) or data
             for fields in self._normalizer.read(event.event, data):
                 yield _ParsedEvent(fields)
         for fields in self._normalizer.end(is_done=False):
             yield _ParsedEvent(fields)
+
+
+def _failure_event(fields: Json) -> Json | None:
+    """Return the API's event for a failure that a service reports in a form of its own; None for other events.
+
+    The forms: ``message`` of vLLM and DashScope, ``detail`` of FastAPI, ``errors`` of Cloudflare, ``error_msg`` of
+    Baidu, ``base_resp`` of MiniMax, which successes have as well.
+    """
+    if isinstance(fields.get("error"), dict):
+        return {**fields, "type": "error"}
+    base = as_object(fields.get("base_resp"))
+    for holder in (fields, *as_objects(fields.get("errors")), base if base.get("status_code") else {}):
+        for name in ("error", "message", "detail", "error_msg", "status_msg"):
+            if isinstance(message := holder.get(name), str) and message:
+                codes = (holder.get(code) for code in ("code", "error_code", "status_code"))
+                code = next((code for code in codes if code is not None), None)
+                return {"type": "error", "error": {"message": message, "code": code}}
+    return None
 
 
 class _ParsedEvent:

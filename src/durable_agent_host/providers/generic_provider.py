@@ -18,6 +18,7 @@ from durable_agent_host.providers.client_errors import Hints, explain_client_err
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.item_metadata import ItemMetadata
 from durable_agent_host.providers.lost_state import LossRules, apply_losses, mark_refusals
+from durable_agent_host.providers.result_files import omit_rejected_files
 from durable_agent_host.providers.services import find_service
 
 _UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
@@ -106,6 +107,10 @@ class GenericProvider:
         del messages
         return ()
 
+    def client_tools(self, tool: Any, /) -> Sequence[Any]:
+        """Return the tool: its service runs it, or `client_calls` lists its calls."""
+        return (tool,)
+
     def check_message(self, message: Message, /) -> None:
         """Accept every message: only the service can check it."""
         del message
@@ -126,6 +131,7 @@ class GenericProvider:
         """Change the contents that the service has lost or cannot read, and mark what it refuses."""
         losses = list(new_losses)
         usable_messages, known_losses = apply_losses(messages, stored_losses, losses, self.loss_rules)
+        usable_messages, known_losses = omit_rejected_files(usable_messages, known_losses, losses)
         return mark_refusals(usable_messages, known_losses, losses)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:

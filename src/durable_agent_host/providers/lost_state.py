@@ -3,11 +3,13 @@
 A container in which code ran expires; encrypted reasoning cannot be read after a change of the key, the project or the
 endpoint; a field or the form of a request is not what the service takes. All are known after the service has rejected
 them, and are stored with the session: expired containers by their names, unreadable payloads by the fingerprint of the
-last one, as all before it are unreadable, too, refused fields by their names.
+last one, as all before it are unreadable, too, refused fields by their names, files by their fingerprints
+(`result_files`).
 """
 
 import copy
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -20,7 +22,7 @@ from durable_agent_host.agent.retry_classification import causes_of
 from durable_agent_host.errors import ContextOverflowError, RequestBlockedError
 from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.client_errors import explain_client_error, rejection_text
-from durable_agent_host.providers.services import Service, tighten
+from durable_agent_host.providers.services import Service, strictest_at, tighten
 
 _EXPIRED: Final = "expired_containers"
 _UNREADABLE: Final = "unreadable_until"
@@ -68,8 +70,8 @@ def apply_losses(
     for loss in new_losses:
         if loss.kind == "container":
             expired_containers += [loss.name] if loss.name else rules.containers(contents)
-        elif loss.kind == "reasoning" and all_payloads:
-            last_unreadable = _fingerprint(all_payloads[-1])
+        elif loss.kind in {"reasoning", "content"} and all_payloads:
+            last_unreadable = fingerprint(all_payloads[-1])
     if not expired_containers and not last_unreadable:
         return list(messages), dict(stored_losses)
     unreadable_count = _count_unreadable(all_payloads, last_unreadable)
@@ -95,11 +97,12 @@ def with_contents(message: Message, contents: list[Content]) -> Message:
 
 
 def _count_unreadable(payloads: Sequence[str], last_unreadable: Any) -> int:
-    names = [_fingerprint(payload) for payload in payloads] if last_unreadable else []
+    names = [fingerprint(payload) for payload in payloads] if last_unreadable else []
     return len(names) - names[::-1].index(last_unreadable) if last_unreadable in names else 0
 
 
-def _fingerprint(payload: str) -> str:
+def fingerprint(payload: str) -> str:
+    """Return the name under which a payload or a file is remembered."""
     return hashlib.sha256(payload.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
@@ -122,6 +125,8 @@ _FIELD_WORDINGS: Final = tuple(
         r"\b(parallel_tool_calls|store|stream_options|include|strict|name)\b\W+(?:is|are) not (?:supported|allowed)",
     )
 )
+WriteRequest = Callable[[dict[str, Any], Service], dict[str, Any]]
+
 _NEEDED: Final = frozenset(
     {"role", "content", "tool_calls", "tool_call_id", "id", "type", "function", "arguments", "call_id", "output"}
     | {"model", "messages", "input", "tools", "tool_choice", "stream", "response_format", "text", "image_url"}
@@ -134,12 +139,20 @@ _NOT_THE_FORM: Final = re.compile(
 )
 
 
-def find_refusal(error: BaseException) -> LostState | None:
+_FILE: Final = re.compile(r"\bimages?\b|image_|\baudio|input_audio|\bpdf\b|file_data|input_file", re.IGNORECASE)
+
+
+def find_refusal(error: BaseException, write_request: WriteRequest | None = None) -> LostState | None:
     """Return what a service refuses in the request that it rejected.
 
+    Args:
+        error: of the model call.
+        write_request: the body of a request, and a row → the body in the form of that row.
+
     Returns:
-        ``field`` with its name; ``form`` when the reason can be the form of the messages; None when the request was
-        rejected for another reason: the key, the model, a filter, its length, an option of the app.
+        ``field`` with its name; ``form`` when the reason can be the form of the messages; ``content`` when it can be a
+        file, or the request was in the strictest form already; None when the request was rejected for another reason:
+        the key, the model, a filter, its length, an option of the app.
     """
     is_explained = isinstance(explain_client_error(error), ContextOverflowError | RequestBlockedError)
     rejection = rejection_text(error, {400, 422})
@@ -150,7 +163,19 @@ def find_refusal(error: BaseException) -> LostState | None:
     name = next((name for name in names if name not in _NEEDED), None)
     if name is not None:
         return LostState("field", {"include_usage": "stream_options"}.get(name, name))
-    return None if _NOT_THE_FORM.search(text) else LostState("form")
+    if _NOT_THE_FORM.search(text) or write_request is None:
+        return None
+    has_form = not _FILE.search(text) and _can_tighten(error, write_request)
+    return LostState("form" if has_form else "content")
+
+
+def _can_tighten(error: BaseException, write_request: WriteRequest) -> bool:
+    """Return whether the strictest form of the request is another one than the service has rejected."""
+    requests = (vars(cause).get("request") for cause in causes_of(error))
+    if (request := next(filter(None, requests), None)) is None:
+        return True
+    body = json.loads(request.content)
+    return write_request(body, strictest_at(request.url)) != body
 
 
 def _search_fields(text: str) -> Iterable[re.Match[str]]:

@@ -1,15 +1,18 @@
 """Files in the results of tools: those that a service takes reach the model, and it is told of the others in text."""
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.tool_result_text import file_text
-from durable_agent_host.providers.lost_state import with_contents
+from durable_agent_host.model.provider_item import LostState
+from durable_agent_host.providers.lost_state import fingerprint, with_contents
 
 _FILES: Final = frozenset({"data", "uri", "hosted_file"})
+_REJECTED_FILES: Final = "refused_files"
+_NOT_SENT: Final = "not sent: this model's service does not take it here"
 
 TakesFile = Callable[[Content], bool]
 
@@ -42,7 +45,7 @@ def move_result_files(
                 items.append(item)
                 continue
             is_sent = accepts_in_message(item)
-            where = "in the next message" if is_sent else "not sent: this model's service does not take it here"
+            where = "in the next message" if is_sent else _NOT_SENT
             items.append(Content.from_text(f"[file: {file_text(item)}; {where}]"))
             files.extend([item] if is_sent else [])
         clone = copy.copy(result)
@@ -62,3 +65,49 @@ def move_result_files(
 def _build_message(files: Sequence[Content], role: str) -> Message:
     names = "; ".join(map(file_text, files))
     return Message(role, [Content.from_text(f"[files that the tools returned: {names}]"), *files])
+
+
+def omit_rejected_files(
+    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState]
+) -> tuple[list[Message], dict[str, Any]]:
+    """Replace the files that the service has refused by texts, and return what to store of it with the session.
+
+    What a request had in addition to the one before is refused: the files of the tools that have just returned. Without
+    such files, it is those of earlier turns: the URL of a file may have expired. A file of the new message is sent.
+    """
+    names = list[str](stored_losses.get(_REJECTED_FILES) or ())
+    if any(loss.kind == "content" for loss in new_losses):
+        end = max((index for index, message in enumerate(messages, 1) if message.role == "assistant"), default=0)
+        new_files = [file for message in messages[end:] for file in _files(message) if message.role == "tool"]
+        earlier_files = (file for message in messages[:end] for file in _files(message))
+        names += [_name(file) for file in new_files or earlier_files]
+    if not names:
+        return list(messages), dict(stored_losses)
+
+    def accepts(content: Content) -> bool:
+        return content.type not in _FILES or _name(content) not in names
+
+    sent_messages = [
+        message
+        if message.role == "assistant" or all(map(accepts, message.contents))
+        else with_contents(
+            message,
+            [
+                content if accepts(content) else Content.from_text(f"[file: {file_text(content)}; {_NOT_SENT}]")
+                for content in message.contents
+            ],
+        )
+        for message in move_result_files(messages, accepts, lambda _file: False)
+    ]
+    return sent_messages, {**stored_losses, _REJECTED_FILES: list(dict.fromkeys(names))}
+
+
+def _files(message: Message) -> list[Content]:
+    if message.role == "assistant":
+        return []
+    items = [item for content in message.contents for item in (content, *(content.items or ()))]
+    return [item for item in items if item.type in _FILES]
+
+
+def _name(file: Content) -> str:
+    return fingerprint(file.uri or file.file_id or "")

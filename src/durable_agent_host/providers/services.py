@@ -12,7 +12,7 @@ no service needs it. A default is the value of `UNKNOWN`; a row differs from it 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -85,12 +85,11 @@ _STRICTEST: Final = Service(
     accepts_null_content=False,
     accepts_empty_content=False,
     needs_message_ids=True,
-    files=_NONE,
     accepts_files_in_results=False,
     rejected_fields=frozenset({"annotations", "name", "parallel_tool_calls", "refusal", "strict"}),
     accepts_other_fields=False,
 )
-"""All requirements of all rows; after it, there is nothing left to repair."""
+"""All requirements of all rows on the form of a request. Which files a service takes is not one of them."""
 
 SERVICES: Final = (
     _OPENAI,
@@ -203,24 +202,27 @@ def find_service(client: Any) -> Service:
             raise RegistrationError(f"a chat client names the service {name!r}, which has no row: use one of {names}")
         return row
     sdk = getattr(client, "client", None)
-    address = _address(sdk)
     classes = {kind.__name__ for value in (client, sdk) for kind in type(value).__mro__}
-    by_address = (row for row in SERVICES if row.address and re.fullmatch(row.address, address))
     by_class = (row for row in SERVICES if row.client_class in classes)
-    return next(iter((*by_address, *by_class, UNKNOWN)))
+    return next(iter((*_rows_at(getattr(sdk, "base_url", None)), *by_class, UNKNOWN)))
 
 
-def _address(sdk: Any) -> str:
-    url = getattr(sdk, "base_url", None)
+def strictest_at(url: Any) -> Service:
+    """Return the strictest row for the service at a URL of the HTTP client."""
+    return tighten(next(_rows_at(url), UNKNOWN), (), is_strictest=True)
+
+
+def _rows_at(url: Any) -> Iterator[Service]:
     host = str(getattr(url, "host", None) or "")
     port = getattr(url, "port", None)
-    return f"{host}:{port}" if port else host
+    address = f"{host}:{port}" if port else host
+    return (row for row in SERVICES if row.address and re.fullmatch(row.address, address))
 
 
 def tighten(service: Service, rejected_fields: Iterable[str], *, is_strictest: bool) -> Service:
     """Return a row with what the service has refused: fields, and the form of a request as its row has it."""
     row = service
     if is_strictest:
-        row = replace(_STRICTEST, name=service.name, required_fields=service.required_fields)
+        row = replace(_STRICTEST, name=service.name, files=service.files, required_fields=service.required_fields)
         rejected_fields = (*rejected_fields, *service.rejected_fields, *_STRICTEST.rejected_fields)
     return replace(row, rejected_fields=(row.rejected_fields | set(rejected_fields)) - row.required_fields)

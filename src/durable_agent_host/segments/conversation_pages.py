@@ -1,7 +1,7 @@
 """Pages of a conversation, the newest first: limited by messages and by bytes, whatever its length."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -39,6 +39,7 @@ class Page:
     Attributes:
         entries: complete, oldest first.
         receipts: of their turns and, on the newest page, of turns that left no entries.
+        next_entry: the one after the last: the response, where the page ends with a request.
         previous: the place before which the previous page ends, or None when there is none.
         left_out: texts of the first entry that did not fit.
         problems: what cannot be read.
@@ -46,6 +47,7 @@ class Page:
 
     entries: Sequence[Mapping[str, Any]]
     receipts: Sequence[Receipt] = ()
+    next_entry: Mapping[str, Any] = field(default_factory=dict[str, Any])
     previous: int | None = None
     left_out: Sequence[OversizedText] = ()
     problems: Sequence[RepairChange] = ()
@@ -83,6 +85,7 @@ class _PageBuilder:
     is_full: bool = False
     entries: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     receipts: list[Receipt] = field(default_factory=list[Receipt])
+    next_entry: Mapping[str, Any] = field(default_factory=dict[str, Any])
     left_out: list[OversizedText] = field(default_factory=list[OversizedText])
     problems: list[RepairChange] = field(default_factory=list[RepairChange])
 
@@ -97,6 +100,8 @@ class _PageBuilder:
     async def add_chunk(self, chunk: Chunk) -> None:
         """Take as much of a chunk as fits, its newest entries first."""
         positions = range(chunk.first, min(chunk.first + len(chunk.entries), self.end))
+        if not self.entries and positions.stop < chunk.first + len(chunk.entries):
+            self.next_entry = chunk.entries[positions.stop - chunk.first]
         for position in reversed(positions):
             await asyncio.sleep(0)
             entry = chunk.entries[position - chunk.first]
@@ -104,16 +109,18 @@ class _PageBuilder:
                 self.is_full = True
                 break
             self.first = position
-        chunk_turn_ids = {str(entry.get("correlationId")) for entry in chunk.entries}
-        page_turn_ids = {str(entry.get("correlationId")) for entry in self.entries}
-        receipts = [decode_receipt(receipt) for receipt in chunk.receipts]
-        self.receipts = [
-            *(
-                receipt
-                for receipt in receipts
-                if receipt.turn_id in page_turn_ids or (receipt.turn_id not in chunk_turn_ids and not self.is_full)
-            ),
-            *self.receipts,
+        receipts = map(decode_receipt, chunk.receipts)
+        self.receipts = [*self._on_page(receipts, chunk, has_others=not self.is_full), *self.receipts]
+
+    def _on_page(self, receipts: Iterable[Receipt], chunk: Chunk, *, has_others: bool) -> list[Receipt]:
+        """Select the receipts of the page's turns and, if it has others, of turns that left no entries."""
+        page_turn_ids = _turn_ids(self.entries)
+        chunk_turn_ids = _turn_ids(chunk.entries)
+        return [
+            receipt
+            for receipt in receipts
+            if receipt.turn_id in page_turn_ids
+            or (has_others and receipt.turn_id not in chunk_turn_ids and not _has_entries(receipt))
         ]
 
     async def _add(self, entry: Mapping[str, Any], namespace: str) -> bool:
@@ -141,12 +148,19 @@ class _PageBuilder:
     def page(self, newest: Sequence[Receipt], *, is_newest: bool) -> Page:
         """Return the page."""
         self.entries.reverse()
-        page_turn_ids = {str(entry.get("correlationId")) for entry in self.entries}
-        newest_receipts = [receipt for receipt in newest if is_newest or receipt.turn_id in page_turn_ids]
-        newest_turn_ids = {receipt.turn_id for receipt in newest_receipts}
-        receipts = [*(receipt for receipt in self.receipts if receipt.turn_id not in newest_turn_ids), *newest_receipts]
+        newest_receipts = self._on_page(newest, self.record.head(), has_others=is_newest)
+        receipts = {receipt.turn_id: receipt for receipt in (*self.receipts, *newest_receipts)}
         previous = self.first if self.first > 0 else None
-        return Page(self.entries, receipts, previous, self.left_out, self.problems)
+        return Page(self.entries, [*receipts.values()], self.next_entry, previous, self.left_out, self.problems)
+
+
+def _turn_ids(entries: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {str(entry.get("correlationId")) for entry in entries}
+
+
+def _has_entries(receipt: Receipt) -> bool:
+    """Return whether a turn certainly has entries: it completed, and no other turn got its message."""
+    return receipt.status == "completed" and not receipt.joined_turn_id
 
 
 def _find_offloaded_texts(entry: Mapping[str, Any]) -> list[OffloadedText]:

@@ -37,7 +37,8 @@ def raise_if_busy(state: Any) -> None:
         return  # no turn can be admitted to an unreadable session
     if holder := session.running or next(iter(session.queue), None):
         raise TurnRejectedError(
-            f"turn {holder} of the session is running or waits: try again when it has ended", running_turn_id=holder
+            f"turn {holder} of the session is running or waits: cancel it, or try again when it has ended",
+            running_turn_id=holder,
         )
 
 

@@ -179,16 +179,22 @@ def _offload_part(
 
 
 def _select_sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, list[Segment], int]:
-    """Decide how many entries of head and outcome are sealed, all or none, in which segments, and which receipts go."""
+    """Decide how many entries of head and outcome are sealed, all or none, in which segments, and which receipts go.
+
+    A receipt that was sealed with its turn's entries, and stayed in the head, is not stored again when it goes.
+    """
     entries = [*session.entries, *outcome.entries]
     sizes = [len(json_bytes_of(entry)) for entry in entries]
     receipts_json = [encode_receipt(receipt) for receipt in session.receipts]
     if sum(sizes) + len(json_bytes_of(receipts_json)) <= HEAD_BYTES:
         return 0, [], 0
     receipt_count = max(len(receipts_json) - MAX_HEAD_RECEIPTS, 0)
+    marks = "".join(ref.turns for ref in session.sealed.refs)
+    new_receipts = [receipt for receipt in receipts_json[:receipt_count] if not has_mark(marks, receipt["turnId"])]
+    receipts_json = [*new_receipts, *receipts_json[receipt_count:]]
     if outcome.entries:
         receipts_json.append(encode_receipt(receipt_of_outcome(outcome)))
-    return len(entries), divide_turns(entries, sizes, receipts_json, receipt_count), receipt_count
+    return len(entries), divide_turns(entries, sizes, receipts_json, len(new_receipts)), receipt_count
 
 
 def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:

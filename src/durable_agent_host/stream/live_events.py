@@ -15,7 +15,7 @@ from agent_framework import AgentResponseUpdate, Content
 
 from durable_agent_host.codec.tool_result_text import result_text
 from durable_agent_host.model.conversation_file import ServiceFile, no_files
-from durable_agent_host.model.provider_item import PART_OF, HostedCall, ItemPart
+from durable_agent_host.model.provider_item import PART_OF, STAMP, HostedCall, ItemPart
 from durable_agent_host.stream.fold import ItemReader, MessageAccumulator, fold_message
 from durable_agent_host.stream.hosted_calls import Clean, HostedCalls, new_part
 from durable_agent_host.stream.response_messages import FILES, response_messages
@@ -281,7 +281,7 @@ class _Messages:
         if content.type in FILES or not any(self._part):
             return True
         if part is None:
-            return self._position is None and self._follows_text
+            return self._position is None and self._follows_text and STAMP not in content.additional_properties
         if part.position is None:
             return PART_OF in content.additional_properties
         if self._is_continued:  # its beginning came from the log

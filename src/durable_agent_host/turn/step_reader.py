@@ -476,7 +476,8 @@ class StepReader:
 
 def _locate_tool(step: ToolCallStepWire, path: CallPath) -> None:
     """Say where a tool call was made: by which model call of the turn's agent, or on which path within it."""
-    step["runs_in"] = "host"
+    if "approval_request_id" not in step:
+        step["runs_in"] = "host"
     if path.is_nested:
         step["path"] = str(path)
     else:

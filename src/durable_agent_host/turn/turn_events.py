@@ -147,11 +147,11 @@ class TurnWaitingWire(TypedDict):
 
 
 class NestedWire(TypedDict):
-    """An event of an agent within the turn's agent."""
+    """An event of an agent within the turn's agent: of the run with this path, or a message of the model call."""
 
     path: str
-    event: Literal["tool.started", "tool.progress", "tool.completed"]
-    data: ToolStartedWire | ToolProgressWire | ToolCompletedWire
+    event: Literal["message.completed", "tool.started", "tool.progress", "tool.completed"]
+    data: MessageCompletedWire | ToolStartedWire | ToolProgressWire | ToolCompletedWire
 
 
 class TurnRestartedWire(TypedDict):

@@ -50,6 +50,7 @@ from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import TurnLog, check_order, missing_entries
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
+_NESTED_STARTS: Final = frozenset({turn_events.TOOL_STARTED, turn_events.MESSAGE_COMPLETED})
 _LAZY_SECONDS: Final = 1.0
 """How long the figures of a streaming call may wait for its deltas, to be written with them."""
 
@@ -104,8 +105,8 @@ class JournalState:
         messages: that were sent to the running turn and that a model call got, by the ids of their own turns.
         switches: of the turn's agent to another client, in order.
         overflows: by model call whose request was too long, the share of the messages that its next request keeps.
-        announced_calls: tool calls of agents within, by the path of their run and their id, of which clients know that
-            they start, and the journal does not.
+        nested_events: what clients have of agents within: a message, by the path of its model call and its index there;
+            a tool call, by the path of its run and its id, unless the journal knows that it starts, too.
     """
 
     responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
@@ -133,7 +134,7 @@ class JournalState:
     messages: dict[str, MessageReceivedEntry] = field(default_factory=dict[str, MessageReceivedEntry])
     switches: list[ClientSwitchedEntry] = field(default_factory=list[ClientSwitchedEntry])
     overflows: dict[CallPath, float] = field(default_factory=dict[CallPath, float])
-    announced_calls: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    nested_events: set[tuple[str, str | int]] = field(default_factory=set[tuple[str, str | int]])
     _last_offset: int = -1
 
     def add(self, record: LogRecord) -> None:
@@ -162,7 +163,7 @@ class JournalState:
                 return rejection_of(step.response) is None
             case ToolCallStartedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).starts += 1
-                self.announced_calls.discard((str(step.path.run), step.path.call_id))
+                self.nested_events.discard((str(step.path.run), step.path.call_id))
             case ToolCallCompletedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).add_end(step)
                 self._add_completion(step.path, step.state, record.offset)
@@ -255,8 +256,9 @@ class JournalState:
             self.waiting_call_ids = tuple(call["call_id"] for call in data["data"]["pending_calls"])
         elif event == turn_events.TURN_STARTED:
             self.has_started = True
-        elif event == turn_events.NESTED and data["data"]["event"] == turn_events.TOOL_STARTED:
-            self.announced_calls.add((data["data"]["path"], data["data"]["data"]["call_id"]))
+        elif event == turn_events.NESTED and data["data"]["event"] in _NESTED_STARTS:
+            nested = data["data"]
+            self.nested_events.add((nested["path"], nested["data"].get("call_id", nested["data"].get("index"))))
         elif event == turn_events.TURN_RESTARTED:
             self.discard_from = self.first_output = None
             self.open_events = []

@@ -4,7 +4,7 @@ Within these layers, no call is a replay.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, cast
@@ -91,7 +91,7 @@ class JournalModelCalls:
             for update in replayed_updates(decode_model_response(recorded_response)):
                 yield update
         await self.observers.notify(ModelCallResponded(position, replayed=True))
-        await self.observers.notify(_build_completed(response, position, replayed=True))
+        await self.observers.notify(_build_completed(response, position, response.messages, replayed=True))
         yield CompletedResponse(response, ())
 
     async def pass_over(self, path: CallPath, recorded_response: Mapping[str, Any]) -> None:
@@ -99,7 +99,7 @@ class JournalModelCalls:
         self.session_state.restore(path)
         await self.observers.notify(ModelCallStarted(path.position, replayed=True))
         response = decode_model_response(recorded_response)
-        await self.observers.notify(_build_completed(response, path.position, replayed=True))
+        await self.observers.notify(_build_completed(response, path.position, (), replayed=True))
 
     async def _record(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         position = call.position
@@ -118,7 +118,7 @@ class JournalModelCalls:
                 else:
                     self.output.finish_call(position)
                 self.progress.finish_call(position, item.response)
-                await self.observers.notify(_build_completed(item.response, position, replayed=False))
+                await self.observers.notify(_build_completed(item.response, position, messages, replayed=False))
                 if (reason := rejection_of(response)) is not None:
                     self.progress.broken = BrokenStream(call.path, 0.0, "the answer does not fit response_format")
                     raise InvalidAnswerError(reason)
@@ -171,9 +171,12 @@ class JournalCompactionCalls:
                 yield item
 
 
-def _build_completed(response: ChatResponse[Any], position: int, *, replayed: bool) -> ModelCallCompleted:
+def _build_completed(
+    response: ChatResponse[Any], position: int, messages: Sequence[Message], *, replayed: bool
+) -> ModelCallCompleted:
     usage = cast("Mapping[str, Any] | None", response.usage_details)
-    return ModelCallCompleted(position, response.model, usage, end_of_answer(response).finish_reason, replayed)
+    finish_reason = end_of_answer(response).finish_reason
+    return ModelCallCompleted(position, response.model, usage, finish_reason, replayed, messages)
 
 
 @dataclass(frozen=True)
@@ -215,7 +218,7 @@ class JournalToolCalls:
         """Make durable that a tool is about to run; a layer of its chain. Calls of one batch share a write."""
         attempt = call.starts + 1
         recorded = self.journal.recorded
-        is_announced = (str(call.path.run), call.path.call_id) in recorded.announced_calls
+        is_announced = (str(call.path.run), call.path.call_id) in recorded.nested_events
         is_known = attempt == 1 and (call.path in recorded.tools or is_announced)  # an earlier start was given up
         await self.observers.notify(
             ToolCallStarted(call.path.call_id, call.name, call.arguments, attempt, replayed=is_known)

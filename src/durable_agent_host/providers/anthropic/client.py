@@ -40,6 +40,7 @@ from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, as_objec
 from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import ANTHROPIC
 from durable_agent_host.providers.tool_call_names import declared_tool_names
+from durable_agent_host.turn.client_tools import with_service_tools
 
 # Writes contents without metadata: from callers, tools, and other providers' models.
 #
@@ -232,7 +233,8 @@ class BlockPreservingMixin(FoldedStreamMixin):
         self, messages: Sequence[Message], options: Mapping[str, Any], *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
         client: Any = super()
-        request_options: dict[str, Any] = client._prepare_options(messages, options, *args, **kwargs)
+        options_to_send = {**options, "tools": with_service_tools(options.get("tools") or ())}
+        request_options: dict[str, Any] = client._prepare_options(messages, options_to_send, *args, **kwargs)
         request_options["messages"] = with_valid_calls(
             request_options["messages"], declared_tool_names(request_options.get("tools"))
         )

@@ -1,7 +1,7 @@
 """Anthropic behind the port: clients of the Messages API, including those of Bedrock, Vertex and Foundry."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from agent_framework import ChatResponse, Content, Message
@@ -20,6 +20,8 @@ from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICE
 from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.lost_state import find_refusal
+from durable_agent_host.providers.neutral_contents import within
+from durable_agent_host.turn.client_tools import client_tool
 
 _CONTAINER_EXPIRED: Final = re.compile(
     r"container\b.*?(?:not found|expired|does not exist|no longer|invalid|unknown)"
@@ -27,6 +29,8 @@ _CONTAINER_EXPIRED: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _CONTAINER_ID: Final = re.compile(r"container_\w+")
+_RUNS_AT_CLIENT: Final = re.compile(r"(bash|computer|memory|text_editor)_\d{8}")
+
 _SIGNATURE_REJECTED: Final = re.compile(
     r"Invalid `?(?:signature|data)`?\s+in\s+`?(?:redacted_)?thinking`?\s+block", re.IGNORECASE
 )
@@ -78,6 +82,12 @@ class AnthropicProvider(GenericProvider):
             return LostState("container", match[0] if match else "")
         refusal = find_refusal(error)
         return refusal if refusal is not None and refusal.kind == "field" else None
+
+    def client_tools(self, tool: Any, /) -> Sequence[Any]:
+        """Return tools that the client runs as what their calls are: ``tool_use`` blocks with the tool's name."""
+        if not _RUNS_AT_CLIENT.fullmatch(str(within(tool, "type"))):
+            return (tool,)
+        return (client_tool({"name": str(within(tool, "name"))}, tool),)
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Make the contents of finished blocks."""

@@ -9,6 +9,9 @@ from durable_agent_host.providers.neutral_contents import as_object
 _CALL: Final = "tool_use"
 """The type of a block that calls a tool of the app, and the stop reason of a message with such blocks."""
 
+_PLAIN_ENDS: Final = frozenset({None, "end_turn", "stop", "tool_calls"})
+"""Stop reasons that compatible services send after complete calls as well."""
+
 _TEXTS: Final = ("text", "thinking", "signature")
 
 
@@ -17,7 +20,7 @@ class MessageEventNormalizer:
 
     The SDK drops events without a name. The framework needs ``message_stop``, and before it the stop reason
     ``tool_use`` to run the calls. A service that has sent the last ``message_delta``, and closes the connection in good
-    order, has finished as well; without a stop reason, it has called the tools whose blocks are finished.
+    order, has finished as well; without another stop reason, it has called the tools whose blocks are finished.
     """
 
     def __init__(self) -> None:
@@ -73,7 +76,7 @@ class MessageEventNormalizer:
 
     def _with_stop_reason(self, event: Json) -> Json:
         delta = as_object(event.get("delta"))
-        if delta.get("stop_reason") is None and self._has_call and not self._open_indexes:
+        if delta.get("stop_reason") in _PLAIN_ENDS and self._has_call and not self._open_indexes:
             delta = {**delta, "stop_reason": _CALL}
         return {**event, "delta": delta, "usage": _usage(event)}
 

@@ -30,7 +30,7 @@ from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, sdk_json
 from durable_agent_host.providers.openai.client import omitted_value
 from durable_agent_host.providers.openai.media_inputs import accepts_file, with_file_name
 from durable_agent_host.providers.result_files import move_result_files
-from durable_agent_host.providers.services import find_service
+from durable_agent_host.providers.services import Service, find_service
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 _STREAM_OPTIONS: Final = "stream_options"
@@ -157,6 +157,12 @@ class MessagePreservingMixin(FoldedStreamMixin):
     def _prepare_content_for_openai(self, content: Content) -> dict[str, Any]:
         client: Any = super()
         return client._prepare_content_for_openai(with_file_name(content))
+
+
+def write_request(body: dict[str, Any], service: Service) -> dict[str, Any]:
+    """Bring the body of a request into the form that a service takes."""
+    messages = messages_for(pair_messages(body["messages"], service), service)
+    return {**accepted_request_options(body, service), "messages": messages}
 
 
 def _bypass_message_transform(request_options: Mapping[str, Any]) -> dict[str, Any]:

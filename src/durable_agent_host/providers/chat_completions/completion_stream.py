@@ -12,7 +12,7 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.ending import CONTENT_FILTER, is_refusal
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.adapted_client import ItemUpdate
-from durable_agent_host.providers.chat_completions.content_mapping import reasoning_text, spoken_text
+from durable_agent_host.providers.chat_completions.content_mapping import SOURCE_FIELDS, reasoning_text, spoken_text
 from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
 from durable_agent_host.providers.chat_completions.stream_normalization import STREAM_END
@@ -28,6 +28,9 @@ _IGNORED_FIELDS: Final = frozenset(
     }
 )
 """Fields of a response that are not stored: padding, filters, routing, tokens."""
+
+_FAILURES: Final = frozenset({"error", "network_error", "abort"})
+"""Finish reasons of failed responses: of OpenRouter, of Zhipu, of vLLM and SGLang."""
 
 _PLAIN_DELTA: Final = frozenset({"content", "role"})
 
@@ -109,15 +112,14 @@ class CompletionReader:
         fields = cast("dict[str, Any]", {**(completion.model_extra or {}), **(choice.model_extra or {})})
         if choice.finish_reason:
             self._finish_reasons[choice.index] = choice.finish_reason
-            if choice.finish_reason == "error":
+            if choice.finish_reason in _FAILURES:
                 raise response_failure(within(fields, "error", "code"), within(fields, "error", "message"))
             if choice.finish_reason == CONTENT_FILTER:
                 self.properties = refusal_properties(category=filtered_categories(fields))
         extra_fields = {
             name: value for name, value in fields.items() if value is not None and name not in _IGNORED_FIELDS
         }
-        if extra_fields:
-            self._extra_fields.setdefault(choice.index, {}).update(extra_fields)
+        self._extra_fields.setdefault(choice.index, {}).update(extra_fields)
 
     def _copy_update(self, update: ChatResponseUpdate, contents: list[Content], part: ItemPart) -> ChatResponseUpdate:
         """Copy an update with some of its contents, and without the finish reason.
@@ -135,8 +137,11 @@ class CompletionReader:
         chunk = cast("Any", update.raw_representation)
         choices: list[Any] = chunk.choices
         usage = [content for content in update.contents if content.type == "usage"]
-        self._has_end_mark = STREAM_END in (chunk.model_extra or {}) or (bool(usage) and not choices)
+        chunk_fields: dict[str, Any] = chunk.model_extra or {}
+        self._has_end_mark = STREAM_END in chunk_fields or (bool(usage) and not choices)
         groups: list[tuple[ItemPart, list[Content]]] = []
+        if not choices and (sources := SOURCE_FIELDS & chunk_fields.keys()):  # beside the usage (xAI)
+            self._extra_fields.setdefault(0, {}).update({name: chunk_fields[name] for name in sources})
         for choice in choices:
             self.record(chunk, choice)
             if choice.delta is not None:

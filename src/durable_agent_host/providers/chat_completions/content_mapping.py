@@ -17,6 +17,11 @@ TRANSCRIPT: Final = "audio_transcript"
 OF_MESSAGES: Final = frozenset({"text", "text_reasoning", "function_call", "data", "uri"})
 """The types of contents into which a message is read."""
 
+_SOURCE_LISTS: Final = (("search_results",), ("search_info", "search_results"), ("web_search",), ("references",))
+"""Where a response has its sources: of Perplexity, of Qwen and Hunyuan, of Zhipu, of Ark."""
+
+SOURCE_FIELDS: Final = frozenset({"citations", *(path[0] for path in _SOURCE_LISTS)})
+
 _DETAIL_TEXTS: Final = ("text", "summary")
 _DETAIL_PAYLOADS: Final = ("signature", "data")
 
@@ -126,7 +131,8 @@ def _texts(message: Mapping[str, Any], extra_fields: Mapping[str, Any]) -> list[
     content: Any = message.get("content")
     text = content if isinstance(content, str) else spoken_text({"content": content})
     annotations = [_citation(annotation) for annotation in as_objects(message.get("annotations"))]
-    annotations += [_source(*source, text) for source in _numbered_sources(extra_fields)]
+    annotations += _references(as_objects(content))
+    annotations += [_source(*source, text) for source in _numbered_sources(message, extra_fields)]
     annotations += [_citation(result) for tool in executed_tools(message) for result in _search_results(tool)]
     texts = [Content("text", text=text, annotations=annotations or None)] if text or annotations else []
     return [*texts, *_images(content)]
@@ -141,9 +147,13 @@ def _search_results(tool: Mapping[str, Any]) -> list[dict[str, Any]]:
     return as_objects(within(tool, "search_results", "results"))
 
 
-def _numbered_sources(extra_fields: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _numbered_sources(
+    message: Mapping[str, Any], extra_fields: Mapping[str, Any]
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the sources of a response with their numbers, by which its text refers to them."""
-    results = as_objects(extra_fields.get("search_results"))
+    lists = [as_objects(within(extra_fields, *path)) for path in _SOURCE_LISTS]
+    lists.append(as_objects(within(message, "context", "citations")))  # Azure, with the app's own data
+    results = next(filter(None, lists), [])
     urls: Any = extra_fields.get("citations")
     known_results = {result.get("url"): result for result in results}
     if isinstance(urls, list):
@@ -153,10 +163,22 @@ def _numbered_sources(extra_fields: Mapping[str, Any]) -> Iterator[tuple[int, di
         yield number, known_results.get(result.get("url"), {}) | result
 
 
+def _references(parts: Iterable[Mapping[str, Any]]) -> Iterator[Annotation]:
+    """Yield the citations among Mistral's chunks: each stands behind the text that it is for."""
+    start = end = 0
+    for part in parts:
+        if part.get("type") == "text":
+            start, end = end, end + len(str(part.get("text") or ""))
+        elif part.get("type") in {"reference", "tool_reference"}:
+            numbers = cast("list[Any]", part.get("reference_ids") or ())
+            sources = [{"title": f"reference {number}"} for number in numbers] or [{**part, "type": ""}]
+            yield from (_citation(source | {"start_index": start, "end_index": end}) for source in sources)
+
+
 def _source(number: int, source: Mapping[str, Any], text: str) -> Annotation:
     """Return the citation of a source, at each of its numbers in the text."""
     citation = _citation(source)
-    marks = re.finditer(rf"\[{number}\]", text)
+    marks = re.finditer(rf"\[(?:doc|ref_)?{number}\]", text)
     if regions := [TextSpanRegion(type="text_span", start_index=m.start(), end_index=m.end()) for m in marks]:
         citation["annotated_regions"] = regions
     return citation
@@ -166,7 +188,8 @@ def _citation(annotation: Mapping[str, Any]) -> Annotation:
     kind = str(annotation.get("type") or "")
     nested_fields: Any = annotation.get(kind)
     fields = cast("dict[str, Any]", nested_fields) if isinstance(nested_fields, dict) else dict(annotation)
-    names = {"title": "title", "url": "url", "file_id": "file_id", "content": "snippet", "snippet": "snippet"}
+    names = {"title": "title", "link": "url", "url": "url", "file_id": "file_id"}
+    names |= dict.fromkeys(("summary", "description", "content", "snippet"), "snippet")
     neutral_fields = {
         neutral_name: fields[service_name]
         for service_name, neutral_name in names.items()

@@ -6,7 +6,11 @@ from typing import Any, Final
 from agent_framework import Content, Message
 
 from durable_agent_host.model.provider_item import HostedCall, LostState
-from durable_agent_host.providers.chat_completions.client import MessagePreservingMixin, NormalizedChunksMixin
+from durable_agent_host.providers.chat_completions.client import (
+    MessagePreservingMixin,
+    NormalizedChunksMixin,
+    write_request,
+)
 from durable_agent_host.providers.chat_completions.content_mapping import executed_tools
 from durable_agent_host.providers.chat_completions.message_metadata import METADATA, complete_item
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
@@ -48,7 +52,7 @@ class ChatCompletionsProvider(GenericProvider):
         since V3.2, its ``reasoning_content``) and others reason worse (OpenRouter, ``reasoning_details``), until it has
         rejected one (DeepSeek's R1, Groq, Mistral). Another service gets only the standard fields.
         """
-        return find_refusal(error)
+        return find_refusal(error, write_request)
 
     def check_message(self, message: Message, /) -> None:
         """Reject files that the client would omit."""

@@ -34,8 +34,9 @@ class ChunkNormalizer:
         """Return a chunk."""
         chunk = normalize_completion(data, "delta")
         for choice in chunk["choices"]:
-            if choice["delta"] is None and choice["index"] not in self._started_choices and choice.get("message"):
-                choice["delta"] = _normalize_message(as_object(choice.pop("message")))  # a whole answer as one chunk
+            message = as_object(choice.pop("message", None))  # the answer so far beside its delta (Perplexity)
+            if choice["delta"] is None and choice["index"] not in self._started_choices and message:
+                choice["delta"] = _normalize_message(message)  # a whole answer as one chunk
             self._started_choices |= {choice["index"]} if choice["delta"] else set()
         if chunk["choices"]:
             self._last_chunk = {name: chunk.get(name) for name in ("id", "object", "created", "model")}
@@ -70,12 +71,13 @@ def normalize_completion(data: Any, message_name: str) -> Json:
 
 
 def _normalize_choice(choice: Json, message_name: str) -> Json:
-    index, reason = choice.get("index"), choice.get("finish_reason")
-    message = choice.get(message_name)
+    index, message = choice.get("index"), choice.get(message_name)
+    reason, _, category = joined_text(choice.get("finish_reason")).partition(": ")  # Gemini: "content_filter: SPII"
     return {
         **choice,
+        **({"content_filter_results": {category: {"filtered": True}}} if category else {}),
         "index": index if isinstance(index, int) else 0,
-        "finish_reason": "tool_calls" if reason == "function_call" else joined_text(reason) or None,
+        "finish_reason": "tool_calls" if reason == "function_call" else reason or None,
         message_name: _normalize_message(as_object(message))
         if message is not None or message_name != "delta"
         else None,

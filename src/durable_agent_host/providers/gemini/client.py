@@ -28,6 +28,7 @@ from durable_agent_host.providers.services import GEMINI
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import UNNAMED
 from durable_agent_host.stream.fold import Fold
+from durable_agent_host.turn.client_tools import with_service_tools
 
 _RESULT: Final = "result"
 """Field in which the framework sends a result that is not an object."""
@@ -63,7 +64,8 @@ class PartPreservingMixin(FoldedStreamMixin):
             return messages.request
         client: Any = super()
         moved_messages = move_result_files(messages, lambda _file: False, _accepts_file, role="tool")
-        return client._prepare_request(moved_messages, options)
+        options_to_send = {**options, "tools": with_service_tools(options.get("tools") or ())}
+        return client._prepare_request(moved_messages, options_to_send)
 
     def _process_generate_response(self, response: Any, **kwargs: Any) -> Any:
         client: Any = super()

@@ -17,9 +17,11 @@ from typing import Any, Final, cast
 from agent_framework import Content
 from agent_framework.exceptions import ContentError
 
-from durable_agent_host.model.provider_item import OWNER
+from durable_agent_host.model.ids import derived_id
+from durable_agent_host.model.provider_item import OWNER, HostedCall
 from durable_agent_host.providers.item_metadata import ItemMetadata, find_missing_fields, restore_item
 from durable_agent_host.providers.lost_state import LossRules
+from durable_agent_host.providers.neutral_contents import within
 
 Part = dict[str, Any]
 """A part as JSON, with the API's names."""
@@ -123,6 +125,22 @@ def _split_part(part: Part) -> tuple[str, Part, Part]:
         return kind, inner, extra_fields
     inner = part[kind]
     return (_RAW_PART, {}, part) if inner.keys() & _RESERVED else (kind, inner, extra_fields)
+
+
+def unknown_part(content: Content) -> Part | None:
+    """Return the part of unknown kind that a content carries."""
+    metadata = METADATA.find(content) if content.type == "text" and not content.text else None
+    return cast("Part", metadata[_EXTRA]) if metadata is not None and metadata["type"] == _RAW_PART else None
+
+
+def unknown_call(part: Part) -> HostedCall | None:
+    """Return a part of unknown kind as a call of the service, told by its kind; None for a signature alone."""
+    kind = next((name for name in part if name not in {"thought", _SIGNATURE}), None)
+    if kind is None:
+        return None
+    value: Any = part[kind]
+    call_id = within(value, "id") or f"{kind}_{derived_id(json.dumps(part))}"
+    return HostedCall(str(call_id), kind, value if isinstance(value, dict) else {kind: value}, "success")
 
 
 def to_parts(content: Content) -> list[Part] | None:

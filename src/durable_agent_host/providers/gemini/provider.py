@@ -3,18 +3,26 @@
 # ruff: noqa: SLF001 - the framework's client has no public name for the SDK's
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from agent_framework import Message
 
 from durable_agent_host.errors import RequestError
-from durable_agent_host.model.provider_item import LostState
+from durable_agent_host.model.provider_item import HostedCall, ItemPart, LostState
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.gemini.client import PartPreservingMixin
-from durable_agent_host.providers.gemini.part_mapping import LOSS_RULES, METADATA
+from durable_agent_host.providers.gemini.part_mapping import LOSS_RULES, METADATA, unknown_call, unknown_part
 from durable_agent_host.providers.gemini.raw_json_transport import with_raw_json
 from durable_agent_host.providers.generic_provider import GenericProvider
+from durable_agent_host.turn.client_tools import client_tool
+
+_COMPUTER_FUNCTIONS: Final = (
+    *("open_web_browser", "wait_5_seconds", "go_back", "go_forward", "search", "navigate", "click_at", "hover_at"),
+    *("type_text_at", "key_combination", "scroll_document", "scroll_at", "drag_and_drop"),
+)
+"""Functions of Google's tool for computer use."""
 
 _SIGNATURE_REJECTED: Final = re.compile(
     r"(?:corrupted|invalid) thought.?signature|thought.?signature is (?:not valid|invalid|corrupted)", re.IGNORECASE
@@ -48,6 +56,24 @@ class GeminiProvider(GenericProvider):
         if adapter is not client:
             adapter._genai_client = with_raw_json(adapter._genai_client)
         return adapter
+
+    def read_item(self, update: Any, /) -> ItemPart | None:
+        """Return the part of unknown kind in an update."""
+        parts = (unknown_part(content) for content in update.contents)
+        part = next(filter(None, parts), None)
+        return None if part is None else ItemPart(None, item=part)
+
+    def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
+        """List the call that a part of unknown kind is told as; the others are in the contents."""
+        call = unknown_call(dict(item))
+        return () if call is None else (call,)
+
+    def client_tools(self, tool: Any, /) -> Sequence[Any]:
+        """Return the functions of the computer, which the client uses."""
+        if (computer := getattr(tool, "computer_use", None)) is None:
+            return (tool,)
+        excluded_names = getattr(computer, "excluded_predefined_functions", None) or ()
+        return [client_tool({"name": name}, tool) for name in _COMPUTER_FUNCTIONS if name not in excluded_names]
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return ``reasoning`` when the service cannot read a signature; a missing one is another error."""

@@ -55,7 +55,7 @@ from durable_agent_host.providers.openai.request_items import (
 from durable_agent_host.providers.openai.stream_events import plain_item
 from durable_agent_host.providers.openai.stream_normalization import ResponseEventNormalizer, normalize_response
 from durable_agent_host.providers.result_files import move_result_files
-from durable_agent_host.providers.services import find_service
+from durable_agent_host.providers.services import Service, find_service
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
@@ -325,6 +325,12 @@ class ItemPreservingMixin(FoldedStreamMixin):
             else:
                 input_items += client._prepare_message_for_openai(with_contents(message, contents), **kwargs)
         return input_items
+
+
+def write_request(body: dict[str, Any], service: Service) -> dict[str, Any]:
+    """Bring the body of a request into the form that a service takes."""
+    items = items_for(with_valid_ids(body["input"], service), service)
+    return {**accepted_request_options(body, service), "input": items}
 
 
 def _bypass_input_transform(request_options: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from durable_agent_host.agent.provider import ClientCall
 from durable_agent_host.providers.neutral_contents import within
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata, rebuild_item
 from durable_agent_host.providers.openai.item_rebuild import Item
+from durable_agent_host.providers.openai.item_types import SERVICE_CALL
 
 _COMPUTER: Final = "computer_call"
 
@@ -52,6 +53,8 @@ def find_client_calls(messages: Sequence[Message]) -> list[ClientCall]:
 
 def _is_client_item(content: Content) -> bool:
     metadata = find_item_metadata(content) or {}
+    if str(content.call_id).startswith(SERVICE_CALL):
+        return False
     if metadata.get("type") not in _ARGUMENTS or (content.type == "function_call" and not content.informational_only):
         return False  # the app's tool has a function for it
     return within(metadata, "environment", "type") in {None, "local"}

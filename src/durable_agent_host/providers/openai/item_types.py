@@ -145,6 +145,16 @@ def _shell_call(item: Item) -> HostedCall | None:
     return _call(item, "shell", item.get("action"), id_field="call_id", outcome=None)
 
 
+SERVICE_CALL: Final = "xs_call"
+"""Prefix of the call ids of custom tools that the service runs: xAI's searches on X."""
+
+
+def _custom_call(item: Item) -> HostedCall | None:
+    if not str(item.get("call_id")).startswith(SERVICE_CALL):
+        return None
+    return _call(item, str(item.get("name")), item.get("input"), id_field="call_id")
+
+
 def _program(item: Item) -> HostedCall:
     return _call(item, "program", {"code": item.get("code")}, id_field="call_id", outcome=None)
 
@@ -321,6 +331,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         required_fields=("call_id", "name", "input"),
         is_id_optional=True,
         needs_result=True,
+        hosted_call=_custom_call,
     ),
     "computer_call": ItemType(
         complete=content_completion.complete_call,

@@ -25,6 +25,7 @@ from durable_agent_host.providers.openai.client import (
     NormalizedResponsesMixin,
     build_event_parsers,
     with_fast_event_parsing,
+    write_request,
 )
 from durable_agent_host.providers.openai.client_calls import find_client_calls
 from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
@@ -146,7 +147,7 @@ class ResponsesProvider(OpenAIProvider):
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return what the service has lost, or refuses of the request."""
-        return super().lost_state(error) or find_refusal(error)
+        return super().lost_state(error) or find_refusal(error, write_request)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List hosted files, and the files of containers that a text cites."""

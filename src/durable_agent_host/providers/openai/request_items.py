@@ -24,7 +24,7 @@ from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.openai.approval_items import approval_request_id, approval_response_id
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata, group_by_item, rebuild_item
 from durable_agent_host.providers.openai.item_rebuild import Item
-from durable_agent_host.providers.openai.item_types import ITEM_TYPES, item_type
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, SERVICE_CALL, item_type
 from durable_agent_host.providers.openai.lost_state import LOST
 from durable_agent_host.providers.services import UNKNOWN, Service
 from durable_agent_host.providers.tool_call_names import accepted_name
@@ -75,8 +75,11 @@ def _find_unpaired_calls(messages: Sequence[Message]) -> tuple[set[int], set[int
     orphan_results: set[int] = set()
     for content in (content for message in messages for content in message.contents):
         metadata = find_item_metadata(content) or {}
+        call_id = str(metadata.get("call_id", content.call_id))
+        if call_id.startswith(SERVICE_CALL):
+            continue
         if _is_function(content) or item_type(metadata.get("type")).needs_result:
-            pending_calls.setdefault(str(metadata.get("call_id", content.call_id)), []).append(content)
+            pending_calls.setdefault(call_id, []).append(content)
         elif content.type in _RESULT_TYPES:
             if calls := pending_calls.get(str(content.call_id)):
                 calls.pop()
@@ -357,14 +360,12 @@ _PROTECTED_FIELDS: Final = frozenset(
 
 def items_for(items: Iterable[Item], service: Service) -> list[Item]:
     """Bring items into the form that a service takes; see `services.Service`."""
-    return [
-        _accepted_item(item, service, position)
-        for position, item in enumerate(items)
-        if service.accepts_other_fields or item.get("type") != "reasoning"
-    ]
+    item_list = list(items)
+    needs_ids = service.accepts_other_fields or any(item.get("type") == "reasoning" for item in item_list)
+    return [_accepted_item(item, service, position, needs_ids) for position, item in enumerate(item_list)]
 
 
-def _accepted_item(item: Item, service: Service, position: int) -> Item:
+def _accepted_item(item: Item, service: Service, position: int, needs_ids: bool) -> Item:
     accepted_fields = item
     kind = item.get("type", "message")
     if service.rejected_fields:
@@ -372,7 +373,7 @@ def _accepted_item(item: Item, service: Service, position: int) -> Item:
         accepted_fields = _without_fields(item, rejected_fields)
     if not service.accepts_other_fields:
         accepted_fields = {name: value for name, value in accepted_fields.items() if value is not None}
-        if item_type(kind).is_id_optional:
+        if item_type(kind).is_id_optional and not needs_ids:  # reasoning names the item that follows by its id
             accepted_fields.pop("id", None)
     if kind == "function_call" and not service.accepts_any_arguments:
         accepted_fields = {**accepted_fields, "arguments": object_arguments(item.get("arguments"))}

@@ -9,7 +9,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent, tool
+from agent_framework import (
+    Agent,
+    Executor,
+    WorkflowBuilder,
+    WorkflowContext,
+    WorkflowExecutor,
+    handler,
+    response_handler,
+    tool,
+)
 
 from durable_agent_host import DurableAgentApp, Notification
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -32,6 +41,25 @@ def write_notification(notification: Notification) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Asker(Executor):
+    """Asks a person, line by line, and then once more."""
+
+    @handler
+    async def ask(self, text: str, ctx: WorkflowContext) -> None:
+        """Ask."""
+        for line in text.splitlines():
+            await ctx.request_info(line, str)
+
+    @response_handler
+    async def ask_again(self, original: str, answer: str, ctx: WorkflowContext[None, str]) -> None:
+        """Ask once more, or say what was answered."""
+        if answer == "Perhaps.":
+            await ctx.request_info("Sure?", str)
+        await ctx.yield_output(f"{original} {answer}")
+
+
+asking = WorkflowBuilder(name="asking", start_executor=Asker(id="asker")).build()
+outer = WorkflowBuilder(name="outer", start_executor=WorkflowExecutor(asking, id="inner")).build()
 agent = Agent(chat_client_from_environment(), "Pay.", name="Payer", tools=[pay], default_options={"store": False})
 notify = None if os.environ.get("SILENT") else os.environ.get("HOOK") or write_notification
-app = DurableAgentApp(agents=[agent], notify=notify)
+app = DurableAgentApp(agents=[agent], workflows=[asking, outer], notify=notify)

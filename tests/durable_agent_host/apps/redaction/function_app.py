@@ -86,4 +86,5 @@ app.add_agent(agent("Stumbles"), redact=fail)
 if "FILES" in os.environ:
     history_provider = FileHistoryProvider(os.environ["FILES"], store_context_messages=True)
     app.add_agent(agent("Filed", Papers("papers"), history_provider))
+app.add_agent(Agent(client, "Ask.", name="Asks", tools=[agent("clerk").as_tool()]))
 app.add_agent(agent("Open"), redact=lambda content: content)

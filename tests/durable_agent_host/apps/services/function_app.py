@@ -11,6 +11,7 @@ from agent_framework_anthropic import AnthropicClient
 from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 from google.genai import Client
+from google.genai.types import ComputerUse, Tool
 
 from durable_agent_host import DurableAgentApp
 
@@ -28,9 +29,10 @@ def look(what: str = "", raw: str = "") -> str:
     return f"saw {what}{raw}" if what != "nothing" else ""
 
 
-def fetch() -> list[Content]:
-    """Fetch files."""
-    return [Content.from_text("Here they are."), *FILES]
+def fetch(broken: bool = False) -> list[Content]:
+    """Fetch files, or one that cannot be read."""
+    files = [Content.from_data(b"broken", media_type="image/png")] if broken else FILES
+    return [Content.from_text("Here they are."), *files]
 
 
 def chat(service: str):
@@ -56,6 +58,13 @@ clients = {
     "Claude": AnthropicClient(model="m", api_key="k", base_url=URL),
     "Gemini": GeminiChatClient(model="m", client=gemini),
 }
+CLAUDES_TOOLS = [
+    {"type": "bash_20250124", "name": "bash"},
+    {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
+    {"type": "computer_20250124", "name": "computer", "display_width_px": 800, "display_height_px": 600},
+    {"type": "memory_20250818", "name": "memory"},
+]
+COMPUTER = Tool(computer_use=ComputerUse(excluded_predefined_functions=["search"]))
 options = {"parallel_tool_calls": False}
 app = DurableAgentApp(
     agents=[
@@ -69,5 +78,10 @@ app = DurableAgentApp(
         if name.startswith(("Chat", "Responses"))
         else Agent(client, "Help.", name=name, tools=tools)
         for name, client in clients.items()
+    ]
+    + [
+        Agent(clients["Chatunknown"], name="Plain"),
+        Agent(clients["Claude"], name="ClaudeAtWork", tools=[look, *CLAUDES_TOOLS]),
+        Agent(clients["Gemini"], name="GeminiAtWork", tools=[look, COMPUTER]),
     ]
 )
