@@ -88,6 +88,7 @@ def create_fork(store: SqliteBlobStore, session: Session, new_id: str, **options
     return asyncio.run(fork())
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("turn", [0, 1, 7, 31, 32, 350, 698, 699])
 @pytest.mark.parametrize("is_before", [False, True])
 def test_a_session_can_be_forked_at_any_turn(store, turn, is_before):
