@@ -304,8 +304,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._ttls.register(name, session_ttl)
         self._sources[name] = source
         self._compactions.add(name, compaction, why_no_journal(agent))
-        retries = self._default_response_retries if response_retries is None else response_retries
-        self._response_retries[name] = _check_retries(retries)
+        self._response_retries[name] = _check_retries(response_retries, self._default_response_retries)
         self._budgets.add(name, budgets, "" if isinstance(agent, WorkflowAgent) else why_no_journal(agent))
         self._fallbacks[name] = self._choose_fallbacks(agent, name, fallbacks, fallback_sticky)
         self._redactors.add(name, redact, redaction_unsupported_reason(agent))
@@ -547,7 +546,8 @@ class DurableAgentApp(AgentFunctionApp):
         """Omit upstream's route: ours checks the stores."""
 
 
-def _check_retries(value: Any) -> int:
+def _check_retries(chosen: Any, default: Any) -> int:
+    value = default if chosen is None else chosen
     if type(value) is not int or value < 0:
         raise RegistrationError(f"response_retries is {value!r}: give a whole number, 0 for none")
     return value

@@ -153,7 +153,7 @@ def _numbered_sources(
     """Yield the sources of a response with their numbers, by which its text refers to them."""
     lists = [as_objects(within(extra_fields, *path)) for path in _SOURCE_LISTS]
     lists.append(as_objects(within(message, "context", "citations")))  # Azure, with the app's own data
-    results = next(filter(None, lists), [])
+    results = next((results for results in lists if results), list[dict[str, Any]]())
     urls: Any = extra_fields.get("citations")
     known_results = {result.get("url"): result for result in results}
     if isinstance(urls, list):
