@@ -393,6 +393,10 @@ def recorded_answers(folder: str) -> dict[str, list[Any]]:
     }
 
 
+UNREADABLE = ("without positions", "openai-responses/id-rotation-proxy.jsonl")
+"""Every event of the proxy has another id: without positions, nothing says which item it belongs to."""
+
+
 @pytest.mark.drawn(10)
 @pytest.mark.recordings
 @pytest.mark.skipif(not RECORDINGS.is_dir(), reason="needs the recordings")
@@ -403,7 +407,11 @@ def test_a_complete_answer_is_the_same_however_it_is_written(model: HostileModel
     """Nothing is lost, nothing is added, and the model is asked as often: of three recordings, drawn anew each time."""
     mutate = STREAM_MUTATIONS[folder][name]
     answers = recorded_answers(folder)
-    changed = [(path, mutated) for path, answer in answers.items() if (mutated := mutate(answer)) != answer]
+    changed = [
+        (path, mutated)
+        for path, answer in answers.items()
+        if (mutated := mutate(answer)) != answer and (name, path) != UNREADABLE
+    ]
     chance = chooser(f"complete streams, {folder}, {name}")
     for path, mutated in chance.sample(changed, min(3, len(changed))):
         body, mutated_body = (

@@ -165,6 +165,7 @@ QUIRKS = {
 """What services and proxies do otherwise → how it changes the events."""
 
 
+@pytest.mark.drawn(80)
 @pytest.mark.parametrize(
     ("name", "quirk"),
     [  # each kind of answer with a third of the quirks, each quirk with a third of the answers
