@@ -211,6 +211,22 @@ def test_what_an_agent_within_says_is_redacted(lives: Lives, model: PracticeMode
     assert leaks(received_data) == []
 
 
+def test_the_search_finds_unredacted_secrets(lives: Lives, model: PracticeModel, folder: Path):
+    """The search of the test above finds what is there."""
+    host, session = lives.host, uuid4().hex
+    model.plan(*SPOKEN)
+    reader, received_data = run_streamed(host, "Open", MESSAGE, session)
+    assert reader.last is not None
+    assert "redacted" not in reader.last.data
+    assert set(leaks(received_data)) >= MODEL_SECRETS - {"message"}
+    assert set(leaks(read_views(host, "Open", session))) >= MODEL_SECRETS
+    assert set(leaks(read_all_bytes(folder))) >= MODEL_SECRETS
+    assert host.get(f"/agents/Open/sessions/{session}").ok
+    assert requests.delete(f"{host.url}/api/agents/Open/sessions/{session}", timeout=60).ok
+    wait_until_cleaned(host)
+    wait_until(lambda: leaks(read_all_bytes(folder)) == [])
+
+
 def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path):
     """A call that waits is shown redacted, and runs as the model wrote it; what people answer or add is redacted."""
     host, session = lives.host, uuid4().hex
