@@ -121,6 +121,18 @@ def _null_delta(choice: dict[str, Any]) -> None:
     choice["delta"] = choice.get("delta") or None
 
 
+def _with_answers_so_far(stream: Events) -> Events:
+    """Add the message so far to each choice, as Perplexity does."""
+    text = ""
+    mutated = _every(lambda chunk: chunk)(stream)
+    for chunk in mutated:
+        for choice in () if isinstance(chunk, str) else chunk.get("choices") or ():
+            content = (choice.get("delta") or {}).get("content")
+            text += content if isinstance(content, str) else ""
+            choice["message"] = {"role": "assistant", "content": text}
+    return mutated
+
+
 def _second_choice(stream: Events) -> Events:
     mutated: Events = []
     for event in stream:
@@ -189,6 +201,8 @@ STREAM_MUTATIONS: dict[str, dict[str, StreamMutation]] = {
         "milliseconds": _set(created=_milliseconds),
         "ids of chunks change": _every(lambda chunk: chunk | {"id": f"c{id(chunk)}"}),
         "legacy call": _every_choice(_legacy_call),
+        "answers so far": _with_answers_so_far,
+        "empty events": lambda stream: [event for chunk in stream for event in ("", chunk)],
         "second choice": _second_choice,
         "arguments again": _arguments_again,
     },
@@ -219,6 +233,7 @@ STREAM_MUTATIONS: dict[str, dict[str, StreamMutation]] = {
         "without the last event": _without("message_stop"),
         "done instead of the last event": lambda stream: [*_without("message_stop")(stream), "[DONE]"],
         "without stop reason": _set(stop_reason=None),
+        "stop reason of a turn's end": _set(stop_reason=lambda reason: "end_turn" if reason == "tool_use" else reason),
         "without positions": _set(index=...),
         "text as list": _set(text=lambda text: [text], partial_json=lambda text: text or None),
         "without optional fields": _set(model=..., role=..., stop_sequence=..., citations=...),

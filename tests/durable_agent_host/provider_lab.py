@@ -8,12 +8,14 @@ from http.client import NOT_FOUND
 from typing import Any
 
 import httpx2
-from agent_framework import Agent, Message
+from agent_framework import Agent, Content, Message
 
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.providers.azure_ai_agents.thread_contents import METADATA
+from durable_agent_host.providers.item_metadata import decode_references
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.transcript import replay_messages
@@ -179,3 +181,14 @@ class ProviderLab:
         self.service.request_log.entries[:] = [
             entry for entry in self.service.request_log.entries if entry["status"] == 200
         ]
+
+
+def restore_block(contents: Sequence[Content]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Give a message, a call or a step of azure-ai-agents as received, and the step of a message or a call."""
+    metadata = METADATA.find(contents[0]) or {}
+    return decode_references(metadata.get("block"), contents), metadata.get("step") or {}
+
+
+def is_message(content: Content) -> bool:
+    """Say whether a content starts a message of a thread."""
+    return (METADATA.find(content) or {}).get("type") == "message"

@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.conftest import PEOPLE
-from tests.durable_agent_host.test_scenarios_cancel import cancel, run_next_turn, start
+from tests.durable_agent_host.test_scenarios_cancel import cancel, run_next_turn
 from tests.kit import AgentHost, PracticeModel, role_texts
 from tests.processes import wait_until
 
@@ -203,17 +203,6 @@ def test_a_turn_pending_approval_can_be_cancelled(people: AgentHost, model: Prac
     sent = run_next_turn(people, model, "Payer", turn["session_id"])
     assert "function_call_output" in [item["type"] for item in sent]
     assert len(model.requests()) == 2
-
-
-def test_a_turn_pending_approval_blocks_its_session(people: AgentHost, model: PracticeModel, book):
-    """A turn behind it waits, and runs when the person has answered."""
-    model.plan(plan_payments(1), {"text": "Paid."}, {"text": "Next."})
-    turn = waiting_turn(people)
-    behind = start(people, "Payer", "next", turn["session_id"])
-    wait_until(lambda: people.session("Payer", turn["session_id"])["queued_turn_ids"])
-    assert approve(turn, allow(turn["pending_calls"][0])).status_code == 200
-    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Paid."
-    assert people.end_of_turn(behind["turn_url"])["response"] == "Next."
 
 
 def test_a_retry_of_a_pending_turn_gets_its_pending_calls(people: AgentHost, model: PracticeModel, book):

@@ -143,18 +143,6 @@ def test_an_interrupting_turn_replaces_the_running_turn(people: AgentHost, model
     assert len(model.requests()[1]["body"]["input"]) == 3
 
 
-def test_a_turn_pending_approval_is_interrupted(people: AgentHost, model: PracticeModel, book: Path):
-    """A turn that interrupts does not wait for the person whom the other one waits for."""
-    model.plan({"calls": [{"name": "pay", "arguments": {"amount": 1}}]}, {"text": "Never mind."})
-    pending_turn = people.run("Payer", {"message": "pay"}).json()
-    assert pending_turn["status"] == "waiting"
-    body = {"message": "leave it", "session_id": pending_turn["session_id"], "policy": "interrupt"}
-    response = people.run("Payer", body)
-    assert (response.status_code, response.json().get("response")) == (200, "Never mind."), response.text
-    assert people.end_of_turn(pending_turn["turn_url"])["status"] == "cancelled"
-    assert book.read_text() == ""
-
-
 def test_a_queued_turn_of_a_signal_is_cancelled(people: AgentHost, model: PracticeModel):
     """A turn that came as a signal has no orchestration while it waits, and is cancelled all the same."""
     model.plan({"text": "A slow answer. " * 1000, **SLOW}, {"text": "Never said."})

@@ -173,10 +173,10 @@ def test_two_devices_answer_at_once(people: AgentHost, model: PracticeModel):
 
 
 def test_results_in_any_order_survive_a_kill(lives, model: PracticeModel, tmp_path):
-    """Two results, a kill after each; the model is asked twice in all, and the tools beside them run once."""
+    """Two results, a kill after each; only a call that the kill cuts off is made again, and the tools run once."""
     running = lives(PEOPLE)
-    calls = plan_calls(("locate", {}), ("show_map", {"place": "A"}), ("rest", {"seconds": 0}))
-    model.plan(calls, {"text": "Done."})
+    model.plan(plan_calls(("locate", {}), ("show_map", {"place": "A"}), ("rest", {"seconds": 0})))
+    model.plan({"text": "Done."}, times=None)
     turn = waiting_turn(running.host, agent="Guide", client_tools=[SHOW])
     first, second = turn["pending_calls"]
     large = "x" * 100_000  # does not travel with the orchestration
@@ -186,7 +186,7 @@ def test_results_in_any_order_survive_a_kill(lives, model: PracticeModel, tmp_pa
         turn = {"turn_url": f"{running.host.url}/api{turn['turn_url'].partition('/api')[2]}"}
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
     assert outputs(model) == ["here", large, "rested"]
-    assert len(model.requests()) == 2
+    assert len(model.requests()) in {2, 3}
     assert (tmp_path / "ledger.txt").read_text() == "resting\nrested\n"
 
 

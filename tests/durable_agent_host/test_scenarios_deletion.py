@@ -221,19 +221,6 @@ def test_a_deletion_can_be_repeated_after_a_kill_at_the_entity_write(model: Prac
         host.kill()
 
 
-def test_a_deletion_includes_data_outside_the_entity(model: PracticeModel, tmp_path: Path):
-    """Segments, large contents, long requests and answers of turns; the answer says how much that was."""
-    with running_host(tmp_path, model, app=LAB, LEDGER=str(tmp_path / "ledger")) as host:
-        turns = grow(host, "s")
-        blob_names, referrers = read_stored_blobs(tmp_path)
-        assert (len(blob_names) >= len(turns), referrers) == (True, {"@dafx-instant@s"})
-        erasure = delete(host, "Instant", "s").json()["erased"]
-        assert (erasure["turns"], erasure["orchestrations"]) == (len(turns), len(turns))
-        assert erasure["pieces"] >= len(blob_names)
-        assert erasure["bytes"] > 100_000
-        assert read_stored_blobs(tmp_path) == (set(), set())
-
-
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize("point", SWEEPS)
 def test_a_sweep_whose_host_is_killed_is_repeated(model: PracticeModel, tmp_path: Path, point):

@@ -192,8 +192,10 @@ async def test_a_repair_is_previewed(site: InspectorSite, tmp_path: Path):
 
 
 async def test_model_calls_are_displayed_and_copied(site: InspectorSite, model: PracticeModel, tmp_path: Path):
-    """A step shows what was sent and what came back when it is opened; a turn is there as a test."""
-    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]}, {"text": "Rested well."})
+    """A step shows what was sent and what came back when it is opened, and files to download; a turn is a test."""
+    picture = {"type": "image_generation_call", "status": "completed", "result": "iVBORw0KGgo="}
+    answer = {"items": [{"item": picture}, {"text": "Rested well."}]}
+    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]}, answer)
     async with open_browser(site.url("Rester", "calls"), tmp_path / "browser") as page:
         await send_message(page, f"rest {HOSTILE}")
         await page.until("steps", lambda text: "Endcompleted" in text)
@@ -205,6 +207,8 @@ async def test_model_calls_are_displayed_and_copied(site: InspectorSite, model: 
             True,
         )
         assert "Rested well." in step_text
+        buttons = "[...document.querySelectorAll('#steps button')]"
+        assert await page.evaluate(f"{buttons}.filter((one) => one.textContent === 'Download').length") == 1
         buttons = "[...document.querySelectorAll('#summary button')]"
         await page.evaluate(f"{buttons}.find((one) => one.textContent === 'Copy as pytest').click()")
         await page.until("dialog", lambda text: "def test_the_turn_is_as_it_was" in text)

@@ -173,6 +173,29 @@ def test_a_tool_of_the_provider_waits_for_approval_within_an_agent(
     assert len(model.requests()) == 5
 
 
+@pytest.mark.parametrize("agent", ["clerk", "keeper"])
+def test_an_approval_beside_a_tool_call_within_an_agent_waits(
+    host: AgentHost, model: PracticeModel, effects: Callable[[], list[str]], agent: str
+):
+    """The tool runs, the turn waits, and every later request of the inner model has the answer once."""
+    outer = {"clerk": "Over", "keeper": "OverKeeper"}[agent]
+    model.plan(ask(agent, "publish"), {"text": "Done."}, agent=f"You are {outer}.")
+    both = {"items": [{"item": ASK}, use("note", text="a")]}
+    after = {"items": [{"item": CALL}, use("note", text="b")]}
+    model.plan(both, after, {"text": "Published."}, agent=f"You are {agent}.")
+    turn = waiting_turn(host, agent=outer)
+    (pending_call,) = turn["pending_calls"]
+    assert [line.split()[1] for line in effects()] == ["a"]
+    assert approve(turn, {"call_id": pending_call["call_id"], "approved": True}).status_code == 200
+    ended_turn = wait_until(lambda: read_ended_turn(turn))
+    assert (ended_turn["status"], ended_turn["response"]) == ("completed", "Done."), ended_turn
+    assert [line.split()[1] for line in effects()] == ["a", "b"]
+    bodies = [request["body"] for request in model.requests() if request["body"]["instructions"] == f"You are {agent}."]
+    types = [[item.get("type") for item in body["input"]] for body in bodies]
+    counts = [sent.count("mcp_approval_response") for sent in types]
+    assert counts == ([0, 1, 0] if agent == "clerk" else [0, 1, 1]), types
+
+
 def sent_approvals_of(model: PracticeModel) -> list[bool]:
     """List the decisions about tools of the provider in all requests."""
     items = [item for request in model.requests() for item in request["body"]["input"]]

@@ -178,6 +178,29 @@ def test_secrets_reach_the_model_and_nothing_else(lives: Lives, model: PracticeM
     assert MASK.encode() in sent(model)
 
 
+def test_citations_mark_the_cited_words_of_a_redacted_text(lives: Lives, model: PracticeModel):
+    """Secrets of other lengths stand before, between and after them: in the answer, its event and the session."""
+    host, session = lives.host, uuid4().hex
+    links = ["sandbox:/mnt/data/one.csv", "sandbox:/mnt/data/two.csv"]
+    text = f"{SECRETS['answer']} is in {links[0]}, {SECRETS['citation']} in {links[1]}, says {SECRETS['citation']}."
+    first = {"text": f"I ask {SECRETS['citation']}."}
+    model.plan({"items": [first, {"text": text, "files": ["one.csv", "two.csv"]}], "chunk_characters": 5})
+    reader, _ = run_streamed(host, "Teller", "Where?", session)
+    assert reader.last is not None
+    answer = reader.last.data
+    assert [answer["response"][item["start"] : item["end"]] for item in answer["citations"]] == links
+    *_, completed = (event.data for event in reader.events if event.name == "message.completed")
+    assert [completed["text"][item["start"] : item["end"]] for item in completed["citations"]] == links
+    assert answer["messages"][-1] == {name: completed[name] for name in ("text", "citations", "files")}
+    *_, content = host.session("Teller", session)["messages"][-1]["contents"]
+    cited_words = [
+        content["text"][region["start_index"] : region["end_index"]]
+        for annotation in content["extensionData"]["durableAgentHost"]["annotations"]
+        for region in annotation["annotated_regions"]
+    ]
+    assert cited_words == links
+
+
 def test_what_an_agent_within_says_is_redacted(lives: Lives, model: PracticeModel):
     """Its messages are events of the turn, which clients get without secrets."""
     model.plan({"calls": [{"name": "clerk", "arguments": {"task": "go"}}]}, {"text": "Done."}, agent="Ask.")
@@ -186,6 +209,22 @@ def test_what_an_agent_within_says_is_redacted(lives: Lives, model: PracticeMode
     (said,) = [event.data for event in reader.events if event.name == "inner"]
     assert (said["event"], said["data"]["text"]) == ("message.completed", f"It is {MASK}, says {MASK}.")
     assert leaks(received_data) == []
+
+
+def test_the_search_finds_unredacted_secrets(lives: Lives, model: PracticeModel, folder: Path):
+    """The search of the test above finds what is there."""
+    host, session = lives.host, uuid4().hex
+    model.plan(*SPOKEN)
+    reader, received_data = run_streamed(host, "Open", MESSAGE, session)
+    assert reader.last is not None
+    assert "redacted" not in reader.last.data
+    assert set(leaks(received_data)) >= MODEL_SECRETS - {"message"}
+    assert set(leaks(read_views(host, "Open", session))) >= MODEL_SECRETS
+    assert set(leaks(read_all_bytes(folder))) >= MODEL_SECRETS
+    assert host.get(f"/agents/Open/sessions/{session}").ok
+    assert requests.delete(f"{host.url}/api/agents/Open/sessions/{session}", timeout=60).ok
+    wait_until_cleaned(host)
+    wait_until(lambda: leaks(read_all_bytes(folder)) == [])
 
 
 def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path):

@@ -13,6 +13,7 @@ from agent_framework_openai import OpenAIChatCompletionClient
 
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.errors import RegistrationError
+from tests.durable_agent_host.hostile_model import response_events
 from tests.durable_agent_host.scripted_service import (
     ScriptedService,
     anthropic_call,
@@ -383,7 +384,7 @@ def test_a_form_that_is_refused_as_well_is_not_remembered(host: AgentHost, servi
     done = [chat_response({"content": "Done."})] * 2
     service.play(*done)
     run(host, "Chatunknown", "refused-twice")
-    service.find_violation = lambda _body: (400, {"error": {"message": "Invalid request body."}})
+    service.find_violation = lambda _body: (400, {"error": {"message": "Expected one of text, image_url."}})
     assert host.run("Chatunknown", {"message": "Look", "session_id": "refused-twice"}).status_code == 502
     assert len(service.refusals) == 2
     assert host.run("Plain", {"message": "Look"}).status_code == 502
@@ -515,6 +516,20 @@ SOURCES: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
         [{"content": f"It is mild[[1]]({URL})"}, {"content": " and wet."}],
         [{"start": 11, "end": 14, "url": URL}],
     ),
+    "Azure's documents": (
+        [
+            {"context": {"citations": [{"title": "A", "url": URL, "content": "q", "chunk_id": "0"}], "intent": "[]"}},
+            {"content": "It is mild [doc1]."},
+        ],
+        [{"start": 11, "end": 17, "title": "A", "url": URL, "quote": "q"}],
+    ),
+    **{
+        name: (
+            [{"content": f"It is mild {mark}."}],
+            [{"start": 11, "end": 11 + len(mark), "title": "A", "url": URL, "quote": "q"}],
+        )
+        for name, mark in {"Zhipu's list": "[ref_1]", "Qwen's list": "[ref_1]", "Ark's list": "[1]"}.items()
+    },
     "annotations": (
         [
             {"content": "It is mild and wet."},
@@ -532,13 +547,21 @@ SOURCES: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
 }
 
 
+BESIDE: dict[str, dict[str, Any]] = {
+    "xAI's list": {"citations": [URL]},
+    "Zhipu's list": {"web_search": [{"title": "A", "link": URL, "content": "q", "refer": "ref_1"}]},
+    "Qwen's list": {"search_info": {"search_results": [{"index": 1, "title": "A", "url": URL, "snippet": "q"}]}},
+    "Ark's list": {"references": [{"title": "A", "url": URL, "summary": "q"}]},
+}
+"""What the last chunk has beside the token counts."""
+
+
 @pytest.mark.parametrize("name", SOURCES)
 def test_sources_have_one_form(host: AgentHost, service: ScriptedService, name: str):
     """Whatever the service calls them: with the range that it gives, or the text that they stand behind."""
     deltas, citations = SOURCES[name]
     events = chat_response(*deltas)
-    if name == "xAI's list":
-        events[-2]["citations"] = [URL]
+    events[-2] |= BESIDE.get(name, {})
     service.play(events, chat_response({"content": "Bye."}))
     session = f"sources-{len(name)}"
     answer = host.run("Chatunknown", {"message": "Look", "session_id": session}).json()
@@ -553,6 +576,33 @@ def read_events(host: AgentHost, agent: str, session: str, answer: dict[str, Any
     url = f"{host.url}/api/agents/{agent}/sessions/{session}/turns/{answer['turn_id']}/events"
     with requests.get(url, stream=True, timeout=60) as stream:
         return [event.data for event in read_stream(stream) if event.name.startswith(prefix)]
+
+
+def test_a_custom_tool_that_the_service_has_run_waits_for_nobody(host: AgentHost, service: ScriptedService):
+    """Searches of xAI on X are such calls: they are told as hosted calls, and go back without an output."""
+    search = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "xs_call_1", "name": "x_keyword_search"}
+    call = search | {"input": '{"query": "a"}', "status": "completed"}
+    first, *_, last = response_events("Found.")
+    (text,) = last["response"]["output"]
+    service.play(
+        [
+            first,
+            {"type": "response.output_item.added", "output_index": 0, "item": {**search, "input": ""}},
+            {"type": "response.output_item.done", "output_index": 0, "item": call},
+            {"type": "response.output_item.done", "output_index": 1, "item": text},
+            {"type": "response.completed", "response": {**last["response"], "output": [call, text]}},
+        ],
+        response_events("Bye.", "resp_2"),
+    )
+    answer = host.run("Responsesunknown", {"message": "Look", "session_id": "x-search"}).json()
+    assert answer["response"] == "Found.", answer
+    started, completed = read_events(host, "Responsesunknown", "x-search", answer, "tool.")
+    assert (started["name"], completed["outcome"]) == ("x_keyword_search", "success")
+    assert call["input"] in (started["arguments"], completed.get("arguments"))
+    assert run(host, "Responsesunknown", "x-search") == "Bye."
+    sent = [item["type"] for item in service.bodies[-1]["input"] if item.get("role") != "user"]
+    assert sent[-2:] == ["custom_tool_call", "message"]
+    assert host.get("/agents/Responsesunknown/sessions/x-search/verify").json()["problems"] == []
 
 
 def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, service: ScriptedService):

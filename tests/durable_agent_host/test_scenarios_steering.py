@@ -221,6 +221,7 @@ KILLS = [
 """Of the agents, the service of ``Kept`` has the conversation."""
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("agent", "point"), KILLS)
 def test_a_message_is_given_once_over_a_kill(crashing_host: CrashingHost, model: PracticeModel, agent: str, point: str):
     """Killed before it is journaled, after that, and later: the request that is answered and those after it have it."""

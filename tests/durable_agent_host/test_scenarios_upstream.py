@@ -108,13 +108,6 @@ def test_unknown_fields_are_preserved(lab: AgentHost, model: PracticeModel):
     assert history[:2] == plain["data"]["conversationHistory"]
 
 
-def test_an_orchestration_written_against_upstream_runs_the_agent(lab: AgentHost):
-    """get_agent in an orchestration gives the answers, within one session."""
-    status = lab.orchestrate("ask", {"agent": "Instant", "messages": ["one", "two"]})
-    assert status["runtimeStatus"] == "Completed", status
-    assert status["output"] == ["1: one", "3: two"]
-
-
 def test_an_orchestration_sees_that_the_agent_failed(lab: AgentHost):
     """A failed agent fails the call of the orchestration, with the reason."""
     status = lab.orchestrate("ask", {"agent": "Raising", "messages": ["work", "magic"]})

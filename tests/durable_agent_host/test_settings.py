@@ -1,7 +1,6 @@
 """Settings from the environment."""
 
 import dataclasses
-import json
 from datetime import UTC, datetime
 
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from durable_agent_host.errors import SettingError
 from durable_agent_host.settings import PREFIX, Settings
 from ncrontab import parse_schedule
-from tests.kit import ROOT
 
 NAMES = [
     field.name for field in dataclasses.fields(Settings) if isinstance(getattr(Settings(), field.name), int | float)
@@ -112,12 +110,6 @@ def test_counts_are_whole_numbers_above_zero(name):
     """A count between 0 and 1 is not rounded down to none."""
     with pytest.raises(SettingError, match=name.upper()):
         Settings.from_environment({PREFIX + name.upper(): "0.5"})
-
-
-def test_the_sample_names_every_setting():
-    """local.settings.sample.json has every variable that the code reads."""
-    sample = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]
-    assert {PREFIX + name.upper() for name in NAMES} <= set(sample)
 
 
 def test_a_turn_log_is_named_by_a_text():

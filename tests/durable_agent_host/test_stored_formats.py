@@ -43,7 +43,6 @@ from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.providers.anthropic.message_accumulator import complete_message
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
 from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
-from durable_agent_host.providers.azure_ai_agents.thread_contents import restore_block
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.turn.call_body import decode_body, encode_body
 from durable_agent_host.turn_log.blob.frame_format import decode_log_frames, encode_log_frames, encode_log_seal
@@ -53,6 +52,7 @@ from functions_host.engine.packing import pack_history, pack_text, unpack_histor
 from functions_host.engine.sqlite_store import SqliteStore
 from tests.durable_agent_host.anthropic_lab import AnthropicLab
 from tests.durable_agent_host.golden import WIRE, golden
+from tests.durable_agent_host.provider_lab import restore_block
 from tests.kit_services import redis
 
 JOURNAL = (WIRE / "journal-entries-v1.jsonl").read_text().splitlines()

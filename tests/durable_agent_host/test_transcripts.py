@@ -116,14 +116,6 @@ def test_any_conversation_comes_back_equal(message_list, has_session):
     assert (back.agent_session and back.agent_session.to_dict()) == (session and session.to_dict())
 
 
-@given(messages)
-def test_any_message_comes_back_equal(message):
-    """One message by itself, too."""
-    back = through_json(message)
-    assert isinstance(back, Message)
-    assert back.to_dict() == message.to_dict()
-
-
 def test_an_encoded_conversation_is_imported_as_a_session(lab: AgentHost, model: PracticeModel):
     """The document is a session's: the host imports it, finds nothing to repair, and continues the conversation."""
     message_list = [

@@ -70,21 +70,6 @@ def test_01_a_single_agent(samples: AgentHost):
     assert samples.run("Joker", {"message": "m", "session_id": "a"}, session_id="b").status_code == 400
 
 
-def test_01_health_lists_the_agents(samples: AgentHost):
-    """Health names every agent, how it is reached, and how many there are."""
-    health = samples.get("/health").json()
-    assert health["status"] == "healthy"
-    agents = {agent["name"]: agent for agent in health["agents"]}
-    assert health["agent_count"] == len(agents) == 9
-    joker = {"name": "Joker", "type": "Agent", "http_endpoint_enabled": True, "mcp_tool_enabled": False}
-    assert agents["Joker"] == joker
-    assert agents["PlantAdvisor"] | {"name": ""} == joker | {
-        "name": "",
-        "http_endpoint_enabled": False,
-        "mcp_tool_enabled": True,
-    }
-
-
 def test_02_several_agents_with_tools(samples: AgentHost, model: PracticeModel):
     """Each agent calls its own tools."""
     model.plan({"calls": [{"name": "weather_of", "arguments": '{"place":"Rome"}'}]}, {"text": "21 degrees."})
@@ -161,19 +146,6 @@ def test_07_a_person_rejects_and_approves(samples: AgentHost, model: PracticeMod
     assert status["output"] == {"content": "Second try"}, status
     assert status["workflowStatus"] == "Content published."
     assert "Rewrite: More waves" in json.dumps(model.requests()[1]["body"])
-
-
-def test_07_an_approval_timeout_fails_the_orchestration(samples: AgentHost, model: PracticeModel):
-    """The timer ends the wait, and the orchestration fails with the reason."""
-    model.plan(draft("First try"), agent="You write.")
-    status = wait_for_end(start_orchestration(samples, "reviewed", {"topic": "seas", "attempts": 3, "seconds": 1}))
-    assert status["runtimeStatus"] == "Failed"
-    assert "timed out" in str(status["output"])
-
-
-def test_07_an_instance_that_is_not_there(samples: AgentHost):
-    """The app's own status route finds nothing."""
-    assert requests.get(f"{samples.url}/api/status/nobody", timeout=60).status_code == 404
 
 
 def test_08_agents_are_mcp_tools(samples: AgentHost, model: PracticeModel):

@@ -108,27 +108,6 @@ async def test_a_cold_process_sends_what_a_live_one_sends():
     assert len(cold.bodies) == len(CONVERSATION)
 
 
-async def test_blocks_are_sent_back_verbatim():
-    """Code with its result and files, searches, cited texts, unknown blocks: in their order, with all their fields."""
-    cold = lab(*CONVERSATION)
-    for text in TEXTS:
-        await cold.cold_turn(text)
-    by_kind = {}
-    for message in cold.sent[-1]:
-        for block in message["content"]:
-            by_kind.setdefault(block["type"], []).append(block)
-    blocks = [item["item"] for step in (CITATIONS, UNKNOWN, HOSTED) for item in step["items"] if "item" in item]
-    for block in blocks:
-        assert block in by_kind[block["type"]]
-    texts = [block["text"] for block in by_kind["text"] if block["text"] not in TEXTS]
-    assert texts == ["I call.", "One.", "It is ", "so", ", ", "and so", "Look.", "Read."]
-    (run,) = (block for block in by_kind["server_tool_use"] if block["name"] == "code_execution")
-    (result,) = by_kind["code_execution_tool_result"]
-    assert run["input"] == {"code": "print(1)"}
-    assert (result["tool_use_id"], result["content"]["stdout"]) == (run["id"], "1\n")
-    assert result["content"]["content"][0]["file_id"].startswith("file_")
-
-
 async def test_the_container_is_in_the_next_request_until_it_expires():
     """Code of the next turn finds the files of the last; when the service has lost them, the turn continues without."""
     cold = lab(CODE_RUN, CODE_RUN, BYE, BYE)

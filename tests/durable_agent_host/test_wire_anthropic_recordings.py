@@ -8,9 +8,10 @@ from agent_framework import ChatResponse, FunctionTool, Message
 
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
-from durable_agent_host.stream.fold import Fold, fold_part, fold_updates, response_as_updates
+from durable_agent_host.stream.fold import Fold, fold_updates, response_as_updates
 from tests.durable_agent_host.anthropic_lab import AnthropicLab
 from tests.durable_agent_host.anthropic_streams import FOLDER, blocks_of, parse_updates, recorded_streams
+from tests.durable_agent_host.stream.comparing import fold_part
 from tests.kit import RECORDINGS
 
 pytestmark = pytest.mark.recordings

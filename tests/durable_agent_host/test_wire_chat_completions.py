@@ -9,9 +9,10 @@ from agent_framework_openai import OpenAIChatCompletionClient
 
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.providers.chat_completions.provider import CHAT
-from durable_agent_host.stream.fold import fold_part, fold_updates
+from durable_agent_host.stream.fold import fold_updates
 from practice_model.rules.chat_requests import check_request
 from tests.durable_agent_host.chat_lab import ChatLab
+from tests.durable_agent_host.stream.comparing import fold_part
 from tests.durable_agent_host.stream.streams import encode_messages, stored_all
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{ "city":"Oslo" }'}}

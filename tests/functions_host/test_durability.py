@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.functions_host.conftest import MANAGEMENT, Host, StartHost
 from tests.processes import wait_until
 
@@ -12,22 +10,6 @@ JSON = {"Content_Type": "application/json"}
 
 def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
-
-
-@pytest.mark.parametrize("kill_after", [1, 4, 8])
-def test_a_killed_orchestration_continues(start_host: StartHost, tmp_path: Path, kill_after: int):
-    """After SIGKILL in the middle, every step is done, in order, and only the one under way may be done twice."""
-    record = tmp_path / "record"
-    host = start_host("sample", tmp_path / "data")
-    instance_id = host.run("chain", {"steps": 10, "path": str(record)})
-    wait_until(lambda: len(lines(record)) >= kill_after)
-    host.kill()
-    host = start_host("sample", tmp_path / "data")
-    assert host.wait(instance_id)["output"] == 10
-    done = lines(record)
-    assert list(dict.fromkeys(done)) == [f"step {step}" for step in range(10)]
-    assert len(done) <= 11
-    host.stop()
 
 
 def test_everything_pending_survives_a_kill(start_host: StartHost, tmp_path: Path):

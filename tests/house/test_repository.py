@@ -130,20 +130,6 @@ def test_the_readme_can_be_read_in_a_few_minutes():
     assert len((ROOT / "README.md").read_text().split()) <= 900
 
 
-def test_files_that_the_documents_name_are_there():
-    """The table of what to change where leads somewhere, and so does every link."""
-    path_count, missing_paths = 0, list[str]()
-    for name, text in _documents().items():
-        for path in re.findall(r"`((?:src|tests|scripts|benchmarks|docs)/[\w./-]+)`", text):
-            path_count += 1
-            missing_paths += [] if (ROOT / path).exists() else [f"{name}: {path}"]
-        for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
-            path_count += 1
-            missing_paths += [] if (ROOT / name).parent.joinpath(link).exists() else [f"{name}: {link}"]
-    assert path_count
-    assert not missing_paths
-
-
 def test_version_is_one():
     """The project's version, the changelog's newest and that of the wheel in documents are the same."""
     newest = re.search(r"^## \[?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)

@@ -111,7 +111,8 @@ class LostProviderState:
         has_continuation = bool(session.service_session_id or WORKFLOW_STATE in session.state)
         if loss.kind in {"field", "form", "content"}:
             if provider.carry(self.request_messages, session.lost_state, [loss])[1] == session.lost_state:
-                return False  # the request was made without it
+                is_form = loss.kind == "content" and loss.name == "form"
+                return is_form and self.add(LostState("form"), session, provider)  # the request was made without it
         elif loss in self._lost or (loss.kind == "continuation" and not (has_continuation or loss.name)):
             return False
         _LOGGER.warning("turn %s: %s; resuming from the stored transcript", self._turn_id, loss.reason)

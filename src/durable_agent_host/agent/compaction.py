@@ -257,44 +257,32 @@ def _list_provider_strategies(agent: Any) -> Iterable[Any]:
 
 def with_clients(strategy: Any, replace_client: Bound) -> Any:
     """Copy a strategy, and those nested in it, with other chat clients."""
-    return _with_clients(strategy, replace_client, 0)
-
-
-def _with_clients(value: Any, replace_client: Bound, depth: int) -> Any:
-    if depth > _MOST_NESTED or isinstance(value, _NO_OBJECTS):
-        return value
-    if callable(getattr(value, "get_response", None)):
-        return replace_client(value)
-    if isinstance(value, list | tuple):
-        return type(cast("list[Any]", value))(
-            _with_clients(item, replace_client, depth + 1) for item in cast("list[Any]", value)
-        )
-    if not callable(value) or not hasattr(value, "__dict__"):
-        return value
-    view = copy.copy(value)
-    for name, attribute in list(vars(view).items()):
-        if (replacement := _with_clients(attribute, replace_client, depth + 1)) is not attribute:
-            setattr(view, name, replacement)
-    return view
+    return _copy_with(
+        strategy, lambda value: replace_client(value) if callable(getattr(value, "get_response", None)) else None, 0
+    )
 
 
 def tightened(strategy: Any, share: float) -> Any:
     """Copy a strategy, and those nested in it, with a share of each number that limits the context."""
-    return _tightened(strategy, share, 0)
+    return _copy_with(
+        strategy, lambda value: max(int(value * share), 1) if type(value) is int and value > 1 else None, 0
+    )
 
 
-def _tightened(value: Any, share: float, depth: int) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return max(int(value * share), 1) if value > 1 else value
+def _copy_with(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
+    """Copy a strategy with replacements of its parts; None leaves a part."""
     if depth > _MOST_NESTED or isinstance(value, _NO_OBJECTS):
         return value
+    if (replacement := replace(value)) is not None:
+        return replacement
     if isinstance(value, list | tuple):
-        return type(cast("list[Any]", value))(_tightened(item, share, depth + 1) for item in cast("list[Any]", value))
+        return type(cast("list[Any]", value))(_copy_with(item, replace, depth + 1) for item in cast("list[Any]", value))
     if not callable(value) or not hasattr(value, "__dict__"):
         return value
     view = copy.copy(value)
     for name, attribute in list(vars(view).items()):
-        setattr(view, name, _tightened(attribute, share, depth + 1))
+        if (replacement := _copy_with(attribute, replace, depth + 1)) is not attribute:
+            setattr(view, name, replacement)
     return view
 
 

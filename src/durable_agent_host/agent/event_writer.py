@@ -185,7 +185,7 @@ class EventWriter:
             case ModelCallCompleted(position, messages=messages):
                 path = path.model_call(position)
                 new_events = [
-                    message_completed(index, {**message, "files": [f for f in message["files"] if "file_url" in f]})
+                    message_completed(index, {**message, "files": []})
                     for index, message in enumerate(response_messages(messages, no_files))
                     if (str(path), index) not in self.nested_events
                 ]

@@ -54,6 +54,8 @@ class NestedRun:
         self._is_waiting = False
         self._has_session = False
         self._requests: list[Content] = []
+        self._message_count = 0
+        self._replies: list[tuple[int, Sequence[Message]]] = []
         self._run = replace(
             turn_run,
             journal=journal,
@@ -121,7 +123,9 @@ class NestedRun:
             account = run.budget_account
             if account is not None and not await account.admit_model_call(path, context.messages, options):
                 await self._stop()
-        call = ModelCall(path, context.client, self._client.provider, context.messages, options, send)
+        self._message_count = len(context.messages)
+        messages = self._with_replies(context.messages, is_stored="conversation_id" in options)
+        call = ModelCall(path, context.client, self._client.provider, messages, options, send)
         return chain_model_call(run.model_layers(), call)
 
     async def _answer_requests(self, response: ChatResponse[Any]) -> Sequence[Message]:
@@ -134,16 +138,30 @@ class NestedRun:
         contents = [content for message in messages for content in message.contents]
         provider = self._client.provider
         asks = any(map(is_provider_request, contents)) or bool(provider.client_calls(messages))
-        if not asks or any(content.type == "function_call" for content in contents):
+        if not asks:
             return []
+        calls_tools = any(content.type == "function_call" for content in contents)
         replies = await answer_requests(
             self._run.pending_calls, self._run.journal, self._run.observers, provider, messages
         )
-        if not replies:
+        if not replies and not calls_tools:
             await self._stop()
-        for content in self._requests:  # the agent has them, and would ask whoever called it
+        for content in (*contents, *self._requests):  # the agent has them, and would ask whoever called it
             content.user_input_request = False
-        return replies
+        if not calls_tools:
+            return replies
+        self._is_waiting = self._is_waiting or not replies
+        self._replies.append((self._message_count + len(messages), replies))
+        return []
+
+    def _with_replies(self, messages: Sequence[Message], *, is_stored: bool) -> list[Message]:
+        """Add answers to what was asked beside tool calls: after the request, or once if the service stores that."""
+        complete_messages = [*messages]
+        for position, replies in reversed(self._replies):
+            complete_messages[position:position] = replies
+        if is_stored:
+            self._replies = []
+        return complete_messages
 
     async def _make_tool_call(self, call: ToolInvocation) -> ToolCallEnd:
         end = await chain_tool_call(self._run.tool_layers(), call)

@@ -389,9 +389,6 @@ class ObserverGroup:
                     )
 
 
-logger = logging.getLogger(__name__)
-
-
 class CallbackObserver:
     """Calls a callback; its exceptions are logged and do not affect the turn, as in upstream.
 
@@ -425,4 +422,4 @@ class CallbackObserver:
             if inspect.isawaitable(result):
                 await result
         except Exception as error:  # noqa: BLE001 - a listener is not part of the turn
-            logger.warning("a callback of agent %r raised %s: %s", request.agent, type(error).__name__, error)
+            _LOGGER.warning("a callback of agent %r raised %s: %s", request.agent, type(error).__name__, error)

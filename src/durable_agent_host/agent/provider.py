@@ -126,8 +126,8 @@ class ModelProvider(ItemReader, Protocol):
         """Return what the framework gets for a tool that it does not run.
 
         Returns:
-            The tool, if its service runs it. For one that the client runs, made by `client_tools.client_tool`: a tool
-            for each function that the model may call; the adapted client sends the service's tool instead.
+            The tool, if its service runs it. For one that the client runs, a tool for each function that the model may
+            call, without a function itself; the adapted client sends the service's tool instead.
         """
         ...
 

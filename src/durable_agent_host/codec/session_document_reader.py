@@ -247,7 +247,8 @@ class DocumentReader:
                 if self._is_end:
                     raise ValueError("its end is missing") from error
             else:
-                if end < len(self._text) or self._is_end:  # a number at the end may go on
+                # A number at the end may go on, with "." or "e+" there already.
+                if self._text[end : end + 3].strip(".eE+-") or self._is_end:
                     break
             if is_rest:
                 self._count_rest(remaining_characters)

@@ -49,7 +49,8 @@ class LostState:
     Attributes:
         kind: the continuation of a conversation, a container in which code ran, encrypted reasoning, a field that the
             service does not accept, the form of the request as a whole, or some of its content: files or reasoning.
-        name: of the container, the field, or the answer which the turn had continued; empty when unknown.
+        name: of the container, the field, or the answer which the turn had continued; empty when unknown. Of content,
+            ``form`` when its form is refused if there is nothing to leave out.
     """
 
     kind: Literal["continuation", "container", "reasoning", "field", "form", "content"]

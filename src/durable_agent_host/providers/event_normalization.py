@@ -10,7 +10,7 @@ through a normalizer of its dialect, which may change, drop or add events. What 
 import json
 import time
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, ClassVar, Final, Protocol, cast
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.providers.neutral_contents import as_object, as_objects
@@ -68,17 +68,19 @@ def normalize_streams(adapter: Any, client: Any, mixin: type[NormalizedEventsMix
     return adapter
 
 
-class _NormalizingDecoder:
-    def __init__(self, decoder: Any, normalizer: EventNormalizer) -> None:
-        self._decoder = decoder
-        self._normalizer = normalizer
+class _NormalizingDecoder(NamedTuple):
+    decoder: Any
+    normalizer: EventNormalizer
 
     async def aiter_bytes(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-        """Decode a stream."""
-        async for event in self._decoder.aiter_bytes(chunks):
+        """Decode a stream, or the JSON of a service that does not stream."""
+        body: list[bytes] = []
+        async for event in self.decoder.aiter_bytes(_without_json(chunks, body)):
+            if not event.data:
+                continue  # not an event, by the specification of event streams
             if event.data.startswith(_DONE):
-                for fields in self._normalizer.end(is_done=True):
-                    yield _ParsedEvent(fields)
+                for fields in self.normalizer.end(is_done=True):
+                    yield _ParsedEvent(fields.get("type"), fields)
                 yield event
                 return
             try:
@@ -90,10 +92,25 @@ class _NormalizingDecoder:
             is_event = fields.get("type") or fields.get("choices")
             if not is_event or fields.get("object") == "error" or isinstance(fields.get("error"), str):
                 data = _failure_event(fields) or data
-            for fields in self._normalizer.read(event.event, data):
-                yield _ParsedEvent(fields)
-        for fields in self._normalizer.end(is_done=False):
-            yield _ParsedEvent(fields)
+            for fields in self.normalizer.read(event.event, data):
+                yield _ParsedEvent(fields.get("type"), fields)
+        for fields in (*(self._read_body(body) if body else ()), *self.normalizer.end(is_done=bool(body))):
+            yield _ParsedEvent(fields.get("type"), fields)
+
+    def _read_body(self, body: list[bytes]) -> Iterable[Json]:
+        response = as_object(json.loads(b"".join(body)))
+        return self.normalizer.read(None, _failure_event(response) or response)
+
+
+async def _without_json(chunks: AsyncIterator[bytes], body: list[bytes]) -> AsyncIterator[bytes]:
+    """Yield the chunks of a stream; add those of a response that is JSON instead to its body."""
+    has_started = False
+    async for chunk in chunks:
+        if body or (not has_started and chunk.lstrip().startswith(b"{")):
+            body.append(chunk)
+        else:
+            has_started = has_started or bool(chunk.strip())
+            yield chunk
 
 
 def _failure_event(fields: Json) -> Json | None:
@@ -114,18 +131,16 @@ def _failure_event(fields: Json) -> Json | None:
     return None
 
 
-class _ParsedEvent:
+class _ParsedEvent(NamedTuple):
     """An event of the SDK whose data is parsed already."""
 
-    data: Final = "{}"
-
-    def __init__(self, fields: Json) -> None:
-        self.event = fields.get("type")
-        self._fields = fields
+    event: Any
+    fields: Json
+    data: str = "{}"
 
     def json(self) -> Json:
         """Return the data."""
-        return self._fields
+        return self.fields
 
 
 _FIRST_MILLISECONDS: Final = 10**11

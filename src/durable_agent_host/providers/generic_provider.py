@@ -130,6 +130,8 @@ class GenericProvider:
     ) -> tuple[list[Message], dict[str, Any]]:
         """Change the contents that the service has lost or cannot read, and mark what it refuses."""
         losses = list(new_losses)
+        if not (losses or stored_losses):
+            return list(messages), {}
         usable_messages, known_losses = apply_losses(messages, stored_losses, losses, self.loss_rules)
         if losses or known_losses:
             usable_messages, known_losses = omit_rejected_files(usable_messages, known_losses, losses)

@@ -147,7 +147,8 @@ def find_refusal(error: BaseException, write_request: WriteRequest | None = None
 
     Args:
         error: of the model call.
-        write_request: the body of a request, and a row → the body in the form of that row.
+        write_request: the body of a request, and a row → the body in the form of that row; without it, only fields are
+            found.
 
     Returns:
         ``field`` with its name; ``form`` when the reason can be the form of the messages; ``content`` when it can be a
@@ -165,7 +166,9 @@ def find_refusal(error: BaseException, write_request: WriteRequest | None = None
         return LostState("field", {"include_usage": "stream_options"}.get(name, name))
     if _NOT_THE_FORM.search(text) or write_request is None:
         return None
-    has_form = not _FILE.search(text) and _can_tighten(error, write_request)
+    has_form = _can_tighten(error, write_request)
+    if _FILE.search(text):
+        return LostState("content", "form" if has_form else "")
     return LostState("form" if has_form else "content")
 
 

@@ -12,7 +12,7 @@ no service needs it. A default is the value of `UNKNOWN`; a row differs from it 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -209,14 +209,14 @@ def find_service(client: Any) -> Service:
 
 def strictest_at(url: Any) -> Service:
     """Return the strictest row for the service at a URL of the HTTP client."""
-    return tighten(next(_rows_at(url), UNKNOWN), (), is_strictest=True)
+    return tighten(next(iter(_rows_at(url)), UNKNOWN), (), is_strictest=True)
 
 
-def _rows_at(url: Any) -> Iterator[Service]:
+def _rows_at(url: Any) -> list[Service]:
     host = str(getattr(url, "host", None) or "")
     port = getattr(url, "port", None)
     address = f"{host}:{port}" if port else host
-    return (row for row in SERVICES if row.address and re.fullmatch(row.address, address))
+    return [row for row in SERVICES if row.address and re.fullmatch(row.address, address)]
 
 
 def tighten(service: Service, rejected_fields: Iterable[str], *, is_strictest: bool) -> Service:

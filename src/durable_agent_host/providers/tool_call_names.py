@@ -2,11 +2,15 @@
 
 The call is stored with the name that the model wrote, and its result reports that the tool does not exist. Only the
 request has another name, so the call still matches its result.
+
+A tool of the service whose calls the client runs is a tool without a function for the framework.
 """
 
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, cast
+
+from agent_framework import FunctionTool
 
 UNNAMED: Final = "unnamed"
 """The name that is sent for a call without one; every service accepts it."""
@@ -42,3 +46,23 @@ def _names_in(tool: Any) -> Iterable[str]:
         name: Any = cast("Mapping[str, Any]", holder).get("name") if isinstance(holder, Mapping) else None
         if isinstance(name, str):
             yield name
+
+
+_SERVICE_TOOL: Final = "durable_agent_host.service_tool"
+
+
+def client_function(name: str, service_tool: Any) -> FunctionTool:
+    """Make a tool for a function of a service's own tool, whose calls wait for the client."""
+    properties = {_SERVICE_TOOL: service_tool}
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    return FunctionTool(name=name, func=None, input_model=parameters, additional_properties=properties)
+
+
+def with_service_tools(tools: Iterable[Any]) -> list[Any]:
+    """Return the tools of a request with the service's own, each once, in place of what `client_function` made."""
+    sent_tools: dict[int, Any] = {}
+    for tool in tools:
+        properties: Mapping[str, Any] = getattr(tool, "additional_properties", None) or {}
+        sent_tool = properties.get(_SERVICE_TOOL, tool)
+        sent_tools[id(sent_tool)] = sent_tool
+    return list(sent_tools.values())

@@ -386,11 +386,6 @@ def fold_updates(updates: Iterable[Any], items: ItemReader) -> AgentResponse[Any
     return Fold(updates, items).response()
 
 
-def fold_part(updates: Iterable[Any], items: ItemReader) -> list[AgentResponseUpdate]:
-    """Fold a part of a stream, such as one batch of a log, into few updates."""
-    return Fold(updates, items).pieces()
-
-
 def response_as_updates(response: AgentResponse[Any]) -> list[AgentResponseUpdate]:
     """Return a folded response as updates that nothing joins, one for each message."""
     updates = response.to_updates()

@@ -1,7 +1,7 @@
 """Tools that a request brings along, and the results that the client gives their calls."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from agent_framework import FunctionTool
@@ -47,7 +47,7 @@ def _read_tool(value: Any, location: str) -> dict[str, Any]:
         raise RequestError(f"{location} has {', '.join(map(repr, unknown))}, which no tool has: {_FORM}")
     name = fields.get("name")
     description = fields.get("description") or ""
-    parameters: Any = fields.get("parameters") or {**_ANY_PARAMETERS}
+    parameters: Any = fields.get("parameters") or {"type": "object", "properties": {}}
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RequestError(f"'name' of {location} has to be 1 to 64 letters, digits, '_' or '-'")
     if not isinstance(description, str) or len(description) > _MAX_CHARACTERS:
@@ -60,35 +60,11 @@ def _read_tool(value: Any, location: str) -> dict[str, Any]:
     return {"name": name, "description": description, "parameters": parameters}
 
 
-_SERVICE_TOOL: Final = "durable_agent_host.service_tool"
-_ANY_PARAMETERS: Final[Mapping[str, Any]] = {"type": "object", "properties": {}}
-
-
-def client_tool(fields: Mapping[str, Any], service_tool: Any = None) -> FunctionTool:
-    """Make a tool without a function, whose calls wait for the client.
-
-    Args:
-        fields: ``name``; ``description`` and ``parameters``, unless its service knows them.
-        service_tool: what requests have instead of it; see `with_service_tools`.
-    """
+def client_tool(fields: Mapping[str, Any]) -> FunctionTool:
+    """Make a tool without a function, whose calls wait for the client."""
     return FunctionTool(
-        name=fields["name"],
-        description=fields.get("description", ""),
-        func=None,
-        input_model=fields.get("parameters", _ANY_PARAMETERS),
-        additional_properties=None if service_tool is None else {_SERVICE_TOOL: service_tool},
+        name=fields["name"], description=fields["description"], func=None, input_model=fields["parameters"]
     )
-
-
-def with_service_tools(tools: Iterable[Any]) -> list[Any]:
-    """Return the tools of a request with the service's own tools, each once, for those made of them."""
-    sent_tools: list[Any] = []
-    for tool in tools:
-        properties: Mapping[str, Any] = getattr(tool, "additional_properties", None) or {}
-        sent_tool = properties.get(_SERVICE_TOOL, tool)
-        if not any(sent_tool is other for other in sent_tools):
-            sent_tools.append(sent_tool)
-    return sent_tools
 
 
 def tool_result_of(reply: Mapping[str, Any]) -> Any:

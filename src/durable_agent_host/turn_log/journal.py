@@ -17,7 +17,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from durable_agent_host.codec.content import decode_usage
@@ -77,7 +77,6 @@ class RecordedTool:
             self.finished = entry
 
 
-@dataclass
 class JournalState:
     """The records of a turn's log so far.
 
@@ -109,33 +108,30 @@ class JournalState:
             a tool call, by the path of its run and its id, unless the journal knows that it starts, too.
     """
 
-    responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
-    continuations: dict[CallPath, Mapping[str, Any] | None] = field(
-        default_factory=dict[CallPath, Mapping[str, Any] | None]
-    )
-    open_events: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
-    tools: dict[CallPath, RecordedTool] = field(default_factory=dict[CallPath, RecordedTool])
-    outcome: Mapping[str, Any] | None = None
-    discard_from: int | None = None
-    pending_calls: dict[str, PendingCallWire] = field(default_factory=dict[str, PendingCallWire])
-    replied_call_ids: set[str] = field(default_factory=set[str])
-    waiting_call_ids: tuple[str, ...] = ()
-    has_started: bool = False
-    first_output: int | None = None
-    state_changes: dict[CallPath, list[tuple[int, Mapping[str, Any]]]] = field(
-        default_factory=dict[CallPath, list[tuple[int, Mapping[str, Any]]]]
-    )
-    compaction_responses: dict[CallPath, Mapping[str, Any]] = field(default_factory=dict[CallPath, Mapping[str, Any]])
-    finished_at: dict[CallPath, int] = field(default_factory=dict[CallPath, int])
-    reserved: dict[CallPath, list[Reservation]] = field(default_factory=dict[CallPath, list[Reservation]])
-    unmeasured: list[Reservation] = field(default_factory=list[Reservation])
-    active_seconds: float = 0.0
-    workflow_parts: list[WorkflowWaitingEntry] = field(default_factory=list[WorkflowWaitingEntry])
-    messages: dict[str, MessageReceivedEntry] = field(default_factory=dict[str, MessageReceivedEntry])
-    switches: list[ClientSwitchedEntry] = field(default_factory=list[ClientSwitchedEntry])
-    overflows: dict[CallPath, float] = field(default_factory=dict[CallPath, float])
-    nested_events: set[tuple[str, str | int]] = field(default_factory=set[tuple[str, str | int]])
-    _last_offset: int = -1
+    def __init__(self) -> None:
+        self.responses: dict[CallPath, Mapping[str, Any]] = {}
+        self.continuations: dict[CallPath, Mapping[str, Any] | None] = {}
+        self.open_events: list[Mapping[str, Any]] = []
+        self.tools: dict[CallPath, RecordedTool] = {}
+        self.outcome: Mapping[str, Any] | None = None
+        self.discard_from: int | None = None
+        self.pending_calls: dict[str, PendingCallWire] = {}
+        self.replied_call_ids: set[str] = set()
+        self.waiting_call_ids: tuple[str, ...] = ()
+        self.has_started = False
+        self.first_output: int | None = None
+        self.state_changes: dict[CallPath, list[tuple[int, Mapping[str, Any]]]] = {}
+        self.compaction_responses: dict[CallPath, Mapping[str, Any]] = {}
+        self.finished_at: dict[CallPath, int] = {}
+        self.reserved: dict[CallPath, list[Reservation]] = {}
+        self.unmeasured: list[Reservation] = []
+        self.active_seconds = 0.0
+        self.workflow_parts: list[WorkflowWaitingEntry] = []
+        self.messages: dict[str, MessageReceivedEntry] = {}
+        self.switches: list[ClientSwitchedEntry] = []
+        self.overflows: dict[CallPath, float] = {}
+        self.nested_events: set[tuple[str, str | int]] = set()
+        self._last_offset = -1
 
     def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""

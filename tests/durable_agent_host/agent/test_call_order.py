@@ -60,29 +60,3 @@ def test_a_call_whose_arguments_cannot_be_read_asks_nobody_and_spends_no_budget(
         assert "Argument parsing failed" in result["output"]
 
     scenario(tmp_path, play)
-
-
-def test_a_call_without_budget_waits_for_a_person_before_it_starts(tmp_path: Path, model: PracticeModel):
-    """What is approved is counted, and what the budget does not allow does not run."""
-    started: list[int] = []
-
-    @tool(approval_mode="always_require")
-    def ship(count: int) -> str:
-        """Ship."""
-        started.append(count)
-        return "shipped"
-
-    async def play(log: SqliteTurnLog) -> None:
-        model.plan({"calls": [{"name": "ship", "arguments": {"count": n}} for n in (1, 2)]}, {"text": "Done."})
-        budgets = Budgets(turn=Budget(tool_calls=1, exceeded="ask"))
-        agent_runner = runner(model, log, ship, budgets=budgets)
-        approvals: dict[str, Any] = {}
-        for expected_names in (["ship", "ship"], ["budget"]):
-            pending = (await agent_runner.run(Session(), REQUEST, approvals or None)).pending
-            assert [waiting_call["name"] for waiting_call in pending] == expected_names
-            approvals |= {waiting_call["call_id"]: {"approved": True} for waiting_call in pending}
-        assert len(started) == 1
-        assert (await agent_runner.run(Session(), REQUEST, approvals)).status == "completed"
-        assert sorted(started) == [1, 2]
-
-    scenario(tmp_path, play)

@@ -157,6 +157,7 @@ class Dies(HistoryProvider):
         await self.real.clear(session_id)
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("writes", range(12))
 async def test_a_rewriting_that_dies_loses_nothing(real, writes):
     """Wherever the process dies while it writes an old session anew, the next one finds every message once."""

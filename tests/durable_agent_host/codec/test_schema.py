@@ -13,7 +13,9 @@ from durable_agent_host.session.repair import make_document_readable, repair_doc
 from durable_agent_host.session.transcript import replay_messages
 from tests.durable_agent_host.golden import WIRE, golden
 from tests.durable_agent_host.mutations import mutations
+from tests.sweeps import SEED, count
 
+EACH = count("EXAMPLES", short=30, long=1000)
 SESSIONS = sorted(path.stem for path in WIRE.glob("session-*.json"))
 
 
@@ -29,10 +31,11 @@ def test_documents_of_released_versions_are_valid(name):
     assert make_document_readable(golden(name)) == (golden(name), [])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", SESSIONS)
 def test_valid_documents_are_read_and_others_are_repaired(name):
     """Of a changed document either nothing is said, and it is read, or it is mended, and then it is read."""
-    for change, mutated in mutations(golden(name), 120, seed=f"codec {name}"):
+    for change, mutated in mutations(golden(name), EACH, seed=f"{SEED} codec {name}"):
         before = json.dumps(mutated)
         try:
             repaired, changes = make_document_readable(mutated)

@@ -16,8 +16,9 @@ from durable_agent_host.providers.azure_ai_agents.request_bodies import (
     parse_tool_outputs,
 )
 from durable_agent_host.providers.azure_ai_agents.run_events import RunReader
-from durable_agent_host.providers.azure_ai_agents.thread_contents import METADATA, is_message, restore_block
+from durable_agent_host.providers.azure_ai_agents.thread_contents import METADATA
 from durable_agent_host.stream.fold import Fold, fold_updates
+from tests.durable_agent_host.provider_lab import is_message, restore_block
 from tests.kit import RECORDINGS
 
 pytestmark = pytest.mark.recordings

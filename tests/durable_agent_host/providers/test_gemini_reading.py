@@ -11,8 +11,8 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.gemini.part_mapping import to_parts
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
-from durable_agent_host.stream.fold import Fold, fold_part, fold_updates, response_as_updates
-from tests.durable_agent_host.gemini_lab import accepted_parts
+from durable_agent_host.stream.fold import Fold, fold_updates, response_as_updates
+from tests.durable_agent_host.stream.comparing import fold_part
 from tests.kit import RECORDINGS
 
 SEAL, OTHER = "c2VhbGVk", "b3RoZXI="
@@ -147,31 +147,6 @@ def test_folding_in_parts_changes_nothing(name):
         assert encode_messages(fold_updates([*a, *b, *c], GEMINI)) == expected
         assert encode_messages(fold_updates([*fold_part([*a, *b], GEMINI), *updates[second:]], GEMINI)) == expected
     assert encode_messages(fold_updates(response_as_updates(response), GEMINI)) == expected
-
-
-@pytest.mark.parametrize("name", cases())
-def test_every_part_of_a_stream_is_sent_back_unchanged(name):
-    """Nothing is dropped and nothing is changed, but for ids that the service did not give."""
-    chunks = cases()[name]
-    parts = [part for chunk_json in chunks for part in chunk_json["candidates"][0].get("content", {}).get("parts", [])]
-    if name == "fn-streamed-arguments":
-        calls = [part["functionCall"] for part in sent(chunks)]
-        assert [(call["name"], call["args"]) for call in calls] == [
-            ("getWeather", {"location": "Boston"}),
-            ("getWeather", {"location": "San Francisco"}),
-        ]
-        assert sent(chunks)[0]["thoughtSignature"] == parts[0]["thoughtSignature"]
-        return
-    expected = accepted_parts(parts)
-    if name == "a result before its code":
-        expected = [CODE, RESULT, *expected[2:]]  # the API takes a result behind its code
-    assert remove_generated_ids(sent(chunks)) == expected
-
-
-def remove_generated_ids(parts):
-    """Leave the ids out that were made up for calls without one."""
-    hook = lambda value: {n: v for n, v in value.items() if n != "id" or not str(v).startswith("tool-call-")}  # noqa: E731
-    return json.loads(json.dumps(parts), object_hook=hook)
 
 
 def argument(path, **value):

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,10 @@ import pytest
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import NotFoundError, RequestError
-from durable_agent_host.model.session import Receipt, Session
+from durable_agent_host.model.session import Session
 from durable_agent_host.segments.blob_cache import BlobCache
 from durable_agent_host.segments.conversation_fork import make_fork
 from durable_agent_host.segments.conversation_import import read_document
-from durable_agent_host.segments.conversation_pages import read_page
 from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.conversation_writer import ConversationWriter
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
@@ -90,32 +88,7 @@ def create_fork(store: SqliteBlobStore, session: Session, new_id: str, **options
     return asyncio.run(fork())
 
 
-def test_pages_contain_everything(store):
-    """From the newest to the oldest page, each message and each receipt once, and no page is larger than asked."""
-    entries = turns()
-    session = import_entries(store, entries)
-    failed_receipt = Receipt("failed", "failed", error={"type": "x", "message": "y"})
-    session = replace(session, receipts=(*session.receipts, failed_receipt))
-
-    async def pages() -> list:
-        found, before = [], None
-        while before != 0:
-            page = await read_page(record_of(store, session), before=before, limit=90, max_bytes=200_000)
-            assert len(page.entries) <= 90
-            assert len(json_bytes_of(page.entries)) <= 210_000
-            assert (page.left_out, page.problems) == ((), ()) or [*page.left_out, *page.problems] == []
-            found.append(page)
-            before = page.previous or 0
-        return found[::-1]
-
-    found = asyncio.run(pages())
-    assert [entry for page in found for entry in page.entries] == entries
-    assert [receipt.turn_id for page in found for receipt in page.receipts] == [
-        *(f"t{n}" for n in range(TURNS)),
-        "failed",
-    ]
-
-
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("turn", [0, 1, 7, 31, 32, 350, 698, 699])
 @pytest.mark.parametrize("is_before", [False, True])
 def test_a_session_can_be_forked_at_any_turn(store, turn, is_before):

@@ -221,6 +221,7 @@ TURN, FORK, IMPORT, REPAIR, ERASE, RESET, SWEEP = (
 )
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize(
     ("first", "second"),
     [

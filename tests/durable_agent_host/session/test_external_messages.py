@@ -3,20 +3,16 @@
 import json
 import random
 
-from agent_framework import Content, Message
+from agent_framework import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.session.external_messages import (
-    IDENTITY,
     POSITION,
-    index_in_turn,
     name_of,
     next_index,
     read_once,
-    turn_of,
     with_names,
-    without_marks,
 )
 
 _TURNS = st.lists(st.integers(1, 4), min_size=1, max_size=5)
@@ -49,25 +45,3 @@ def test_void_turns_are_left_out(sizes):
     messages = conversation(sizes)
     remaining = read_once(messages, void={"turn/0"})
     assert remaining == messages[sizes[0] :]
-
-
-def test_a_name_contains_turn_and_position():
-    """A turn's id may have slashes; what other providers added has a turn and no place; others have neither."""
-    (first,) = with_names("a/b", [Message("user", ["x"])])
-    (named_message,) = with_names("a/b", [Message("user", ["x"])], prefix="context-")
-    assert (turn_of(first), index_in_turn(first), first.message_id) == ("a/b", 1, "a/b/1")
-    assert (turn_of(named_message), index_in_turn(named_message)) == ("a/b", None)
-    assert (turn_of(Message("user", ["x"])), index_in_turn(Message("user", ["x"]))) == (None, None)
-    assert with_names("c", [first])[0].additional_properties[IDENTITY] == "a/b/1"
-
-
-def test_marks_are_removed_from_a_copy():
-    """The message for the model has neither our marks nor the framework's; the stored one stays as it is."""
-    message = Message("assistant", [Content.from_text("x", additional_properties={"a": 1})], message_id="msg_1")
-    message.additional_properties = {"_attribution": {"source_id": "s"}, "mine": 1}
-    (named_message,) = with_names("t", [message])
-    fresh = without_marks(named_message)
-    assert (fresh.additional_properties, fresh.message_id) == ({"mine": 1}, "msg_1")
-    fresh.contents[0].additional_properties["a"] = 2
-    assert named_message.contents[0].additional_properties == {"a": 1}
-    assert without_marks(with_names("t", [Message("user", ["x"])])[0]).message_id is None

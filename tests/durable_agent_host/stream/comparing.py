@@ -3,6 +3,12 @@
 from random import Random
 
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES
+from durable_agent_host.stream.fold import Fold
+
+
+def fold_part(updates, items):
+    """Fold a part of a stream, such as one batch of a log, into few updates."""
+    return Fold(updates, items).pieces()
 
 
 def contents_of(messages):

@@ -1,6 +1,5 @@
 """Streamed updates to the stored response: how a stream was cut changes nothing, and nothing is lost."""
 
-import json
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -8,121 +7,17 @@ from agent_framework import AgentResponseUpdate, Content
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.stream.fold import fold_contents, fold_part, fold_updates, response_as_updates
+from durable_agent_host.stream.fold import fold_contents, fold_updates, response_as_updates
 from practice_model.dialects.responses.event_grammar import stream_events
-from tests.durable_agent_host.stream.comparing import interleave
+from tests.durable_agent_host.stream.comparing import fold_part
 from tests.durable_agent_host.stream.streams import (
-    cut_at_random,
     encode_messages,
-    parse_response,
     provider,
     stored_all,
     updates_of,
 )
 
-# --- generated answers of the Responses API ----------------------------------------------------------------------
-
-TEXT = st.text(max_size=40)
 SOME_TEXT = st.text(min_size=1, max_size=40)
-
-
-@st.composite
-def citations(draw, text):
-    """Citations of a text, by offsets."""
-    spans = draw(st.lists(st.tuples(st.integers(0, len(text)), st.integers(0, len(text))), max_size=3))
-    return [
-        {"type": "url_citation", "url": f"https://example.com/{n}", "title": "t", "start_index": a, "end_index": b}
-        for n, (a, b) in enumerate(spans)
-    ]
-
-
-@st.composite
-def items(draw):
-    """The output of one model call: items of several types, each with ids of its own."""
-    output = []
-    for number in range(draw(st.integers(0, 5))):
-        kind = draw(st.sampled_from(["message", "reasoning", "function_call", "code_interpreter_call", "mcp_call"]))
-        item = {"type": kind, "id": f"{kind}_{number}", "status": "completed"}
-        if kind == "message":
-            texts = draw(st.lists(SOME_TEXT, min_size=1, max_size=2))
-            item |= {"role": "assistant", "content": []}
-            for text in texts:
-                part = {"type": "output_text", "text": text, "annotations": draw(citations(text)), "logprobs": []}
-                item["content"].append(part)
-        elif kind == "reasoning":
-            summary = draw(st.lists(SOME_TEXT, max_size=3))
-            item |= {"summary": [{"type": "summary_text", "text": text} for text in summary]}
-            item |= {"encrypted_content": "gAAAA"}
-            del item["status"]
-        elif kind == "function_call":
-            arguments = draw(st.one_of(SOME_TEXT, st.builds(json.dumps, st.dictionaries(TEXT, st.integers()))))
-            item |= {"id": f"fc_{number}", "call_id": f"call_{number}", "name": "f", "arguments": arguments}
-        elif kind == "code_interpreter_call":
-            outputs = draw(st.lists(st.builds(lambda logs: {"type": "logs", "logs": logs}, SOME_TEXT), max_size=2))
-            item |= {"id": f"ci_{number}", "code": draw(SOME_TEXT), "container_id": "cntr_1", "outputs": outputs}
-        else:
-            item |= {
-                "id": f"mcp_{number}",
-                "name": "m",
-                "server_label": "s",
-                "arguments": "{}",
-                "output": draw(SOME_TEXT),
-            }
-        output.append(item)
-    return output
-
-
-@st.composite
-def responses(draw):
-    """A finished response."""
-    usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
-    usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
-    body = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed"}
-    return body | {"output": draw(items()), "usage": usage, "tools": [], "parallel_tool_calls": True}
-
-
-@given(responses(), st.integers(1, 9), st.integers(), st.integers())
-def test_cutting_and_mixing_a_stream_changes_nothing(answer, size, cut_seed, mix_seed):
-    """Any cut and any mix of items gives what the provider says at the end, parsed without a stream."""
-    expected = fold_updates(updates_of(stream_events(answer, 1000)), provider)
-    other = cut_at_random(interleave(stream_events(answer, size), mix_seed), cut_seed)
-    response = fold_updates(updates_of(other), provider)
-    assert stored_all(response) == stored_all(expected)
-    assert plain(encode_messages(expected)) == plain(encode_messages(parse_response(answer)))
-
-
-def plain(messages):
-    """Give contents without what the client says twice of a call, and without empty token probabilities."""
-    contents = json.loads(json.dumps([content for message in messages for content in message["contents"]]))
-    for content in contents:
-        host_data = content.get("extensionData", {}).get("durableAgentHost", {})
-        properties = host_data.get("additional_properties", {})
-        for name in ("status", "logprobs", "openai"):
-            if content["$type"] == "text" or name == "status":
-                properties.pop(name, None)
-    return contents
-
-
-@given(responses(), st.integers(1, 9), st.integers(), st.lists(st.integers(0, 400), max_size=4))
-def test_folding_in_parts_changes_nothing(answer, size, mix_seed, cut_points):
-    """The fold is associative: parts folded first, in any grouping, give the whole."""
-    updates = updates_of(interleave(stream_events(answer, size), mix_seed))
-    expected = stored_all(fold_updates(updates, provider))
-    cuts = sorted({0, len(updates), *(cut_point % (len(updates) + 1) for cut_point in cut_points)})
-    parts = [fold_part(updates[a:b], provider) for a, b in pairwise(cuts)]
-    assert stored_all(fold_updates([update for part in parts for update in part], provider)) == expected
-    grown = []
-    for part in parts:
-        grown = fold_part([*grown, *part], provider)
-    assert stored_all(fold_updates(grown, provider)) == expected
-
-
-@given(responses(), st.integers(1, 9), st.integers(0, 400))
-def test_folding_what_is_folded_changes_nothing(answer, size, end):
-    """The fold is idempotent, for streams that end early too."""
-    updates = updates_of(stream_events(answer, size))
-    once = fold_updates(updates[: end % (len(updates) + 1)], provider)
-    assert encode_messages(fold_updates(response_as_updates(once), provider)) == encode_messages(once)
 
 
 # --- streams of any framework client, without the provider's items -----------------------------------------------
@@ -285,9 +180,6 @@ def test_divided_characters_are_joined():
     assert (text.text, call.arguments) == ("a😀b\ud83dc", "a😀b\ud83dc")
     parts = [*fold_part(updates[:1], provider), *fold_part(updates[1:4], provider), *fold_part(updates[4:], provider)]
     assert fold_updates(parts, provider).messages[0].contents == [text, call]
-
-
-# --- size --------------------------------------------------------------------------------------------------------
 
 
 # --- stored chunk by chunk ---------------------------------------------------------------------------------------

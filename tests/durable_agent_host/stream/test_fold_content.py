@@ -5,8 +5,9 @@ import json
 import pytest
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
-from durable_agent_host.stream.fold import fold_contents, fold_part, fold_updates
+from durable_agent_host.stream.fold import fold_contents, fold_updates
 from tests.durable_agent_host.scripted_service import scripted_service
+from tests.durable_agent_host.stream.comparing import fold_part
 from tests.durable_agent_host.stream.streams import encode_messages, provider, stored_all
 from tests.kit import RECORDINGS
 

@@ -11,8 +11,8 @@ from durable_agent_host.providers.openai.item_mapping import (
     rebuild_item,
     to_input_item,
 )
-from durable_agent_host.stream.fold import fold_part, fold_updates, response_as_updates
-from tests.durable_agent_host.stream.comparing import comparable, contents_of, is_sent_back
+from durable_agent_host.stream.fold import fold_updates, response_as_updates
+from tests.durable_agent_host.stream.comparing import comparable, contents_of, fold_part, is_sent_back
 from tests.durable_agent_host.stream.streams import (
     FOLDER,
     cut_at_random,

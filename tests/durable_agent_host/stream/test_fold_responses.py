@@ -10,9 +10,9 @@ from durable_agent_host.providers.openai.item_mapping import (
     rebuild_item,
     to_input_item,
 )
-from durable_agent_host.stream.fold import fold_part, fold_updates, response_as_updates
+from durable_agent_host.stream.fold import fold_updates, response_as_updates
 from tests.durable_agent_host.openai_outputs import OUTPUTS, TOKEN, build_events, build_response_body, message, text
-from tests.durable_agent_host.stream.comparing import comparable, contents_of, interleave, is_sent_back
+from tests.durable_agent_host.stream.comparing import comparable, contents_of, fold_part, interleave, is_sent_back
 from tests.durable_agent_host.stream.streams import (
     cut_at_random,
     encode_messages,
@@ -165,6 +165,7 @@ QUIRKS = {
 """What services and proxies do otherwise → how it changes the events."""
 
 
+@pytest.mark.drawn(80)
 @pytest.mark.parametrize(
     ("name", "quirk"),
     [  # each kind of answer with a third of the quirks, each quirk with a third of the answers

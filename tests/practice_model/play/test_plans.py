@@ -7,28 +7,6 @@ import pytest
 from tests.practice_model.kit import get_text, parse_events
 
 
-def test_a_plan_responds_to_matching_requests_until_it_is_over(model):
-    """One step per model call, by user text, instructions and model."""
-    when = {"user_text": "weather", "agent": "Forecaster", "model": "m1"}
-    model.plan({"text": "Sun."}, {"text": "Rain."}, when=when)
-    matching = {"model": "m1", "instructions": "You are the Forecaster."}
-    assert "weather" in get_text(model.ask("The weather?").json())
-    assert get_text(model.ask("The weather?", **matching).json()) == "Sun."
-    system = {"role": "system", "content": "You are the Forecaster."}
-    assert get_text(model.ask([system, {"role": "user", "content": "weather"}], model="m1").json()) == "Rain."
-    assert get_text(model.ask("The weather?", **matching).json()) != "Sun."
-
-
-def test_plans_are_used_in_order_of_arrival(model):
-    """First in, first out among matching plans; null repeats forever; DELETE clears."""
-    model.plan({"text": "first"})
-    model.plan({"text": "second"}, times=None)
-    assert [get_text(model.ask().json()) for _ in range(4)] == ["first", "second", "second", "second"]
-    assert [plan["played"] for plan in model.http.get("/practice/plans").json()["plans"]] == [1, 3]
-    assert model.http.delete("/practice/plans").json() == {"plans": []}
-    assert get_text(model.ask().json()) != "second"
-
-
 @pytest.mark.parametrize(
     "plan",
     [

@@ -86,6 +86,8 @@ def _correct(update: Any, contents: Sequence[Content]) -> None:
     correct_contents(contents)
     if update.finish_reason is not None:
         update.finish_reason = text_for(update.finish_reason, "finish_reason")
+    if not isinstance(update.model, str | None):
+        update.model = str(update.model)
 
 
 def _release(stream: Any) -> None:

@@ -39,8 +39,7 @@ from durable_agent_host.providers.lost_state import accepted_request_options, ru
 from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, as_objects, refusal_properties, within
 from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import ANTHROPIC
-from durable_agent_host.providers.tool_call_names import declared_tool_names
-from durable_agent_host.turn.client_tools import with_service_tools
+from durable_agent_host.providers.tool_call_names import declared_tool_names, with_service_tools
 
 # Writes contents without metadata: from callers, tools, and other providers' models.
 #

@@ -21,7 +21,7 @@ from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.lost_state import find_refusal
 from durable_agent_host.providers.neutral_contents import within
-from durable_agent_host.turn.client_tools import client_tool
+from durable_agent_host.providers.tool_call_names import client_function
 
 _CONTAINER_EXPIRED: Final = re.compile(
     r"container\b.*?(?:not found|expired|does not exist|no longer|invalid|unknown)"
@@ -80,14 +80,13 @@ class AnthropicProvider(GenericProvider):
         if _CONTAINER_EXPIRED.search(text):
             match = _CONTAINER_ID.search(text)
             return LostState("container", match[0] if match else "")
-        refusal = find_refusal(error)
-        return refusal if refusal is not None and refusal.kind == "field" else None
+        return find_refusal(error)
 
     def client_tools(self, tool: Any, /) -> Sequence[Any]:
         """Return tools that the client runs as what their calls are: ``tool_use`` blocks with the tool's name."""
         if not _RUNS_AT_CLIENT.fullmatch(str(within(tool, "type"))):
             return (tool,)
-        return (client_tool({"name": str(within(tool, "name"))}, tool),)
+        return (client_function(str(within(tool, "name")), tool),)
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Make the contents of finished blocks."""

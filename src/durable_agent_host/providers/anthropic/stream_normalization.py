@@ -37,9 +37,11 @@ class MessageEventNormalizer:
             case "message_start":
                 message = as_object(event.get("message"))
                 content = [_normalize_texts(block) for block in to_object_list(message.get("content"))]
-                event = {**event, "message": {**message, "content": content, "usage": _usage(message)}}
+                reason = joined_text(message.get("stop_reason")) or None
+                message |= {"content": content, "usage": _usage(message), "stop_reason": reason}
+                event = {**event, "message": message}
                 self._has_call = any(block.get("type") == _CALL for block in content)
-                self._is_ended = message.get("stop_reason") is not None
+                self._is_ended = reason is not None
             case "content_block_start":
                 if not (block := as_object(event.get("content_block"))):
                     return
@@ -59,6 +61,12 @@ class MessageEventNormalizer:
             case "message_stop":
                 yield from self._stop(event)
                 return
+            case "message":  # not streamed
+                yield from self.read("message_start", {"message": event})
+                yield self._with_stop_reason(
+                    {"type": "message_delta", "delta": {"stop_reason": event.get("stop_reason")}}
+                )
+                return
             case _:
                 pass
         yield event if event.get("type") else {**event, "type": event_type}
@@ -76,8 +84,9 @@ class MessageEventNormalizer:
 
     def _with_stop_reason(self, event: Json) -> Json:
         delta = as_object(event.get("delta"))
-        if delta.get("stop_reason") in _PLAIN_ENDS and self._has_call and not self._open_indexes:
-            delta = {**delta, "stop_reason": _CALL}
+        reason = joined_text(delta.get("stop_reason")) or None
+        is_call = reason in _PLAIN_ENDS and self._has_call and not self._open_indexes
+        delta = {**delta, "stop_reason": _CALL if is_call else reason}
         return {**event, "delta": delta, "usage": _usage(event)}
 
     def _index(self, event: Json) -> int:

@@ -9,7 +9,7 @@ Source: recorded threads and streams, and the classes ``RunStep…ToolCall``, ``
 ``MessageTextAnnotation`` of azure-ai-agents 1.1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -17,7 +17,7 @@ from agent_framework import Annotation, Content
 
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import HostedCall
-from durable_agent_host.providers.item_metadata import ItemMetadata, decode_references, encode_references
+from durable_agent_host.providers.item_metadata import ItemMetadata, encode_references
 from durable_agent_host.providers.neutral_contents import as_object
 
 PROVIDER: Final = "azure_ai_agents"
@@ -230,17 +230,6 @@ def _attach(contents: list[Content], kind: str, block: Mapping[str, Any], step: 
     fields = {"block": encode_references(block, contents)} | ({"step": dict(step)} if step else {})
     METADATA.attach(contents, {"type": kind, "id": block.get("id")}, {}, fields)
     return contents
-
-
-def restore_block(contents: Sequence[Content]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a message, a call or a step as received, and the step of a message or a call."""
-    metadata = METADATA.find(contents[0]) or {}
-    return decode_references(metadata.get("block"), contents), metadata.get("step") or {}
-
-
-def is_message(content: Content) -> bool:
-    """Return whether a content starts a message of a thread."""
-    return (METADATA.find(content) or {}).get("type") == _MESSAGE
 
 
 def merge_call(call: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,9 +26,8 @@ from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, add_coun
 from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import GEMINI
 from durable_agent_host.providers.stream_completion import is_truncated
-from durable_agent_host.providers.tool_call_names import UNNAMED
+from durable_agent_host.providers.tool_call_names import UNNAMED, with_service_tools
 from durable_agent_host.stream.fold import Fold
-from durable_agent_host.turn.client_tools import with_service_tools
 
 _RESULT: Final = "result"
 """Field in which the framework sends a result that is not an object."""

@@ -16,7 +16,7 @@ from durable_agent_host.providers.gemini.client import PartPreservingMixin
 from durable_agent_host.providers.gemini.part_mapping import LOSS_RULES, METADATA, unknown_call, unknown_part
 from durable_agent_host.providers.gemini.raw_json_transport import with_raw_json
 from durable_agent_host.providers.generic_provider import GenericProvider
-from durable_agent_host.turn.client_tools import client_tool
+from durable_agent_host.providers.tool_call_names import client_function
 
 _COMPUTER_FUNCTIONS: Final = (
     *("open_web_browser", "wait_5_seconds", "go_back", "go_forward", "search", "navigate", "click_at", "hover_at"),
@@ -73,7 +73,7 @@ class GeminiProvider(GenericProvider):
         if (computer := getattr(tool, "computer_use", None)) is None:
             return (tool,)
         excluded_names = getattr(computer, "excluded_predefined_functions", None) or ()
-        return [client_tool({"name": name}, tool) for name in _COMPUTER_FUNCTIONS if name not in excluded_names]
+        return [client_function(name, tool) for name in _COMPUTER_FUNCTIONS if name not in excluded_names]
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return ``reasoning`` when the service cannot read a signature; a missing one is another error."""

@@ -203,10 +203,16 @@ def complete_approval(item: Mapping[str, Any], contents: list[Content]) -> list[
 
 
 def complete_image(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
-    """Remove the partial images of a stream, which are drafts of the finished image."""
+    """Remove the partial images of a stream, which are drafts of the finished image; make the contents of an item."""
     if not item.get("result"):
         return _each_once(contents)
-    return [content for content in contents if not _is_draft(content)][-2:]
+    if finished_contents := [content for content in contents if not _is_draft(content)][-2:]:
+        return finished_contents
+    image = Content.from_uri(f"data:image/{item.get('output_format') or 'png'};base64,{item['result']}")
+    return [
+        Content.from_image_generation_tool_call(image_id=item.get("id")),
+        Content.from_image_generation_tool_result(image_id=item.get("id"), outputs=image),
+    ]
 
 
 def _is_draft(content: Content) -> bool:

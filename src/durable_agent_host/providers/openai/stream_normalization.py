@@ -5,7 +5,7 @@ start or finish an item, their positions, or fields that are lists. The final re
 were progress, and the events of what is missing are added before it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -66,7 +66,9 @@ class ResponseEventNormalizer:
         """Return an event, with the events that are missing before it."""
         event = as_object(data)
         event_type = event.get("type")
-        if not isinstance(event_type, str):
+        if event.get("object") == "response":  # not streamed
+            event = {"type": (event_type := "response.done"), "response": event}
+        elif not isinstance(event_type, str):
             event = {**event, "type": (event_type := name or "")}
         if self._has_all_events is None:
             number = event.get("sequence_number")
@@ -126,8 +128,8 @@ class ResponseEventNormalizer:
             progress.fragments.setdefault(part_index, []).append(event.get("delta", ""))
         elif name is not None:
             progress.fragments[part_index] = [event[name]]
-        if "part" in event:
-            event = {**event, "part": _normalize_part(event["part"])}
+        if "part" in event or "content_part" in event["type"]:
+            event = {**event, "part": _normalize_part(event.get("part"))}
         if item_type == "message" and event.get("content_index") != part_index:
             event = {**event, "content_index": part_index}
         yield event if event.get("output_index") == progress.position else {**event, "output_index": progress.position}
@@ -274,9 +276,9 @@ def _normalize_item(raw_item: Any) -> Json | None:
 
 def _normalize_part(raw_part: Any) -> Json:
     part = as_object(raw_part)
+    annotations = as_objects(part.get("annotations"))
     if part.get("type", "output_text") != "output_text" or (
-        isinstance(part.get("text"), str) and isinstance(part.get("annotations"), list)
+        isinstance(part.get("text"), str) and part.get("annotations") == annotations
     ):
         return part
-    annotations: Iterable[Json] = as_objects(part.get("annotations"))
-    return {"type": "output_text", **part, "text": joined_text(part.get("text")), "annotations": [*annotations]}
+    return {"type": "output_text", **part, "text": joined_text(part.get("text")), "annotations": annotations}

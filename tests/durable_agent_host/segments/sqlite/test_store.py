@@ -35,14 +35,6 @@ async def test_the_files_shrink_when_pieces_are_deleted(tmp_path):
     await store.close()
 
 
-async def test_commits_wait_for_the_disk(tmp_path):
-    """Connections are synchronous in full, since sessions in other files name what is stored here."""
-    path = tmp_path / "pieces.db"
-    store = SqliteBlobStore(path)
-    assert await store._worker.read(lambda connection: connection.execute("PRAGMA synchronous").fetchone()) == (2,)
-    await store.close()
-
-
 @pytest.mark.parametrize("left", [0, 1, 400, 700])
 async def test_a_piece_that_was_cut_short_is_damaged(tmp_path, left):
     """However little of a piece is left in the file, it is no piece, and the error names it."""

@@ -1,7 +1,6 @@
 """What the SQLite store alone promises: about its file, its processes and its disk."""
 
 import asyncio
-import contextlib
 import sqlite3
 from contextlib import aclosing
 from pathlib import Path
@@ -111,23 +110,6 @@ def size_of(path: Path, suffix: str = "") -> int:
 
 
 MEGABYTE = 1024 * 1024
-
-
-async def test_the_file_shrinks_when_logs_are_swept(tmp_path):
-    """What is swept is given back to the disk; the rest stays readable."""
-    path = tmp_path / "turns.db"
-    log = SqliteTurnLog(path)
-    await write_turns(log, 0, 250)
-    wait_until(lambda: size_of(path) > 8 * MEGABYTE)
-    with contextlib.closing(sqlite3.connect(path)) as file, file:
-        file.execute("UPDATE logs SET appended_at = appended_at - 3600")
-    await write_turns(log, 1000, 1)
-    assert await log.sweep(older_than_seconds=1800) == 250
-    wait_until(lambda: size_of(path) + size_of(path, "-wal") < 6 * MEGABYTE)
-    assert await numbers(log, f"{1000:032x}") == list(range(5))
-    await write_turns(log, 2000, 10)
-    await log.close()
-    assert size_of(path) < 2 * MEGABYTE
 
 
 async def test_the_files_shrink_when_logs_are_deleted(tmp_path):
