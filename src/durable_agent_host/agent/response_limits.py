@@ -250,14 +250,9 @@ class ResponseSizeMeter:
 
 
 class OutputSizeMeter:
-    """Counts what one answer says, for clients whose connections are not guarded; services send more than the content.
+    """Counts what an answer says, for clients whose connections are not guarded; services send more than that."""
 
-    Args:
-        update_bytes: that an update counts for besides what it says.
-    """
-
-    def __init__(self, update_bytes: int = _UPDATE_BYTES) -> None:
-        self._update_bytes = update_bytes
+    def __init__(self) -> None:
         self._totals = received_bytes()
         self._bytes = 0
 
@@ -267,7 +262,7 @@ class OutputSizeMeter:
         Raises:
             ProviderError: a limit is exceeded.
         """
-        size = self._update_bytes
+        size = _UPDATE_BYTES
         for content in contents:
             for text in (content.text, content.arguments, content.uri):
                 size += len(text) if isinstance(text, str) else 0

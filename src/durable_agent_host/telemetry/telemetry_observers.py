@@ -69,11 +69,13 @@ def _label(request: TurnRequest, trace: TurnTrace) -> str:
 _MEASUREMENTS: Final = TurnMeasurements()
 
 
+_MAX_REPORTED_TURNS: Final = 1000
+
+
 class _ReportedTurns:
     """The ends of turns that this process has reported lately."""
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+    def __init__(self) -> None:
         self._turns: dict[str, None] = {}
         self._lock = Lock()
 
@@ -83,12 +85,12 @@ class _ReportedTurns:
             if turn in self._turns:
                 return False
             self._turns[turn] = None
-            if len(self._turns) > self._capacity:
+            if len(self._turns) > _MAX_REPORTED_TURNS:
                 del self._turns[next(iter(self._turns))]
         return True
 
 
-_REPORTED_TURNS: Final = _ReportedTurns(1000)
+_REPORTED_TURNS: Final = _ReportedTurns()
 
 
 def turn_observers() -> list[TurnObserver]:
