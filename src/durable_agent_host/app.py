@@ -93,7 +93,6 @@ from durable_agent_host.telemetry.telemetry_observers import report_end, turn_ob
 from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.turn_redactor import Redact
-from durable_agent_host.turn_log.crash_points import armed_plan
 from durable_agent_host.turn_log.turn_log_factory import choose_turn_log
 from durable_agent_host.webhooks import make_notify
 from sqlite_store.reserve import DiskReserve
@@ -554,8 +553,7 @@ def _check_retries(chosen: Any, default: Any) -> int:
 
 
 def _prepare_process() -> None:
-    """Read crash points from the environment, and keep secrets out of the process's logs."""
-    armed_plan()
+    """Keep secrets out of the process's logs."""
     add_known_secrets(find_secrets(os.environ))
     redact_log_records()
 

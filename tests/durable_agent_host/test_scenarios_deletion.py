@@ -12,8 +12,8 @@ import requests
 from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
-from durable_agent_host.turn_log.crash_points import UPKEEP_POINTS
 from tests.durable_agent_host.conftest import LAB, PEOPLE
+from tests.durable_agent_host.crash.points import UPKEEP_POINTS
 from tests.durable_agent_host.stored_bytes import read_file_bytes
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_fork_delete import delete, fork

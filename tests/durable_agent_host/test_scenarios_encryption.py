@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from durable_agent_host.turn_log.crash_points import KEY_POINTS
 from tests.contract.traces import text_in_blobs
+from tests.durable_agent_host.crash.points import KEY_POINTS
 from tests.durable_agent_host.stored_bytes import read_file_bytes
 from tests.kit import AgentHost, PracticeModel, copy_data, running_host, start_host
 from tests.kit_services import azurite, azurite_connection

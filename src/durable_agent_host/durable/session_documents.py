@@ -253,22 +253,6 @@ class SessionDocuments:
         entries = await record.attached(session.entries, session.sealed.namespace)
         return replace(session, entries=(*await record.entries_of_others(), *entries))
 
-    async def read_best_effort(
-        self, agent: str, session_id: str, *, has_messages: bool = False
-    ) -> tuple[Session | None, list[RepairChange]]:
-        """Read as much as possible of a session's head.
-
-        Returns:
-            The session (None when there is none), and the malformed parts that were left out.
-
-        Raises:
-            StateError: a newer or unknown program wrote it, or nothing in it can be a conversation.
-        """
-        session, changes = decode_best_effort(await self.read(agent, session_id))
-        if session is not None and has_messages:
-            session = await self._with_provider_messages(agent, session_id, session)
-        return session, changes
-
     async def page(self, agent: str, session_id: str, *, before: int | None, limit: int) -> tuple[Session, Page] | None:
         """Read a page of a conversation, as far as it is readable.
 
@@ -280,9 +264,10 @@ class SessionDocuments:
             StateError: a newer or unknown program wrote it, or nothing in it can be a conversation.
             LogError: the piece store does not answer.
         """
-        session, changes = await self.read_best_effort(agent, session_id, has_messages=True)
+        session, changes = decode_best_effort(await self.read(agent, session_id))
         if session is None:
             return None
+        session = await self._with_provider_messages(agent, session_id, session)
         record = self.storage.record(session, SessionKey(agent, session_id))
         page = await read_page(record, before=before, limit=limit)
         return session, replace(page, problems=[*changes, *page.problems])

@@ -357,7 +357,7 @@ class _Erasing:
         """Delete the data of turns: orchestrations, logs, and requests and answers too large to travel."""
         turn_ids: dict[str, None] = {}
         erased_count = 0
-        async for page in turns_of(self._store, session, may_lack=True):
+        async for page in turns_of(self._store, session):
             turn_ids |= dict.fromkeys(page)
             while len(turn_ids) - erased_count >= _GROUP:
                 await self._erase_group([*islice(turn_ids, erased_count, erased_count + _GROUP)])

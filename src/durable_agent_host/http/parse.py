@@ -89,7 +89,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
             "upload them before, or raise DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"
         )
     fields, files = read_run_fields(body, lower_headers.get("content-type", ""))
-    _check_nesting(fields, "the body")
+    _check_nesting(fields)
     _check_role(fields)
     is_without_text = bool(files) and fields.get("message") in (None, "")
     message = MessageInput("") if is_without_text else read_message(fields.get("message"))
@@ -137,9 +137,9 @@ def _waits(headers: Mapping[str, str], params: Mapping[str, str], fields: Mappin
     return _flag(value, "wait_for_response", default=True)
 
 
-def _check_nesting(value: Any, subject: str) -> None:
+def _check_nesting(value: Any) -> None:
     if is_nested_too_deeply(value):
-        raise RequestError(f"{subject} is nested more than {MAX_LEVELS} levels deep: send fewer")
+        raise RequestError(f"the body is nested more than {MAX_LEVELS} levels deep: send fewer")
 
 
 def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | None:
@@ -268,7 +268,7 @@ def parse_replies(body: bytes) -> dict[str, dict[str, Any]]:
         RequestError: the body is something else, or answers a call twice; the message says what is expected.
     """
     value = parse_json(body)
-    _check_nesting(value, "the body")
+    _check_nesting(value)
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     if not items:
         raise RequestError(f"the body is an empty list: {_ANSWER_FORMS}")
@@ -292,7 +292,7 @@ def parse_callback(body: bytes, call_id: str) -> dict[str, Any]:
         ForbiddenError: it answers another call.
     """
     value = parse_json(body)
-    _check_nesting(value, "the body")
+    _check_nesting(value)
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     if fields.get("call_id", call_id) != call_id:
         raise ForbiddenError("the token is for another call: leave 'call_id' out")

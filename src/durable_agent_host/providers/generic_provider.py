@@ -133,7 +133,8 @@ class GenericProvider:
         if not (losses or stored_losses):
             return list(messages), {}
         usable_messages, known_losses = apply_losses(messages, stored_losses, losses, self.loss_rules)
-        usable_messages, known_losses = omit_rejected_files(usable_messages, known_losses, losses)
+        if losses or known_losses:
+            usable_messages, known_losses = omit_rejected_files(usable_messages, known_losses, losses)
         return mark_refusals(usable_messages, known_losses, losses)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:

@@ -13,7 +13,6 @@ from typing import Any, Final, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 
-_PART_CHARACTERS: Final = 64 * 1024
 _BODIES: Final = ("json_data", "extra_json")
 
 
@@ -63,11 +62,8 @@ def _replace_surrogates(text: str) -> str:
 
 
 def _is_utf8(text: str) -> bool:
-    if text.isascii():
-        return True
     try:
-        for start in range(0, len(text), _PART_CHARACTERS):  # other threads run between two chunks
-            text[start : start + _PART_CHARACTERS].encode()
+        text.encode()
     except UnicodeEncodeError:
         return False
     return True

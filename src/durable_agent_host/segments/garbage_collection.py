@@ -272,7 +272,7 @@ def _mark(session: Session) -> list[object]:
     return [encode_sealed(session.sealed), sorted(map(list, blobs_of_head(session)))]
 
 
-async def turns_of(store: BlobStore, session: Session, *, may_lack: bool) -> AsyncIterator[list[str]]:
+async def turns_of(store: BlobStore, session: Session) -> AsyncIterator[list[str]]:
     """List the turns that a session knows: from entries and receipts, in its head and its segments, and rejected ones.
 
     Yields:
@@ -285,6 +285,6 @@ async def turns_of(store: BlobStore, session: Session, *, may_lack: bool) -> Asy
     receipts = [receipt.turn_id for receipt in session.receipts]
     yield [*list_turn_ids(session.entries), *receipts, *session.rejected_turn_ids]
     if session.sealed.refs:
-        async for _, segment in walk(store, session.sealed.refs, reads=lambda _: True, may_lack=may_lack):
+        async for _, segment in walk(store, session.sealed.refs, reads=lambda _: True, may_lack=True):
             if segment is not None:
                 yield list_turn_ids(segment.entries, segment.receipts)

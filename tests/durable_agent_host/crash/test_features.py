@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.turn_log.crash_points import BUDGET_POINTS, CLEANUP_POINTS, JOURNAL_POINTS
 from functions_host.engine.crash_points import POINTS
 from tests.durable_agent_host.crash.features import ALL, SINGLE, Baselines, check_featured, featured_site
 from tests.durable_agent_host.crash.oracle import Figures
+from tests.durable_agent_host.crash.points import BUDGET_POINTS, CLEANUP_POINTS, JOURNAL_POINTS
 from tests.durable_agent_host.crash.scenarios import SCENARIOS, Case
 from tests.durable_agent_host.crash.test_sweep import AT_ONCE, ENGINE, passes
 from tests.kit import PracticeModel

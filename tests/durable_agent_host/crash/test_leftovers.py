@@ -20,9 +20,9 @@ from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
 from durable_agent_host.segments.blob_cache import BlobCache
 from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
-from durable_agent_host.turn_log.crash_points import COPY_POINTS
 from functions_host.engine.crash_points import POINTS
 from tests.durable_agent_host.conftest import LAB
+from tests.durable_agent_host.crash.points import COPY_POINTS
 from tests.durable_agent_host.test_scenarios_deletion import grow
 from tests.durable_agent_host.test_scenarios_retention import maintained_until
 from tests.kit import AgentHost, PracticeModel, copy_data, start_host

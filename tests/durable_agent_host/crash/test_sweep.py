@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.turn_log.crash_points import JOURNAL_POINTS
 from functions_host.engine.crash_points import POINTS
 from tests.durable_agent_host.crash.oracle import CaseResult, Figures, Witnesses, check_case, check_site
+from tests.durable_agent_host.crash.points import JOURNAL_POINTS
 from tests.durable_agent_host.crash.scenarios import SCENARIOS, Case
 from tests.durable_agent_host.crash.site import Site
 from tests.kit import PracticeModel

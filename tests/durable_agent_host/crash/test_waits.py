@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.turn_log.crash_points import JOURNAL_POINTS, WORKFLOW_POINTS
 from tests.durable_agent_host.crash.features import featured_site
 from tests.durable_agent_host.crash.oracle import CaseResult, Figures, Witnesses, check_case, check_site, read_result
+from tests.durable_agent_host.crash.points import JOURNAL_POINTS, WORKFLOW_POINTS
 from tests.durable_agent_host.crash.scenarios import WAITING, Case
 from tests.durable_agent_host.crash.site import Site
 from tests.kit import start_model

@@ -43,17 +43,15 @@ def with_signatures(model: str, contents: Sequence[dict[str, Any]]) -> list[dict
     if _CHECKS.search(model) is None:
         return list(contents)
     request_indexes = [
-        n for n, content in enumerate(contents) if content["role"] != "model" and not _has(content, "functionResponse")
+        n
+        for n, content in enumerate(contents)
+        if content["role"] != "model" and not any("functionResponse" in part for part in content["parts"])
     ]
     turn_start = request_indexes[-1] if request_indexes else 0
     return [
         _with_placeholder(content) if n > turn_start and content["role"] == "model" else content
         for n, content in enumerate(contents)
     ]
-
-
-def _has(content: dict[str, Any], kind: str) -> bool:
-    return any(kind in part for part in content["parts"])
 
 
 def _with_placeholder(content: dict[str, Any]) -> dict[str, Any]:
