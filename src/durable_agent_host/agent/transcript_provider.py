@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from agent_framework import AgentSession, InMemoryHistoryProvider, Message, SessionContext, SupportsAgentRun
+from agent_framework import AgentSession, HistoryProvider, Message, SessionContext, SupportsAgentRun
 
 from durable_agent_host.codec.content import decode_agent_session
 from durable_agent_host.model.turn import TurnRequest
@@ -60,7 +60,7 @@ class DurableSession(AgentSession):
             self.service_session_id = None
 
 
-class TranscriptProvider(InMemoryHistoryProvider):
+class TranscriptProvider(HistoryProvider):
     """Puts a `DurableSession`'s transcript before the new message.
 
     The messages are added without the framework's attribution mark, because the OpenAI client replaces the provider's
@@ -72,6 +72,24 @@ class TranscriptProvider(InMemoryHistoryProvider):
 
     def __init__(self) -> None:
         super().__init__(self.SOURCE_ID, load_messages=True, store_inputs=False, store_outputs=False)
+
+    async def get_messages(
+        self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
+    ) -> list[Message]:
+        """Return no messages: `before_run` takes them from the run's session."""
+        del session_id, state, kwargs
+        return []
+
+    async def save_messages(
+        self,
+        session_id: str | None,
+        messages: Sequence[Message],
+        *,
+        state: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Save nothing: the session's entity keeps the conversation."""
+        del session_id, messages, state, kwargs
 
     async def before_run(
         self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]

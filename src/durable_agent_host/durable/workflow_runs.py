@@ -240,13 +240,13 @@ class WorkflowRuns:
             await asyncio.sleep(pause)
             all_questions = await self.list_questions(workflow, run_id)
             questions = {call_id: q for q in all_questions if (call_id := q.call["call_id"]) in results}
-            waiting = {call_id: q for call_id, q in questions.items() if q.reply_digest is None}
-            answered_ids = questions.keys() - waiting.keys()
-            other_ids = [i for i in answered_ids if questions[i].reply_digest != reply_digest(results[i])]
-            if other_ids or not waiting:
+            open_questions = {call_id: q for call_id, q in questions.items() if q.reply_digest is None}
+            closed_ids = questions.keys() - open_questions.keys()
+            other_ids = [i for i in closed_ids if questions[i].reply_digest != reply_digest(results[i])]
+            if other_ids or not open_questions:
                 return sorted(other_ids)
             if not pause:
-                for call_id, question in waiting.items():
+                for call_id, question in open_questions.items():
                     await self._client.raise_event(question.instance_id, question.event_name, results[call_id])
         return []
 

@@ -9,7 +9,7 @@ from durable_agent_host.providers.neutral_contents import as_object
 _CALL: Final = "tool_use"
 """The type of a block that calls a tool of the app, and the stop reason of a message with such blocks."""
 
-_PLAIN_ENDS: Final = frozenset({None, "end_turn", "stop", "tool_calls"})
+_NORMAL_REASONS: Final = frozenset({None, "end_turn", "stop", "tool_calls"})
 """Stop reasons that compatible services send after complete calls as well."""
 
 _TEXTS: Final = ("text", "thinking", "signature")
@@ -85,7 +85,7 @@ class MessageEventNormalizer:
     def _with_stop_reason(self, event: Json) -> Json:
         delta = as_object(event.get("delta"))
         reason = joined_text(delta.get("stop_reason")) or None
-        is_call = reason in _PLAIN_ENDS and self._has_call and not self._open_indexes
+        is_call = reason in _NORMAL_REASONS and self._has_call and not self._open_indexes
         delta = {**delta, "stop_reason": _CALL if is_call else reason}
         return {**event, "delta": delta, "usage": _usage(event)}
 
