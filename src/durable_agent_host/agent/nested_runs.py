@@ -59,7 +59,7 @@ class NestedRun:
         self._run = replace(
             turn_run,
             journal=journal,
-            observers=NestedRunObservers(observers, journal.path),
+            observers=NestedRunObservers(observers, journal.path, client.is_strategy),
             session_state=SessionState(AgentSession(), journal.recorded, journal.path),
             progress=progress,
             output=NestedOutput(client.provider, joins_texts=client.is_tool),

@@ -7,7 +7,7 @@ attempt did the step: its result comes from the journal, and it cost nothing now
 import inspect
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from agent_framework import AgentResponse, AgentResponseUpdate, Message
@@ -331,10 +331,12 @@ class NestedRunObservers:
     Attributes:
         observers: of the attempt.
         path: of the run.
+        is_strategy: whether the run is of a compaction strategy, whose messages nobody says.
     """
 
     observers: "ObserverGroup"
     path: CallPath
+    is_strategy: bool = False
 
     async def notify(self, moment: RunMoment) -> None:
         """Notify all observers of a moment.
@@ -343,6 +345,8 @@ class NestedRunObservers:
             FencedError: a later attempt has begun; this one must stop.
             LogError: the store does not answer.
         """
+        if self.is_strategy and isinstance(moment, ModelCallCompleted):
+            moment = replace(moment, messages=())
         await self.observers.notify(NestedMoment(self.path, moment))
 
 
