@@ -229,6 +229,7 @@ def test_a_receiver_that_fails_gets_the_same_event_again_later(
         "status": "waiting",
         "turn_path": f"/agents/Payer/sessions/s/turns/{turn_id}",
         "pending_calls": answer.json()["pending_calls"],
+        "answer_path": f"/agents/Payer/sessions/s/turns/{turn_id}/answers",
     }
 
 

@@ -88,6 +88,7 @@ def complete_function_call(item: Mapping[str, Any], contents: list[Content]) -> 
             content.status = item.get("status") or content.status
             content.arguments = item["arguments"] if item.get("arguments") is not None else content.arguments
             content.additional_properties = _strip_event_counters(content.additional_properties)
+            content.additional_properties.pop("status", None)  # a whole response has it in both places
             if item.get("id"):
                 openai = cast("dict[str, Any]", content.additional_properties.get("openai") or {})
                 ids = {"fc_id": item["id"], "openai": openai | {"item_id": item["id"]}}
