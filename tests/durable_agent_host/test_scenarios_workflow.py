@@ -47,7 +47,8 @@ def test_agents_of_a_workflow_are_not_public(pipeline: AgentHost, model: Practic
     assert model.requests() == []
 
 
-def test_a_workflow_asks_a_person(pipeline: AgentHost):
+@pytest.mark.parametrize("text", ["Yes.", "[" * 50_000], ids=["text", "brackets"])
+def test_a_workflow_asks_a_person(pipeline: AgentHost, text: str):
     """Upstream's routes run, status and respond work: what was asked is seen, and answered by the URL that it has."""
     url = f"{pipeline.url}/api/workflow/asking"
     start_response = requests.post(f"{url}/run", data="Really?", timeout=60)
@@ -60,12 +61,12 @@ def test_a_workflow_asks_a_person(pipeline: AgentHost):
 
     (request,) = wait_until(pending_requests)
     assert request["requestData"] == "Really?"
-    response = requests.post(request["respondUrl"], json="Yes.", timeout=60)
+    response = requests.post(request["respondUrl"], json=text, timeout=60)
     assert response.ok, response.text
     final_status = wait_until(
         lambda: (now := requests.get(status_url, timeout=60).json())["runtimeStatus"] == "Completed" and now
     )
-    assert "Really? Yes." in str(final_status["output"])
+    assert f"Really? {text}" in str(final_status["output"])
 
 
 def test_a_client_answers_a_workflow(pipeline: AgentHost):

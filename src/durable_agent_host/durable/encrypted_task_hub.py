@@ -20,7 +20,15 @@ from azure.durable_functions.models import TaskBase
 
 from durable_agent_host.codec.encryption_envelope import read_envelope
 from durable_agent_host.durable.app_secret import AppSecret, Orchestrate
-from durable_agent_host.durable.task_hub import MarkingClient, Steps, TaskHub, UnreadableValue, read_entity, state_in
+from durable_agent_host.durable.task_hub import (
+    MarkingClient,
+    Steps,
+    TaskHub,
+    UnreadableValue,
+    read_entity,
+    run_steps,
+    state_in,
+)
 from durable_agent_host.encryption.cipher import AssociatedData, Cipher
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, StateError
@@ -66,24 +74,13 @@ class EncryptedHub(TaskHub):
         """Run an orchestration with a context that encrypts, and pass it decrypted results."""
         self._keyring.wait()
         encrypting = _Orchestration(context, self._cipher)
-        steps = run(cast("Any", encrypting))
-        advance: Callable[[Any], Any] = steps.send
-        value: Any = None
-        while True:
-            try:
-                task = advance(value)
-            except StopIteration as end:
-                return encrypting.encrypt_end(end.value)
-            try:
-                value = encrypting.read(task, (yield task))
-            except StateError:  # final, whatever the orchestration decided when it was readable
-                steps.close()
-                raise
-            except Exception as error:  # noqa: BLE001 - the orchestration decides what a failed step means
-                advance = steps.throw
-                value = error
-            else:
-                advance = steps.send
+
+        def run_step(task: Any) -> Steps:
+            return encrypting.read(task, (yield task))
+
+        # what cannot be decrypted is final, whatever the orchestration decided when it was readable
+        end: Any = yield from run_steps(run(cast("Any", encrypting)), run_step, final=StateError)
+        return encrypting.encrypt_end(end)
 
     async def run_activity(self, activity: str, payload: Any, operation: Callable[[Any], Awaitable[Any]]) -> Any:
         """Run an activity, and encrypt its result when its input was encrypted."""

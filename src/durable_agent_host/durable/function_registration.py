@@ -30,7 +30,7 @@ from durable_agent_host.durable.turn_notifications import (
     notify_of_run,
     run_notification,
 )
-from durable_agent_host.durable.workflow_runs import NOTIFY_RUN_ACTIVITY
+from durable_agent_host.durable.workflow_questions import NOTIFY_RUN_ACTIVITY
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import entity_name

@@ -21,6 +21,36 @@ from durable_agent_host.errors import CorruptStateError
 type Steps = Generator[Any, Any, Any]
 
 
+def run_steps(steps: Steps, run_step: Callable[[Any], Steps], final: type[Exception] | tuple[()] = ()) -> Steps:
+    """Run the steps of an orchestration in another way.
+
+    Args:
+        steps: of the orchestration.
+        run_step: runs one; its result, or its error, is the step's.
+        final: an error that the orchestration does not get: it ends with it.
+
+    Returns:
+        The orchestration's result.
+    """
+    advance: Callable[[Any], Any] = steps.send
+    value: Any = None
+    while True:
+        try:
+            step = advance(value)
+        except StopIteration as end:
+            return end.value
+        try:
+            value = yield from run_step(step)
+        except final:
+            steps.close()
+            raise
+        except Exception as error:  # noqa: BLE001 - the orchestration decides what a failed step means
+            advance = steps.throw
+            value = error
+        else:
+            advance = steps.send
+
+
 class UnreadableValue:
     """A damaged value of the task hub; raises an error where it is used.
 

@@ -31,7 +31,7 @@ from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.codec.strict_json import CLASS_FIELDS, names_python_class
-from durable_agent_host.durable.workflow_runs import run_asking
+from durable_agent_host.durable.workflow_questions import run_asking
 from durable_agent_host.errors import TurnError
 from durable_agent_host.model.turn import ResponseLimits
 

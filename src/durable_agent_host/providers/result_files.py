@@ -11,14 +11,14 @@ from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.lost_state import fingerprint, with_contents
 
 _FILES: Final = frozenset({"data", "uri", "hosted_file"})
-_REJECTED_FILES: Final = "refused_files"
+_REJECTED_FILES: Final = "rejected_files"
 _NOT_SENT: Final = "not sent: this model's service does not take it here"
 
-TakesFile = Callable[[Content], bool]
+AcceptsFile = Callable[[Content], bool]
 
 
 def move_result_files(
-    messages: Iterable[Message], accepts_in_result: TakesFile, accepts_in_message: TakesFile, *, role: str = "user"
+    messages: Iterable[Message], accepts_in_result: AcceptsFile, accepts_in_message: AcceptsFile, *, role: str = "user"
 ) -> list[Message]:
     """Move the files of results to where the service takes them.
 
