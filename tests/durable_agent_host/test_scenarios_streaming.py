@@ -338,7 +338,7 @@ def test_readers_that_do_not_read_hold_nothing_up(lives: Callable[..., Lives], m
     host = lives().host
     text = "0123456789abcdef" * 500_000
     # So slow that the reader keeps up: the end of the turn, which takes memory of its own, comes behind what is read.
-    model.plan({"text": text, "chunk_characters": 16_384, "delay_milliseconds": 16})
+    model.plan({"text": text, "chunk_characters": 16_384, "delay_milliseconds": 32})
     with stream_turn(host, "Kept", "hi") as response, contextlib.ExitStack() as stuck:
         for _ in range(40):
             stuck.enter_context(open_without_reading(events_url(host, response)))
