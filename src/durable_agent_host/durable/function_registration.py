@@ -12,6 +12,7 @@ from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.durable import agent_turn_activity, session_erasure, session_queue_activity, turn_orchestrator
 from durable_agent_host.durable.app_secret import Orchestrate
 from durable_agent_host.durable.maintenance import MAINTENANCE_FUNCTION, Maintenance
+from durable_agent_host.durable.run_questions import NOTIFY_RUN_ACTIVITY
 from durable_agent_host.durable.session_entity import DurableAgentEntity, entity_handle, reject_foreign_signal
 from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.task_hub import TaskHub
@@ -30,7 +31,6 @@ from durable_agent_host.durable.turn_notifications import (
     notify_of_run,
     run_notification,
 )
-from durable_agent_host.durable.workflow_questions import NOTIFY_RUN_ACTIVITY
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import entity_name

@@ -31,7 +31,7 @@ from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.codec.strict_json import CLASS_FIELDS, names_python_class
-from durable_agent_host.durable.workflow_questions import run_asking
+from durable_agent_host.durable.run_questions import run_asking
 from durable_agent_host.errors import TurnError
 from durable_agent_host.model.turn import ResponseLimits
 
@@ -46,12 +46,12 @@ def register_workflow_orchestration(app: df.DFApp, workflow: Workflow, run: RunW
     @bind.orchestration_trigger(context_name="context")
     def workflow_orchestrator(context: df.DurableOrchestrationContext) -> Generator[Any, Any, Any]:
         value: Any = context.get_input()
-        if not _is_called_by_workflow(context):
-            value = strip_pickle_markers(strip_subworkflow_markers(value))
-        address = {"workflow": workflow.name, "run_id": context.instance_id}
         if _is_called_by_workflow(context):
             root = value[SUBWORKFLOW_ADDRESS_KEY]
             address = {"workflow": root["root_workflow_name"], "run_id": root["root_instance_id"]}
+        else:
+            value = strip_pickle_markers(strip_subworkflow_markers(value))
+            address = {"workflow": workflow.name, "run_id": context.instance_id}
         return (yield from run_asking(context, address, lambda asking: run(asking, workflow, value, {})))
 
     _ = workflow_orchestrator

@@ -14,7 +14,7 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.agent.workflow_agents import decode_question, response_schema
 from durable_agent_host.durable.instance_status import END_STATUSES
-from durable_agent_host.durable.workflow_questions import REPLIES, reply_digest
+from durable_agent_host.durable.run_questions import REPLIES, reply_digest
 from durable_agent_host.errors import NotFoundError
 
 _PAUSES: Final = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
@@ -37,13 +37,8 @@ async def open_request(client: DurableOrchestrationClient, target: tuple[str, st
         raise NotFoundError(_NOT_OPEN)
     run_id, request_id = target
     status: Any = await client.get_status(run_id)
-    custom_status = status.custom_status
-    pending_requests = (
-        cast("dict[str, Any]", custom_status).get("pending_requests") if isinstance(custom_status, dict) else None
-    )
-    if status.runtime_status in END_STATUSES or (
-        isinstance(pending_requests, dict) and request_id not in pending_requests
-    ):
+    pending_requests = _shown_fields(status).get("pending_requests")
+    if status.runtime_status in END_STATUSES or (pending_requests is not None and request_id not in pending_requests):
         raise NotFoundError(_NOT_OPEN)
     return target
 
@@ -89,10 +84,7 @@ class WorkflowRuns:
         return [question for question in questions if question.reply_digest is not None or not has_ended]
 
     async def _list_questions(self, instance_id: str, status: Any, prefix: str) -> list[WorkflowQuestion]:
-        custom_status: Any = status.custom_status if status else None
-        if not isinstance(custom_status, dict):
-            return []
-        fields = cast("dict[str, dict[str, Any]]", custom_status)
+        fields = _shown_fields(status)
         questions = [
             WorkflowQuestion(
                 {
@@ -139,6 +131,12 @@ class WorkflowRuns:
                 for call_id, question in open_questions.items():
                     await self._client.raise_event(question.instance_id, question.event_name, results[call_id])
         return []
+
+
+def _shown_fields(status: Any) -> dict[str, dict[str, Any]]:
+    """Return what a run shows in its custom status, if upstream set it."""
+    custom_status: Any = status and status.custom_status
+    return cast("dict[str, dict[str, Any]]", custom_status) if isinstance(custom_status, dict) else {}
 
 
 def _find_type(key: str | None) -> Any:
