@@ -182,6 +182,11 @@ def _without(*types: str) -> StreamMutation:
     return _every(lambda event: None if event["type"] in types else event)
 
 
+def _without_names(*parts: str) -> StreamMutation:
+    """Leave out the events of the Agents service whose names contain one of these."""
+    return _every(lambda line: None if any(part in line["event"] for part in parts) else line)
+
+
 def _only_final(event: dict[str, Any]) -> Any:
     return event if event["type"] in {"response.created", "response.completed"} else None
 
@@ -243,6 +248,19 @@ STREAM_MUTATIONS: dict[str, dict[str, StreamMutation]] = {
         "candidates null": lambda stream: [{"candidates": None}, *stream, {"candidates": None, "usageMetadata": None}],
         "content null": lambda stream: [*stream[:1], {"candidates": [{"content": None}]}, *stream[1:]],
         "parts null": lambda stream: [*stream[:1], {"candidates": [{"content": {"parts": None}}]}, *stream[1:]],
+    },
+    "azure-ai-agents": {
+        "without done": _without_names("done"),
+        "parts not streamed": _without_names(".delta"),
+        "only finished blocks": _without_names(".delta", "in_progress", "queued", "message.created", "step.created"),
+        "finished blocks twice": lambda stream: [
+            line for event in stream for line in [event] * (2 if event["event"].endswith("e.completed") else 1)
+        ],
+        "milliseconds": _set(created_at=_milliseconds, completed_at=_milliseconds),
+        "without optional fields": _set(
+            **dict.fromkeys(("object", "created_at", "metadata", "attachments", "assistant_id", "expires_at"), ...),
+            last_error=None,
+        ),
     },
 }
 """Folder of recordings → mutations after which a stream is as complete as before."""

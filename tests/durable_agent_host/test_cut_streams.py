@@ -24,7 +24,12 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.providers.registry import provider_for
-from tests.durable_agent_host.connection_closes import COMPLETE_STREAMS, CONNECTION_CLOSES, keep_open
+from tests.durable_agent_host.connection_closes import (
+    COMPLETE_STREAMS,
+    CONNECTION_CLOSES,
+    keep_open,
+    named_event,
+)
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     Send,
@@ -308,6 +313,19 @@ def test_a_response_without_its_last_event_is_retried(model: HostileModel, kind:
         assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 2), (name, outcome.error)
 
 
+def test_a_run_that_is_cut_off_within_its_last_event_has_not_ended(model: HostileModel):
+    """The connection ends in good order, but the tokens of the run have not come."""
+    complete_stream = COMPLETE_STREAMS["agents"]
+    model.by_path = AGENTS_ROUTES
+    try:
+        expected_outcome = play(model, "agents", stream(complete_stream))
+        cut_stream = stream(complete_stream[: complete_stream.rindex(b"usage")])
+        outcome = play(model, "agents", cut_stream, stream(complete_stream))
+        assert (outcome.text, outcome.usage, len(model.received)) == ("Hi", expected_outcome.usage, 2), outcome.error
+    finally:
+        model.by_path = {}
+
+
 def test_a_complete_response_does_not_wait_for_an_open_connection():
     """The turn of each service ends with the tokens, and closes the connection, on which only comments come."""
 
@@ -347,6 +365,7 @@ FOLDERS = {
     "openai-responses": "openai-responses",
     "anthropic": "anthropic",
     "gemini": "gemini",
+    "azure-ai-agents": "agents",
 }
 """Folder of recordings → kind of client."""
 
@@ -355,6 +374,7 @@ END_OF_CALLS = {
     "openai-responses": events(*response_events("Bye", "resp_2")),
     "anthropic": events(*messages_events("Bye")),
     "gemini": events({"candidates": [{"content": {"parts": [{"text": "Bye"}]}, "finishReason": "STOP"}]}),
+    "agents": b"",
 }
 """What the model says when it has the results of a recorded answer's calls."""
 
@@ -386,12 +406,24 @@ def recorded_answers(folder: str) -> dict[str, list[Any]]:
     paths = [*(RECORDINGS / folder).glob("*.jsonl"), *(RECORDINGS / folder).glob("multiturn/*/*.jsonl")]
     answers = {str(path.relative_to(RECORDINGS)): path.read_text().splitlines() for path in sorted(paths)}
     marks = ('"[DONE]"', "response.completed", "message_stop", '"finishReason"')
+    if folder == "azure-ai-agents":  # whose runs have no calls of the app
+        answers = {name: lines for name, lines in answers.items() if "thread.run.completed" in "".join(lines)}
+        return {name: [json.loads(line) for line in lines] for name, lines in answers.items() if "submit" not in name}
     return {
         name: [json.loads(line)["data"] for line in lines]
         for name, lines in answers.items()
         if len(lines) < 300 and any(mark in "".join(lines[-3:]) for mark in marks)
     }
 
+
+def to_wire(folder: str, answer: Sequence[Any]) -> bytes:
+    """Write events, or lines of a recording of the Agents service, as they are on the wire."""
+    if folder == "azure-ai-agents":
+        return b"".join(named_event(line["event"], line["data"]) for line in answer)
+    return b"".join(events(event, with_names=folder == "anthropic") for event in answer)
+
+
+NO_STEPS = {"/steps": http_response(b'{"object": "list", "data": [], "has_more": false}')}
 
 UNREADABLE = ("without positions", "openai-responses/id-rotation-proxy.jsonl")
 """Every event of the proxy has another id: without positions, nothing says which item it belongs to."""
@@ -413,11 +445,9 @@ def test_a_complete_answer_is_the_same_however_it_is_written(model: HostileModel
         if (mutated := mutate(answer)) != answer and (name, path) != UNREADABLE
     ]
     chance = chooser(f"complete streams, {folder}, {name}")
+    model.by_path = AGENTS_ROUTES | NO_STEPS if folder == "azure-ai-agents" else {}
     for path, mutated in chance.sample(changed, min(3, len(changed))):
-        body, mutated_body = (
-            b"".join(events(event, with_names=folder == "anthropic") for event in answer)
-            for answer in (answers[path], mutated)
-        )
+        body, mutated_body = (to_wire(folder, answer) for answer in (answers[path], mutated))
         expected_answer = answer_to(model, folder, stream(body))
         given_answer = answer_to(model, folder, stream(mutated_body))
         if name.startswith("done instead"):  # the tokens were in the final event

@@ -100,9 +100,11 @@ _AGENTS_FINAL_EVENTS: Final = frozenset(
 
 
 def _is_agents_end(raw: Any) -> bool | None:
-    """Azure AI Agents: a run that has ended, or waits for the app."""
+    """Azure AI Agents: a run that has ended, or waits for the app; cut-off data of its event is a text."""
     name = getattr(raw, "name", None)
-    return name in _AGENTS_FINAL_EVENTS if isinstance(name, str) and name.startswith("thread.") else None
+    if not isinstance(name, str) or not name.startswith("thread."):
+        return None
+    return name in _AGENTS_FINAL_EVENTS and not isinstance(raw.data, str)
 
 
 def _is_bedrock_end(raw: Any) -> bool | None:
