@@ -94,6 +94,7 @@ def test_the_client_runs_a_tool_of_the_service(people: AgentHost, model: Practic
     events = requests.get(turn["events_url"], timeout=60).text.replace(" ", "")
     assert events.count("event:tool.started") == events.count("event:tool.completed") == 1
     assert events.index("call.answered") < events.index("event:tool.completed")
+    assert people.get(f"/agents/{agent}/sessions/{turn['session_id']}/verify").json()["problems"] == []
     item_types = [sent["type"] for sent in run_next_turn(people, model, agent, turn["session_id"])]
     if agent == "Coder":
         calls = ["reasoning", item["type"], f"{item['type']}_output"]

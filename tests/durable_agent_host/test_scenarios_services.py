@@ -14,6 +14,7 @@ from agent_framework_openai import OpenAIChatCompletionClient
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.errors import RegistrationError
 from tests.durable_agent_host.hostile_model import response_events
+from tests.durable_agent_host.openai_outputs import SHELL, SHELL_OUTPUT, TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
 from tests.durable_agent_host.scripted_service import (
     ScriptedService,
     anthropic_call,
@@ -616,3 +617,49 @@ def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, ser
     assert (completed["call_id"], completed["outcome"]) == (started["call_id"], "success")
     assert run(host, "Gemini", "holodeck") == "Bye."
     assert part in service.bodies[-1]["contents"][1]["parts"]
+
+
+def test_a_command_in_a_container_has_failed_when_it_says_so(host: AgentHost, service: ScriptedService):
+    """OpenAI's item of its output is complete all the same; a search for tools has no result of its own."""
+    outputs = [{"stdout": "", "stderr": "no rule", "outcome": {"type": "exit", "exit_code": 2}}]
+    items = [
+        TOOL_SEARCH_CALL,
+        TOOL_SEARCH_OUTPUT,
+        SHELL,
+        SHELL_OUTPUT | {"output": outputs},
+        SHELL | {"id": "sh_2", "call_id": "call_2"},
+        SHELL_OUTPUT | {"id": "sho_2", "call_id": "call_2"},
+    ]
+    first, *_, last = response_events("Found.")
+    items.append(*last["response"]["output"])
+    service.play(
+        [
+            first,
+            *(
+                {"type": f"response.output_item.{event}", "output_index": index, "item": item}
+                for index, item in enumerate(items)
+                for event in ("added", "done")
+            ),
+            {"type": "response.completed", "response": {**last["response"], "output": items}},
+        ]
+    )
+    answer = host.run("Responsesunknown", {"message": "Look", "session_id": "commands"}).json()
+    outcomes = [
+        (event["outcome"], event["result"])
+        for event in read_events(host, "Responsesunknown", "commands", answer, "tool.completed")
+    ]
+    assert outcomes == [("success", ""), ("error", "no rule\nexit code 2"), ("error", "a\ne\ntimed out")]
+
+
+def test_a_result_of_claudes_service_that_nobody_knows_belongs_to_its_call(host: AgentHost, service: ScriptedService):
+    """It is told, goes back whole, and the conversation is valid."""
+    call = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "holodeck", "input": {"scene": "beach"}}
+    result = {"type": "holodeck_tool_result", "tool_use_id": "srvtoolu_1", "content": {"text": "sand"}}
+    service.play(anthropic_response(call, result, {"type": "text", "text": "Nice."}))
+    answer = host.run("Claude", {"message": "Look", "session_id": "beach"}).json()
+    started, completed = read_events(host, "Claude", "beach", answer, "tool.")
+    assert (started["name"], completed["outcome"], completed["result"]) == ("holodeck", "success", "sand")
+    assert host.get("/agents/Claude/sessions/beach/verify").json()["problems"] == []
+    service.play(anthropic_response({"type": "text", "text": "Bye."}))
+    assert run(host, "Claude", "beach") == "Bye."
+    assert service.bodies[-1]["messages"][1]["content"][:2] == [call, result]

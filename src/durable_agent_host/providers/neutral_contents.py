@@ -57,6 +57,13 @@ def refusal_properties(*, message: Any = None, category: Any = None) -> dict[str
     return {REFUSAL_DETAILS: texts} if texts else {}
 
 
+def text_span(start: Any, end: Any) -> dict[str, Any]:
+    """Return the range of a citation as a field of it; nothing where the service gives none."""
+    if not isinstance(start, int) or not isinstance(end, int):
+        return {}
+    return {"annotated_regions": [{"type": "text_span", "start_index": start, "end_index": end}]}
+
+
 WEB_SEARCHES: Final = "web_search_count"
 """Name of the count of web searches that a service has run, for which some charge, among token counts."""
 

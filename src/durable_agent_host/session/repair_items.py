@@ -325,8 +325,8 @@ def drop_results_without_call(
     """Remove results whose call is missing before them."""
     open_call_ids: set[str] = set()
     for found in stored_contents(entries):
-        if found.type == "functionCall":
-            open_call_ids.add(found.call_id)
+        if found.type in {"functionCall", "shellToolCall"}:
+            open_call_ids.add(_hosted_call_id(found.content))
         elif found.type == "functionResult":
             if found.call_id in open_call_ids:
                 open_call_ids.discard(found.call_id)

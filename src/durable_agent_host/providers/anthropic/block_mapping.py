@@ -15,6 +15,7 @@ from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_contents
 from durable_agent_host.providers.anthropic.message_accumulator import Block
 from durable_agent_host.providers.item_metadata import ItemMetadata, decode_references, encode_references
+from durable_agent_host.providers.neutral_contents import text_span
 
 # Adjacent text blocks as one text with its citations, and back.
 #
@@ -86,9 +87,7 @@ def _annotation(citation: Block, start: int | None, end: int | None) -> Annotati
         names[name]: value for name, value in citation.items() if name in names and isinstance(value, str)
     }
     other_fields = {name: value for name, value in citation.items() if name not in names or not isinstance(value, str)}
-    annotation: dict[str, Any] = {"type": "citation", **neutral_fields, "additional_properties": other_fields}
-    if start is not None:
-        annotation["annotated_regions"] = [{"type": "text_span", "start_index": start, "end_index": end}]
+    annotation = {"type": "citation", **neutral_fields, "additional_properties": other_fields, **text_span(start, end)}
     return cast("Annotation", cast("object", annotation))
 
 

@@ -27,6 +27,10 @@ def _carrier(_block: Block) -> list[Content]:
 # Calls of the service's own tools
 
 
+def _id_and_name(block: Block) -> tuple[str, str]:
+    return str(block.get("id") or ""), str(block.get("name") or "")
+
+
 def _code_call(block: Block) -> list[Content]:
     code = str(within(block, "input", "code") or "")
     script = Content("text", text=code, additional_properties={"language": "python"})
@@ -39,22 +43,19 @@ def _bash_call(block: Block) -> list[Content]:
 
 
 def _search_call(block: Block) -> list[Content]:
-    name = str(block.get("name") or "")
-    call_id = str(block.get("id") or "")
+    call_id, name = _id_and_name(block)
     return [Content.from_search_tool_call(call_id, tool_name=name, arguments=block.get("input"))]
 
 
 def _hosted_call(block: Block) -> list[Content]:
-    name = str(block.get("name") or "")
-    call_id = str(block.get("id") or "")
+    call_id, name = _id_and_name(block)
     arguments = json.dumps(block.get("input"), ensure_ascii=False)
     call = Content.from_function_call(call_id, name, arguments=arguments, informational_only=True, hosted=True)
     return [call]
 
 
 def _mcp_call(block: Block) -> list[Content]:
-    name = str(block.get("name") or "")
-    call_id = str(block.get("id") or "")
+    call_id, name = _id_and_name(block)
     server = cast("str | None", block.get("server_name"))
     return [Content.from_mcp_server_tool_call(call_id, name, server_name=server, arguments=block.get("input"))]
 
@@ -72,8 +73,7 @@ def _server_call(block: Block) -> list[Content]:
 
 
 def _function_call(block: Block) -> list[Content]:
-    name = str(block.get("name") or "")
-    call_id = str(block.get("id") or "")
+    call_id, name = _id_and_name(block)
     return [Content.from_function_call(call_id, name, arguments=block.get("input"))]
 
 
@@ -173,8 +173,6 @@ BLOCK_TYPES: Final[dict[str, Contents]] = {
     "mcp_tool_use": _mcp_call,
     "code_execution_tool_result": _code_result,
     "bash_code_execution_tool_result": _bash_result,
-    "text_editor_code_execution_tool_result": _hosted_result,
-    "advisor_tool_result": _hosted_result,
     "web_search_tool_result": _search_result,
     "web_fetch_tool_result": _search_result,
     "tool_search_tool_result": _search_result,
@@ -185,8 +183,8 @@ BLOCK_TYPES: Final[dict[str, Contents]] = {
 
 
 def block_contents(block: Block) -> list[Content]:
-    """Return the contents of a block: an empty text for one of unknown type."""
-    return BLOCK_TYPES.get(str(block.get("type")), _carrier)(block)
+    """Return the contents of a block: an empty text for one of unknown type that is no result."""
+    return BLOCK_TYPES.get(str(block.get("type")), _hosted_result if is_hosted_result(block) else _carrier)(block)
 
 
 def is_hosted_result(block: Mapping[str, Any]) -> bool:
@@ -202,7 +200,7 @@ def hosted_call(block: Block) -> HostedCall | None:
     """Return what a finished block says of a call that the service runs; a block of unknown type is a call, too."""
     kind = str(block.get("type") or "")
     if kind in _CALLS:
-        return HostedCall(str(block.get("id") or ""), str(block.get("name") or ""), block.get("input"))
+        return HostedCall(*_id_and_name(block), block.get("input"))
     if is_hosted_result(block):
         has_failed = bool(block.get("is_error")) or "error_code" in as_object(block.get("content"))
         return HostedCall(str(block.get("tool_use_id") or ""), outcome="error" if has_failed else "success")

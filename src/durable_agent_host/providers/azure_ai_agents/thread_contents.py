@@ -18,7 +18,7 @@ from agent_framework import Annotation, Content
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.providers.item_metadata import ItemMetadata, encode_references
-from durable_agent_host.providers.neutral_contents import as_object
+from durable_agent_host.providers.neutral_contents import as_object, text_span
 
 PROVIDER: Final = "azure_ai_agents"
 METADATA: Final = ItemMetadata(PROVIDER)
@@ -201,11 +201,8 @@ def _parse_annotation(annotation: Mapping[str, Any]) -> Annotation:
     payload = as_object(annotation.get(kind))
     names = {"file_id": "file_id", "url": "url", "title": "title", "quote": "snippet"} if kind in _CITATIONS else {}
     fields = {names[name]: value for name, value in payload.items() if name in names and isinstance(value, str)}
-    citation = cast("Annotation", {"type": "citation"} | fields)
-    start = annotation.get("start_index")
-    end = annotation.get("end_index")
-    if isinstance(start, int) and isinstance(end, int):
-        citation["annotated_regions"] = [{"type": "text_span", "start_index": start, "end_index": end}]
+    span = text_span(annotation.get("start_index"), annotation.get("end_index"))
+    citation = cast("Annotation", {"type": "citation"} | fields | span)
     citation["additional_properties"] = {"kind": kind} | ({"text": annotation["text"]} if "text" in annotation else {})
     return citation
 

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from agent_framework import Annotation, Content, TextSpanRegion
 
 from durable_agent_host.model.ending import is_refusal, refusal
-from durable_agent_host.providers.neutral_contents import as_object, as_objects, within
+from durable_agent_host.providers.neutral_contents import as_object, as_objects, text_span, within
 
 TRANSCRIPT: Final = "audio_transcript"
 """Key in a text's ``additional_properties``: the text is the transcript of the message's audio."""
@@ -195,12 +195,8 @@ def _citation(annotation: Mapping[str, Any]) -> Annotation:
         for service_name, neutral_name in names.items()
         if isinstance(fields.get(service_name), str)
     }
-    citation = cast("Annotation", {"type": "citation", **neutral_fields})
-    start = fields.get("start_index")
-    end = fields.get("end_index")
-    if isinstance(start, int) and isinstance(end, int):
-        citation["annotated_regions"] = [{"type": "text_span", "start_index": start, "end_index": end}]
-    return citation
+    span = text_span(fields.get("start_index"), fields.get("end_index"))
+    return cast("Annotation", {"type": "citation"} | neutral_fields | span)
 
 
 def _refusal(message: Mapping[str, Any]) -> list[Content]:

@@ -14,7 +14,7 @@ from typing import Any, cast
 from agent_framework import Annotation, Content
 
 from durable_agent_host.model.ending import is_refusal, refusal
-from durable_agent_host.providers.neutral_contents import approval_request
+from durable_agent_host.providers.neutral_contents import approval_request, text_span, within
 
 
 def complete_message(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
@@ -181,6 +181,20 @@ def complete_call(_item: Mapping[str, Any], contents: list[Content]) -> list[Con
     return _each_once(contents)
 
 
+def complete_shell_output(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+    """Make the result if there is none."""
+    outputs = [
+        Content.from_shell_command_output(
+            stdout=output.get("stdout"),
+            stderr=output.get("stderr"),
+            exit_code=within(output, "outcome", "exit_code"),
+            timed_out=within(output, "outcome", "type") == "timeout",
+        )
+        for output in _parts(item, "output")
+    ]
+    return _each_once(contents) or [Content.from_shell_tool_result(call_id=item.get("call_id"), outputs=outputs)]
+
+
 def complete_search(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
     """Set the queries, which the service sends when the search ends; the framework reads only its start."""
     name = "web_search" if item["type"] == "web_search_call" else "file_search"
@@ -289,14 +303,8 @@ def parse_annotations_from_openai(part: Mapping[str, Any]) -> list[Annotation] |
         }
         if properties:
             annotation["additional_properties"] = properties
-        if "start_index" in annotation_item:
-            start_index = annotation_item["start_index"]
-            end_index = annotation_item["end_index"]
-            annotation["annotated_regions"] = [
-                {"type": "text_span", "start_index": start_index, "end_index": end_index}
-            ]
-        elif isinstance(index := annotation_item.get("index"), int) and annotation_item.get("file_id"):
-            annotation["annotated_regions"] = [{"type": "text_span", "start_index": index, "end_index": index}]
+        index = annotation_item.get("index") if annotation_item.get("file_id") else None
+        annotation |= text_span(annotation_item.get("start_index", index), annotation_item.get("end_index", index))
         if len(annotation) > 1:  # an unknown kind may have no neutral field; the item's metadata has it
             annotations.append(cast("Annotation", cast("object", annotation)))
     return annotations or None

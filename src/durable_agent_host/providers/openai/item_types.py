@@ -155,6 +155,10 @@ def _custom_call(item: Item) -> HostedCall | None:
     return _call(item, str(item.get("name")), item.get("input"), id_field="call_id")
 
 
+def _tool_search(item: Item) -> HostedCall | None:
+    return None if item.get("execution") == "client" else _call(item, "tool_search", item.get("arguments"))
+
+
 def _program(item: Item) -> HostedCall:
     return _call(item, "program", {"code": item.get("code")}, id_field="call_id", outcome=None)
 
@@ -302,7 +306,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         needs_result=True,
     ),
     "shell_call_output": ItemType(
-        complete=content_completion.complete_call,
+        complete=content_completion.complete_shell_output,
         matching_content_types=frozenset({"shell_tool_result"}),
         input_fields=_fields("id call_id output max_output_length status caller"),
         rebuild=item_rebuild.shell_output_fields,
@@ -341,8 +345,9 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         needs_result=True,
     ),
     "tool_search_call": ItemType(
-        complete=content_completion.complete_call,
+        complete=lambda _item, _contents: [],
         input_fields=_fields("id call_id arguments execution status"),
+        hosted_call=_tool_search,
     ),
     "tool_search_output": ItemType(input_fields=_fields("id call_id tools execution status")),
     "program": ItemType(input_fields=_fields("id call_id code fingerprint"), hosted_call=_program),
