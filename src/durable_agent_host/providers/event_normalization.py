@@ -15,8 +15,6 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
-import httpx2
-
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.providers.neutral_contents import as_object, as_objects
 
@@ -96,7 +94,7 @@ class NormalizingDecoder(NamedTuple):
                 continue  # not an event, by the specification of event streams
             if event.data.startswith(_DONE):
                 for fields in self.normalizer.end(is_done=True):
-                    yield _ParsedEvent(fields.get("type"), fields)
+                    yield _Event(fields.get("type"), fields)
                 yield event
                 return
             data = json.loads(event.data)
@@ -105,9 +103,9 @@ class NormalizingDecoder(NamedTuple):
             if not is_event or fields.get("object") == "error" or isinstance(fields.get("error"), str):
                 data = _failure_event(fields) or data
             for fields in self.normalizer.read(event.event, data):
-                yield _ParsedEvent(fields.get("type"), fields)
+                yield _Event(fields.get("type"), fields)
         for fields in (*self._read_body(body), *self.normalizer.end(is_done=bool(body))):
-            yield _ParsedEvent(fields.get("type"), fields)
+            yield _Event(fields.get("type"), fields)
 
     def _read_body(self, body: list[bytes]) -> Iterable[Json]:
         for response in to_object_list(json.loads(b"".join(body) or b"[]")):
@@ -117,7 +115,7 @@ class NormalizingDecoder(NamedTuple):
 class EventDecoder:
     """Decodes server-sent events, and failures that a service writes among them as plain JSON."""
 
-    async def aiter_bytes(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[httpx2.ServerSentEvent]:
+    async def aiter_bytes(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         """Yield the events that have data, without their ids."""
         name = b""
         data: list[bytes] = []
@@ -127,7 +125,7 @@ class EventDecoder:
             elif line.startswith(b"event:"):
                 name = line[6:]
             elif not line and data:
-                yield httpx2.ServerSentEvent(name.decode().strip(), b"\n".join(data).decode().strip())
+                yield _Event(name.decode().strip(), None, b"\n".join(data).decode().strip())
                 name = b""
                 data = []
             elif not _OTHER_LINE.match(line):
@@ -174,16 +172,16 @@ def _failure_event(fields: Json) -> Json | None:
     return None
 
 
-class _ParsedEvent(NamedTuple):
-    """An event of the SDK whose data is parsed already."""
+class _Event(NamedTuple):
+    """An event as SDKs have it, whose data may be parsed already."""
 
     event: Any
-    fields: Json
+    fields: Json | None
     data: str = "{}"
 
-    def json(self) -> Json:
+    def json(self) -> Any:
         """Return the data."""
-        return self.fields
+        return json.loads(self.data) if self.fields is None else self.fields
 
 
 _FIRST_MILLISECONDS: Final = 10**11

@@ -67,9 +67,9 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
 def _list_credentials(sdk: Any) -> list[str]:
     """List the text credentials of an SDK's client."""
     headers: Any = getattr(sdk, "_custom_headers", None)
-    secret = {name: str(value) for name, value in dict(headers or {}).items() if _SECRET_HEADER.search(name)}
+    secrets = [str(value) for name, value in dict(headers or {}).items() if _SECRET_HEADER.search(name)]
     keys = [getattr(sdk, name, None) for name in ("api_key", "auth_token", "_azure_ad_token", "admin_api_key")]
-    return [key for key in (*keys, *secret.values()) if isinstance(key, str)]
+    return [key for key in (*keys, *secrets) if isinstance(key, str)]
 
 
 class _SharedConnectionsMixin:
@@ -234,7 +234,7 @@ class _GoogleStream:
 
     def read(self, _name: str | None, data: Any) -> list[Json]:
         """Return the chunks of an event; the SDK expects the code of an error to be a status."""
-        if error := as_object(data).get("error"):
+        if error := within(data, "error"):
             raise response_failure(within(error, "code"), within(error, "message"))
         return to_object_list(data)
 

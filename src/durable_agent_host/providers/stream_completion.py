@@ -128,7 +128,7 @@ READ_TO_END: Final = object()
 
 
 def _is_read_to_end(raw: Any) -> bool | None:
-    return True if raw is READ_TO_END else None
+    return raw is READ_TO_END or None
 
 
 _ENDINGS: Final[tuple[Callable[[Any], bool | None], ...]] = (
