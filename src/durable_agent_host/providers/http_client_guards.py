@@ -141,14 +141,13 @@ def _port(url: Any) -> int | None:
 
 async def _limit_response(response: Any) -> None:
     track_response(response)
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    encoding = response.headers.pop("content-encoding", "identity").strip().lower()
     if encoding not in {"gzip", "x-gzip", "identity", ""}:
         raise ProviderError(
             f"the model's service sent its response compressed as {encoding!r}, which was not requested: check "
             "the endpoint's address, and proxies in front of it",
             retryable=False,
         )
-    response.headers.pop("content-encoding", None)
     base = next((kind for kind in type(response.stream).__mro__ if kind.__name__ == "AsyncByteStream"), object)
     is_stream = response.headers.get("content-type", "").partition(";")[0].strip().lower() == EVENT_STREAM
     meter = ResponseSizeMeter(is_stream=is_stream)

@@ -50,11 +50,7 @@ def encode_text(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return _replace_surrogates(text).encode()
-
-
-def _replace_surrogates(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 class _SurrogateReplacingMixin:
