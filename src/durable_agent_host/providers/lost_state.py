@@ -141,10 +141,11 @@ _NOT_THE_FORM: Final = re.compile(
 
 _FILE: Final = re.compile(
     r"\bimages?\b|image_|\baudio|input_audio|\bpdf\b|file_data|input_file"
-    r"|inline_data|\bmime.?type|media_type|document has no pages|contains an invalid argument",
+    r"|inline_data|\bmime.?type|media_type|document has no pages",  # Gemini, Anthropic
     re.IGNORECASE,
 )
-"""The second line: Gemini, which says no more of some pictures (google-gemini/gemini-cli#14838); Anthropic."""
+_UNEXPLAINED: Final = "contains an invalid argument"
+"""All that Gemini says of some pictures (google-gemini/gemini-cli#14838)."""
 
 
 def find_refusal(error: BaseException, write_request: WriteRequest | None = None) -> LostState | None:
@@ -172,7 +173,7 @@ def find_refusal(error: BaseException, write_request: WriteRequest | None = None
     if _NOT_THE_FORM.search(text):
         return None
     if write_request is None:
-        return LostState("content", "file") if _FILE.search(text) else None
+        return LostState("content", "file") if _FILE.search(text) or _UNEXPLAINED in text else None
     has_form = _can_tighten(error, write_request)
     if _FILE.search(text):
         return LostState("content", "form" if has_form else "")
