@@ -16,6 +16,7 @@ from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.adapted_client import ItemUpdate
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
 from durable_agent_host.providers.azure_ai_agents.thread_contents import (
+    Json,
     call_contents,
     code_call,
     find_call_kind,
@@ -30,8 +31,6 @@ from durable_agent_host.providers.azure_ai_agents.thread_contents import (
     with_message,
 )
 from durable_agent_host.providers.neutral_contents import approval_request, as_object, as_objects, within
-
-Json = Mapping[str, Any]
 
 FINAL_STEP_STATUSES: Final = frozenset({"completed", "failed", "cancelled", "expired"})
 FAILED_STATUSES: Final = frozenset({"failed", "cancelled", "expired"})

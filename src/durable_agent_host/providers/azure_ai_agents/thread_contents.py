@@ -20,6 +20,8 @@ from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.providers.item_metadata import ItemMetadata, encode_references
 from durable_agent_host.providers.neutral_contents import as_object, text_span
 
+Json = Mapping[str, Any]
+
 PROVIDER: Final = "azure_ai_agents"
 METADATA: Final = ItemMetadata(PROVIDER)
 
@@ -69,18 +71,18 @@ _CALL_KINDS: Final[Mapping[str, CallKind]] = {
 """Type of a tool call → how it becomes contents."""
 
 
-def find_call_kind(call: Mapping[str, Any]) -> CallKind:
+def find_call_kind(call: Json) -> CallKind:
     """Return the row for a call."""
     kind = str(call.get("type") or "")
     return _CALL_KINDS.get(kind) or CallKind("hosted", kind, "", "output")
 
 
-def read_payload(call: Mapping[str, Any], row: CallKind) -> Mapping[str, Any]:
+def read_payload(call: Json, row: CallKind) -> Json:
     """Return the fields of a call, or of a delta of one."""
     return as_object(call.get(row.payload)) if row.payload else call
 
 
-def call_contents(call: Mapping[str, Any]) -> list[Content]:
+def call_contents(call: Json) -> list[Content]:
     """Return the contents of a call: the call, and its result when there is one."""
     row = find_call_kind(call)
     fields = read_payload(call, row)
@@ -117,7 +119,7 @@ def call_contents(call: Mapping[str, Any]) -> list[Content]:
     return [content] if output is None else [content, result]
 
 
-def hosted_call(call: Mapping[str, Any], outcome: ToolOutcome) -> HostedCall:
+def hosted_call(call: Json, outcome: ToolOutcome) -> HostedCall:
     """Return a call of the service's own tools that has ended."""
     row = find_call_kind(call)
     fields = read_payload(call, row)
@@ -145,7 +147,7 @@ def code_call(call_id: Any, code: Any) -> Content:
     return Content("code_interpreter_tool_call", call_id=call_id, inputs=[script])
 
 
-def search_call(call: Mapping[str, Any], arguments: Mapping[str, Any]) -> Content:
+def search_call(call: Json, arguments: Json) -> Content:
     """Return the content of a search."""
     return Content("search_tool_call", call_id=call.get("id"), tool_name=str(call.get("type")), arguments=arguments)
 
@@ -172,12 +174,12 @@ def hosted_file(file_id: str, **properties: Any) -> Content:
     return Content("hosted_file", file_id=file_id, additional_properties={"provider": PROVIDER, **properties})
 
 
-def message_contents(message: Mapping[str, Any]) -> list[Content]:
+def message_contents(message: Json) -> list[Content]:
     """Return the contents of a message: at least one, one for each of its parts."""
     return [_part_content(as_object(part)) for part in message.get("content") or ()] or [Content.from_text("")]
 
 
-def _part_content(part: Mapping[str, Any]) -> Content:
+def _part_content(part: Json) -> Content:
     """Return the content of a part; an empty text for a part of unknown kind."""
     payload = as_object(part.get(str(part.get("type"))))
     match part.get("type"):
@@ -196,7 +198,7 @@ def parse_annotations(annotations: Any) -> list[Annotation]:
     return [_parse_annotation(as_object(annotation)) for annotation in annotations or ()]
 
 
-def _parse_annotation(annotation: Mapping[str, Any]) -> Annotation:
+def _parse_annotation(annotation: Json) -> Annotation:
     kind = str(annotation.get("type"))
     payload = as_object(annotation.get(kind))
     names = {"file_id": "file_id", "url": "url", "title": "title", "quote": "snippet"} if kind in _CITATIONS else {}
@@ -207,29 +209,29 @@ def _parse_annotation(annotation: Mapping[str, Any]) -> Annotation:
     return citation
 
 
-def with_message(contents: list[Content], message: Mapping[str, Any], step: Mapping[str, Any]) -> list[Content]:
+def with_message(contents: list[Content], message: Json, step: Json) -> list[Content]:
     """Attach a message, and the step that created it."""
     return _attach(contents, _MESSAGE, message, step)
 
 
-def with_call(contents: list[Content], call: Mapping[str, Any], step: Mapping[str, Any]) -> list[Content]:
+def with_call(contents: list[Content], call: Json, step: Json) -> list[Content]:
     """Attach a call, and its step without the calls."""
     return _attach(contents, str(call.get("type") or "call"), call, step)
 
 
-def step_carrier(step: Mapping[str, Any]) -> Content:
+def step_carrier(step: Json) -> Content:
     """Return an empty text that carries a step that no other content represents."""
     [carrier] = _attach([Content.from_text("")], "step", step, {})
     return carrier
 
 
-def _attach(contents: list[Content], kind: str, block: Mapping[str, Any], step: Mapping[str, Any]) -> list[Content]:
+def _attach(contents: list[Content], kind: str, block: Json, step: Json) -> list[Content]:
     fields = {"block": encode_references(block, contents)} | ({"step": dict(step)} if step else {})
     METADATA.attach(contents, {"type": kind, "id": block.get("id")}, {}, fields)
     return contents
 
 
-def merge_call(call: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[str, Any]:
+def merge_call(call: Json, delta: Json) -> dict[str, Any]:
     """Return a finished call with later data."""
     merged = dict(call)
     for name, value in delta.items():

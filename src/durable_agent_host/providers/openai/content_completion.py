@@ -16,8 +16,10 @@ from agent_framework import Annotation, Content
 from durable_agent_host.model.ending import is_refusal, refusal
 from durable_agent_host.providers.neutral_contents import approval_request, text_span, within
 
+Item = Mapping[str, Any]
 
-def complete_message(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+
+def complete_message(item: Item, contents: list[Content]) -> list[Content]:
     """Return one text per part; keep the stream's citations if complete, as they may have more data."""
     texts: list[Content] = []
     remaining = [content for content in contents if content.type == "text"]
@@ -51,7 +53,7 @@ def _includes_annotation(streamed_annotation: Any, annotation: Any) -> bool:
     )
 
 
-def complete_reasoning(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+def complete_reasoning(item: Item, contents: list[Content]) -> list[Content]:
     """Return one content for each part of summary and reasoning; the first has the encrypted payload."""
     texts = [(str(part.get("text") or ""), False) for part in _parts(item, "summary")]
     texts += [(str(part.get("text") or ""), True) for part in _parts(item, "content")]
@@ -73,11 +75,11 @@ def complete_reasoning(item: Mapping[str, Any], contents: list[Content]) -> list
     return reasoning_contents
 
 
-def _parts(item: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+def _parts(item: Item, name: str) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", item.get(name) or [])
 
 
-def complete_function_call(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+def complete_function_call(item: Item, contents: list[Content]) -> list[Content]:
     """Set the call's final arguments, name and ids, regardless of what its events contained."""
     if not any(content.type == "function_call" for content in contents):
         contents = [Content("function_call", call_id=item.get("call_id"), name=item.get("name")), *contents]
@@ -96,7 +98,7 @@ def complete_function_call(item: Mapping[str, Any], contents: list[Content]) -> 
     return contents
 
 
-def complete_code(item: Mapping[str, Any], _contents: list[Content]) -> list[Content]:
+def complete_code(item: Item, _contents: list[Content]) -> list[Content]:
     """Build the call and its result from the item alone: the framework has no branch for finished code runs."""
     properties = {"container_id": item["container_id"]} if item.get("container_id") else {}
     call = Content(
@@ -111,7 +113,7 @@ def complete_code(item: Mapping[str, Any], _contents: list[Content]) -> list[Con
     return [call, result]
 
 
-def _parse_output_from_openai(output: Mapping[str, Any]) -> Content:
+def _parse_output_from_openai(output: Item) -> Content:
     if output.get("type") == "logs":
         return Content.from_text(output.get("logs") or "")
     if output.get("type") == "image" and output.get("url"):
@@ -122,7 +124,7 @@ def _parse_output_from_openai(output: Mapping[str, Any]) -> Content:
     return Content.from_text("", additional_properties={"openai_output": dict(output)})
 
 
-def complete_custom_call(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+def complete_custom_call(item: Item, contents: list[Content]) -> list[Content]:
     """Set the call's full input."""
     for content in contents:
         if content.type == "function_call":
@@ -130,7 +132,7 @@ def complete_custom_call(item: Mapping[str, Any], contents: list[Content]) -> li
     return contents
 
 
-def complete_patch(item: Mapping[str, Any], _contents: list[Content]) -> list[Content]:
+def complete_patch(item: Item, _contents: list[Content]) -> list[Content]:
     """Build the call from the item alone: the framework does not read it."""
     operation = json.dumps(item.get("operation"), ensure_ascii=False)
     call = Content.from_function_call(
@@ -139,7 +141,7 @@ def complete_patch(item: Mapping[str, Any], _contents: list[Content]) -> list[Co
     return [call]
 
 
-def complete_mcp(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+def complete_mcp(item: Item, contents: list[Content]) -> list[Content]:
     """Set the arguments, which are streamed after the event that the framework reads; add a result for a failure."""
     call = Content(
         "mcp_server_tool_call",
@@ -176,12 +178,12 @@ def _each_once(contents: Sequence[Content]) -> list[Content]:
     return list({content.type: content for content in contents}.values())
 
 
-def complete_call(_item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+def complete_call(_item: Item, contents: list[Content]) -> list[Content]:
     """Keep each content once."""
     return _each_once(contents)
 
 
-def complete_shell_output(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+def complete_shell_output(item: Item, contents: list[Content]) -> list[Content]:
     """Make the result if there is none."""
     outputs = [
         Content.from_shell_command_output(
@@ -195,7 +197,7 @@ def complete_shell_output(item: Mapping[str, Any], contents: list[Content]) -> l
     return _each_once(contents) or [Content.from_shell_tool_result(call_id=item.get("call_id"), outputs=outputs)]
 
 
-def complete_search(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+def complete_search(item: Item, contents: list[Content]) -> list[Content]:
     """Set the queries, which the service sends when the search ends; the framework reads only its start."""
     name = "web_search" if item["type"] == "web_search_call" else "file_search"
     contents = _with_call(contents, Content("search_tool_call", call_id=item.get("id"), tool_name=name))
@@ -212,12 +214,12 @@ def complete_search(item: Mapping[str, Any], contents: list[Content]) -> list[Co
     return contents
 
 
-def complete_approval(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+def complete_approval(item: Item, contents: list[Content]) -> list[Content]:
     """Add the request if the stream was joined after the event that starts the item."""
     return contents or [approval_request(item)]
 
 
-def complete_image(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+def complete_image(item: Item, contents: list[Content]) -> list[Content]:
     """Remove the partial images of a stream, which are drafts of the finished image; make the contents of an item."""
     if not item.get("result"):
         return _each_once(contents)
@@ -249,7 +251,7 @@ def _strip_annotation_index(annotation: Annotation) -> Annotation:
     )
 
 
-def _strip_event_counters(properties: Mapping[str, Any]) -> dict[str, Any]:
+def _strip_event_counters(properties: Item) -> dict[str, Any]:
     """Remove event counters, and empty log probabilities."""
     remaining_properties: dict[str, Any] = {}
     for name, value in properties.items():
@@ -282,7 +284,7 @@ def tidy_open_item(contents: list[Content]) -> list[Content]:
     return tidy_contents
 
 
-def parse_annotations_from_openai(part: Mapping[str, Any]) -> list[Annotation] | None:
+def parse_annotations_from_openai(part: Item) -> list[Annotation] | None:
     """Read the citations of a text part, like ``_parse_annotation_from_openai`` of the framework.
 
     Returns:
