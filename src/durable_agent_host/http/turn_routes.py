@@ -293,10 +293,8 @@ async def _streamed_run(
             await _admission(host, client, request)
         outcome = await early_outcome(host.open_log(), client, request)
     else:
-        outcome = (
-            completed_turn.outcome if completed_turn.outcome and completed_turn.outcome.status == "rejected" else None
-        )
-    if outcome is not None and outcome.error is not None:
+        outcome = completed_turn.outcome
+    if outcome and (completed_turn is None or outcome.status == "rejected"):
         return _failed_run(call, request, outcome)
     return await _stream(
         host,
