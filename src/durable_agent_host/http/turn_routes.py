@@ -294,7 +294,7 @@ async def _streamed_run(
         outcome = await early_outcome(host.open_log(), client, request)
     else:
         outcome = completed_turn.outcome
-    if outcome and (completed_turn is None or outcome.status == "rejected"):
+    if outcome and outcome.error and (completed_turn is None or outcome.status == "rejected"):
         return _failed_run(call, request, outcome)
     return await _stream(
         host,
