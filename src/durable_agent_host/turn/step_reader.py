@@ -465,7 +465,7 @@ class StepReader:
         usage = cast("Mapping[str, Any] | None", model_response.usage_details)
         end = end_of_answer(model_response)
         response: ModelResponseWire = {
-            "model": model_response.model and bounded_name(model_response.model),
+            "model": bounded_name(model_response.model or "") or None,
             "usage": cast("UsageWire", dict(usage)) if usage else None,
             "finish_reason": end.finish_reason,
         }
