@@ -349,7 +349,7 @@ def test_a_kill_refunds_no_budget(tmp_path: Path, model: PracticeModel, point: s
 
 def poll_allowing_more(turn):
     """Read a turn when it has ended; a call that the kill cut off counts, so it may ask once more."""
-    for call in requests.get(turn["turn_url"], timeout=30).json().get("pending_calls") or []:
+    for call in requests.get(turn["turn_url"]).json().get("pending_calls") or []:
         approve(turn, allow(call))
     return read_ended_turn(turn)
 
@@ -401,7 +401,7 @@ def test_compaction_calls_count_against_the_budget(budgets: AgentHost, model: Pr
 
 def read_other_pending_calls(turn, call):
     """Read which calls wait, when another one than this waits."""
-    pending = requests.get(turn["turn_url"], timeout=30).json().get("pending_calls") or []
+    pending = requests.get(turn["turn_url"]).json().get("pending_calls") or []
     return [other for other in pending if other["call_id"] != call["call_id"]]
 
 
@@ -436,7 +436,7 @@ def test_a_turn_that_an_operator_terminates_is_counted(
             lambda: budgets.get(accepted_response.json()["turn_url"].partition("/api")[2]).json().get("pending_calls")
         )
     url = f"{budgets.management}/instances/{accepted_response.json()['turn_id']}/terminate"
-    assert requests.post(url, params={"reason": "enough"}, timeout=60).ok
+    assert requests.post(url, params={"reason": "enough"}).ok
     model.reset()
     model.plan({"text": "Fine.", "usage": USAGE})
     assert budgets.run(agent, body | {"message": "again"}).status_code == 200

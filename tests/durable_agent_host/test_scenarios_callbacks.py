@@ -56,7 +56,7 @@ class Studio:
 
     def read(self, turn: str) -> dict:
         """Read a turn."""
-        return requests.get(f"{self.host.url}/api{turn}", headers=EVA, timeout=30).json()
+        return requests.get(f"{self.host.url}/api{turn}", headers=EVA).json()
 
     def waiting(self, turn: str) -> list[dict]:
         """Wait until a turn waits; return its pending calls."""
@@ -68,7 +68,7 @@ class Studio:
 
     def call_back(self, path: str, body: object) -> requests.Response:
         """Post to a callback, as nobody."""
-        return requests.post(f"{self.host.url}{path}", json=body, timeout=60)
+        return requests.post(f"{self.host.url}{path}", json=body)
 
     def outputs(self) -> list[str]:
         """Return the results of tools that the model was sent last."""
@@ -77,7 +77,7 @@ class Studio:
 
     def events(self, turn: str) -> list[tuple[str, dict]]:
         """Read the events of a turn that has ended."""
-        text = requests.get(f"{self.host.url}/api{turn}/events", headers=EVA, timeout=60).text
+        text = requests.get(f"{self.host.url}/api{turn}/events", headers=EVA).text
         blocks = [dict(line.split(": ", 1) for line in block.splitlines()) for block in text.strip().split("\n\n")]
         return [(block["event"], json.loads(block["data"])) for block in blocks]
 
@@ -139,7 +139,7 @@ def test_a_call_that_is_not_shown_has_its_callback(studio: Studio, model: Practi
         assert studio.call_back(studio.paths()[film], {"result": film}).status_code == 200
     (call,) = studio.waiting(turn)
     reply = {"call_id": call["call_id"], "result": films[0]}
-    assert requests.post(f"{studio.host.url}/api{turn}/answers", json=reply, headers=EVA, timeout=60).ok
+    assert requests.post(f"{studio.host.url}/api{turn}/answers", json=reply, headers=EVA).ok
     assert studio.ended(turn)["response"] == "Done."
     assert studio.outputs() == films
 
@@ -172,11 +172,11 @@ def test_a_token_opens_nothing_else(studio: Studio, model: PracticeModel):
     bearer = {"authorization": f"Bearer {token}"}
     for method, other in (("GET", ""), ("GET", "/events"), ("POST", "/cancel"), ("GET", "/steps")):
         url = f"{studio.host.url}/api{turn}{other}"
-        assert requests.request(method, url, headers=bearer, timeout=30).status_code == 403
+        assert requests.request(method, url, headers=bearer).status_code == 403
     answers = f"{studio.host.url}/api{turn}/answers"
-    assert requests.post(answers, json={"result": "early"}, timeout=30).status_code == 403
-    assert requests.post(answers, json={"result": 1}, params={"token": changed}, timeout=30).status_code == 404
-    response = requests.post(answers, json={"result": "in time"}, headers=bearer, timeout=30)
+    assert requests.post(answers, json={"result": "early"}).status_code == 403
+    assert requests.post(answers, json={"result": 1}, params={"token": changed}).status_code == 404
+    response = requests.post(answers, json={"result": "in time"}, headers=bearer)
     assert response.json().keys() == {"call_id", "status"}
     assert studio.ended(turn)["status"] == "completed"
     assert studio.outputs() == ["in time"]
@@ -229,11 +229,11 @@ def test_a_tool_that_needs_approval_may_defer(studio: Studio, model: PracticeMod
     (approval,) = studio.waiting(turn)
     url = f"{studio.host.url}/api{turn}/answers"
     body = {"call_id": approval["call_id"], "approved": True}
-    assert requests.post(url, json=body, headers=EVA, timeout=30).status_code == 403
-    assert requests.post(url, json=body, headers=BOSS, timeout=30).status_code == 200
+    assert requests.post(url, json=body, headers=EVA).status_code == 403
+    assert requests.post(url, json=body, headers=BOSS).status_code == 200
     callback = wait_until(lambda: next((call for call in studio.waiting(turn) if call["kind"] == "callback"), None))
     assert callback["call_id"] != approval["call_id"]
-    assert requests.post(url, json=body | {"call_id": callback["call_id"]}, headers=BOSS, timeout=30).status_code == 400
+    assert requests.post(url, json=body | {"call_id": callback["call_id"]}, headers=BOSS).status_code == 400
     assert studio.call_back(studio.paths()["red"], {"result": "built"}).status_code == 200
     assert studio.ended(turn)["status"] == "completed"
     assert (studio.outputs(), len(studio.lines)) == (["built"], 1)
@@ -356,8 +356,8 @@ def test_callbacks_need_no_key(tmp_path: Path, practice_model: PracticeModel):
     env = {"LEDGER": str(tmp_path / "ledger.txt")}
     host = start_host(tmp_path / "data", practice_model, app=APP, options=["--enable-auth"], **env)
     try:
-        assert requests.post(f"{host.url}/api/callbacks/cb_x", json={"result": 1}, timeout=30).status_code == 404
+        assert requests.post(f"{host.url}/api/callbacks/cb_x", json={"result": 1}).status_code == 404
         answers = f"{host.url}/api/agents/Studio/sessions/s/turns/t/answers"
-        assert requests.post(answers, json={"result": 1}, params={"token": "cb_x"}, timeout=30).status_code == 401
+        assert requests.post(answers, json={"result": 1}, params={"token": "cb_x"}).status_code == 401
     finally:
         host.stop()

@@ -91,7 +91,7 @@ def test_the_client_runs_a_tool_of_the_service(people: AgentHost, model: Practic
     ended_turn = wait_until(lambda: read_ended_turn(turn))
     assert (ended_turn["status"], ended_turn["response"]) == ("completed", "Done."), ended_turn
     assert sent_output(model, item) == output
-    events = requests.get(turn["events_url"], timeout=60).text.replace(" ", "")
+    events = requests.get(turn["events_url"]).text.replace(" ", "")
     assert events.count("event:tool.started") == events.count("event:tool.completed") == 1
     assert events.index("call.answered") < events.index("event:tool.completed")
     item_types = [sent["type"] for sent in run_next_turn(people, model, agent, turn["session_id"])]
@@ -112,7 +112,7 @@ def test_an_error_of_the_client_is_an_output(people: AgentHost, model: PracticeM
     assert approve(turn, error).status_code == 200
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Never mind."
     assert sent_output(model, item) == output
-    assert '"outcome":"error"' in requests.get(turn["events_url"], timeout=60).text.replace(" ", "")
+    assert '"outcome":"error"' in requests.get(turn["events_url"]).text.replace(" ", "")
     run_next_turn(people, model, "Coder", turn["session_id"])
 
 
@@ -141,7 +141,7 @@ def test_calls_of_every_kind_are_answered_in_any_order(people: AgentHost, model:
     assert approve(turn, give(sql, "1 row")).status_code == 200
 
     def next_calls():
-        calls = requests.get(turn["turn_url"], timeout=30).json().get("pending_calls") or ()
+        calls = requests.get(turn["turn_url"]).json().get("pending_calls") or ()
         return [call for call in calls if call["call_id"] not in {sql["call_id"], patch["call_id"]}]
 
     (again,) = wait_until(next_calls)

@@ -43,7 +43,7 @@ def test_a_tool_of_the_app_without_a_function_waits_for_the_client(people: Agent
     assert approve(turn, give(call, "41.9 N, 12.5 E")).status_code == 200
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "You are in Rome."
     assert outputs(model) == ["41.9 N, 12.5 E", "rested"]
-    events = requests.get(turn["events_url"], timeout=60).text
+    events = requests.get(turn["events_url"]).text
     assert events.index("event: call.pending") < events.index("event: turn.waiting") < events.index("call.answered")
     assert '"outcome":"success"' in events.replace(" ", "")
     run_next_turn(people, model, "Guide", turn["session_id"])
@@ -87,7 +87,7 @@ def test_an_error_of_the_client_is_told_to_the_model(people: AgentHost, model: P
     assert approve(turn, error).status_code == 200
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Never mind."
     assert outputs(model) == ["Error: the user has not allowed it"]
-    assert '"outcome":"error"' in requests.get(turn["events_url"], timeout=60).text.replace(" ", "")
+    assert '"outcome":"error"' in requests.get(turn["events_url"]).text.replace(" ", "")
 
 
 def test_a_request_brings_tools_for_one_turn(people: AgentHost, model: PracticeModel):
@@ -147,7 +147,7 @@ def test_a_client_tool_may_need_approval_first(people: AgentHost, model: Practic
     assert approve(turn, {"call_id": approval["call_id"], "approved": True}).status_code == 200
 
     def find_next_call():
-        calls = requests.get(turn["turn_url"], timeout=30).json().get("pending_calls") or [approval]
+        calls = requests.get(turn["turn_url"]).json().get("pending_calls") or [approval]
         return calls[0] if calls[0] != approval else None
 
     call = wait_until(find_next_call)
@@ -197,7 +197,7 @@ def test_pending_calls_are_listed_over_agents_and_sessions(people: AgentHost, mo
     payer = waiting_turn(people, agent="Payer")
 
     def listed() -> dict[str, dict[str, object]]:
-        calls = requests.get(f"{people.url}/api/pending", timeout=30).json()["pending_calls"]
+        calls = requests.get(f"{people.url}/api/pending").json()["pending_calls"]
         return {call["turn_id"]: call for call in calls}
 
     expected_fields = {"agent": "Guide", "session_id": guide["session_id"], "turn_url": guide["turn_url"]}
@@ -209,6 +209,6 @@ def test_pending_calls_are_listed_over_agents_and_sessions(people: AgentHost, mo
     assert wait_until(lambda: read_ended_turn(guide))["response"] == "Done."
     assert guide["turn_id"] not in listed()
     for cursor in ("zzz", "%00"):
-        wrong_page = requests.get(f"{people.url}/api/pending?cursor={cursor}", timeout=30)
+        wrong_page = requests.get(f"{people.url}/api/pending?cursor={cursor}")
         assert (wrong_page.status_code, "'cursor'" in wrong_page.json()["detail"]) == (400, True)
     assert payer["turn_id"] in listed()

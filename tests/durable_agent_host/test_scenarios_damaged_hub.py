@@ -30,12 +30,12 @@ def test_a_damaged_session_is_reported_and_preserved(practice_model: PracticeMod
     with running_host(tmp_path, practice_model, **settings) as host:
         sessions_url = f"{host.url}/api/agents/{AGENT}/sessions"
         routes = [("GET", ""), ("GET", "/verify"), ("GET", "/export"), ("POST", "/repair"), ("DELETE", "")]
-        responses = [requests.request(method, f"{sessions_url}/torn{path}", timeout=60) for method, path in routes]
+        responses = [requests.request(method, f"{sessions_url}/torn{path}") for method, path in routes]
         responses.append(host.run(AGENT, "and now?", session_id="torn"))
         assert [(response.status_code, "damaged" in response.json()["detail"]) for response in responses] == [
             (409, True)
         ] * 6
-        list_items = requests.get(f"{sessions_url}?details=true", timeout=60).json()["sessions"]
+        list_items = requests.get(f"{sessions_url}?details=true").json()["sessions"]
         assert {list_item["session_id"]: list_item["status"] for list_item in list_items} == {
             "whole": "completed",
             "torn": "unreadable",
@@ -62,11 +62,11 @@ def test_a_session_with_a_damaged_turn_can_be_deleted(
         assert update.rowcount == 1
     with running_host(tmp_path, practice_model, **settings) as host:
         session = f"{host.url}/api/agents/{AGENT}/sessions/torn"
-        deletion = requests.delete(session, timeout=60)
+        deletion = requests.delete(session)
         assert (deletion.status_code, deletion.json().get("status")) == (200, "deleted")
-        assert requests.get(session, timeout=60).status_code == 404
+        assert requests.get(session).status_code == 404
         assert host.run(AGENT, "hello again", session_id="torn").ok
-        assert requests.get(session, timeout=60).json()["message_count"] == 2
+        assert requests.get(session).json()["message_count"] == 2
     with closing(sqlite3.connect(tmp_path / "host.db")) as file:
         remaining_ids = {instance_id for (instance_id,) in file.execute("SELECT id FROM instances")}
     assert not {turns[0], turns[2]} & remaining_ids
@@ -110,10 +110,10 @@ def test_a_turn_with_a_damaged_outcome_is_reported(practice_model: PracticeModel
         assert all("damaged" in response.json()["detail"] for response in responses if response.status_code == 409)
         assert [host.get(f"{session_path}/turns/{turns[-1]}{path}").status_code for path in PATHS] == [200] * len(PATHS)
         assert host.get(session_path).ok
-        assert requests.get(f"{host.management}/instances", timeout=60).ok
+        assert requests.get(f"{host.management}/instances").ok
         assert host.run(AGENT, "and now?", session_id="torn").ok
         assert "Traceback" not in host.text
-        assert requests.delete(f"{host.url}/api{session_path}", timeout=60).ok
+        assert requests.delete(f"{host.url}/api{session_path}").ok
         assert host.get(session_path).status_code == 404
 
 
@@ -131,12 +131,12 @@ def test_a_stream_with_a_damaged_entry_is_reported(practice_model: PracticeModel
             )
             assert update.rowcount == 1
         url = f"{host.url}/api/agents/{AGENT}/sessions/torn/turns/{turn}/events"
-        response = requests.get(url, timeout=60)
+        response = requests.get(url)
         assert (response.status_code == 409) == (position == 2)
         if response.ok:
             last = re.findall("^id: ([0-9]+)$", response.text, re.MULTILINE)[-1]
             assert "event: turn." not in response.text.replace("event: turn.started", "")
-            response = requests.get(url, headers={"last-event-id": last}, timeout=60)
+            response = requests.get(url, headers={"last-event-id": last})
         assert (response.status_code, "damaged" in response.text) == (409, True)
         assert host.get(f"/agents/{AGENT}/sessions/torn/turns/{turn}/steps").status_code == 409
         assert "Traceback" not in host.text

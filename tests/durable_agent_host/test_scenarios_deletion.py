@@ -33,7 +33,7 @@ def files_with(data: Path, word: str) -> set[str]:
 
 def instances(host: AgentHost) -> set[str]:
     """The orchestrations that exist."""
-    instance_list = requests.get(f"{host.management}/instances", timeout=30).json()
+    instance_list = requests.get(f"{host.management}/instances").json()
     return {instance["instanceId"] for instance in instance_list}
 
 
@@ -259,18 +259,16 @@ def test_blobs_of_a_running_orchestration_stay_until_its_end(model: PracticeMode
     }
     with running_host(tmp_path, model, app=RETENTION, **settings) as host:
         text = "from outside ".ljust(12_000, "x")
-        start_response = requests.post(
-            f"{host.management}/orchestrators/waiting", json={"message": text}, timeout=30
-        ).json()
+        start_response = requests.post(f"{host.management}/orchestrators/waiting", json={"message": text}).json()
         url = f"{host.management}/instances/{start_response['id']}"
-        wait_until(lambda: requests.get(url, timeout=30).json()["customStatus"] == "waits")
+        wait_until(lambda: requests.get(url).json()["customStatus"] == "waits")
         assert delete(host, "Lasting", "of-orchestration").status_code == 200
         maintained_until(host, lambda: read_stored_blobs(tmp_path)[1] == {f"orchestration:{start_response['id']}"})
         host.kill()
         with running_host(tmp_path, model, app=RETENTION, **settings) as later:
             url = f"{later.management}/instances/{start_response['id']}"
-            assert requests.post(f"{url}/raiseEvent/go", json=1, timeout=30).status_code == 202
-            instance = wait_until(lambda: (current := requests.get(url, timeout=30).json())["output"] and current)
+            assert requests.post(f"{url}/raiseEvent/go", json=1).status_code == 202
+            instance = wait_until(lambda: (current := requests.get(url).json())["output"] and current)
             assert (instance["runtimeStatus"], instance["output"]) == ("Completed", f"1: {text}")
             maintained_until(later, lambda: read_stored_blobs(tmp_path) == (set(), set()))
 
@@ -289,9 +287,7 @@ def test_no_file_contains_anything_of_a_deleted_session(
         call = {"name": "pay", "arguments": {"amount": 1.5}}
         model.plan({"text": f"{WORD} thinks", "calls": [call]}, {"text": f"{WORD} paid"})
         pending_turn = start(host, "Payer", f"{WORD} pays", session)
-        (pending_call,) = wait_until(
-            lambda: requests.get(pending_turn["turn_url"], timeout=30).json().get("pending_calls")
-        )
+        (pending_call,) = wait_until(lambda: requests.get(pending_turn["turn_url"]).json().get("pending_calls"))
         queued_turn = start(host, "Payer", f"{WORD} queued {large}", session)
         wait_until(lambda: host.session("Payer", session)["queued_turn_ids"])
         rejection = host.run(
@@ -304,7 +300,7 @@ def test_no_file_contains_anything_of_a_deleted_session(
             "approved": False,
             "reason": f"{WORD} said no ".ljust(9_000, "z"),
         }
-        approval_response = requests.post(f"{pending_turn['turn_url']}/answers", json=approval, timeout=30)
+        approval_response = requests.post(f"{pending_turn['turn_url']}/answers", json=approval)
         assert approval_response.status_code == 200, approval_response.text
         assert host.end_of_turn(pending_turn["turn_url"])["response"].endswith(f"{WORD} paid")
         assert files_with(tmp_path, WORD) >= {"turn-log.sqlite-wal"}

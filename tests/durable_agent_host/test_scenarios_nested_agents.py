@@ -254,10 +254,10 @@ def test_a_tool_in_doubt_within_an_agent_asks(crashing_host: CrashingHost, model
     host.process.wait(60)
     host.kill()
     url = f"{crashing_host.start().url}{turn_path}"
-    turn = wait_until(lambda: (now := requests.get(url, timeout=30).json())["status"] == "waiting" and now)
+    turn = wait_until(lambda: (now := requests.get(url).json())["status"] == "waiting" and now)
     (pending_call,) = turn["pending_calls"]
     assert (pending_call["kind"], pending_call["name"]) == ("in_doubt", "charge")
-    assert requests.post(f"{url}/answers", json=allow(pending_call), timeout=30).status_code == 200
+    assert requests.post(f"{url}/answers", json=allow(pending_call)).status_code == 200
     ended_turn = wait_until(lambda: read_ended_turn({"turn_url": url}))
     assert (ended_turn["status"], ended_turn["response"]) == ("completed", "Done.")
     keys = {line.split()[-1] for line in crashing_host.traces if line.startswith("charged")}
@@ -307,7 +307,7 @@ def answer_no_question(host: AgentHost, turn: dict[str, Any]) -> dict[str, Any]:
     url = f"{host.url}/api/agents/{turn['agent']}/sessions/{turn['session_id']}/turns/{turn['turn_id']}"
     for pending_call in turn.get("pending_calls", ()):
         error = {"call_id": pending_call["call_id"], "error": "there is nothing more"}
-        assert requests.post(f"{url}/answers", json=error, timeout=30).ok
+        assert requests.post(f"{url}/answers", json=error).ok
     return turn if turn["status"] != "waiting" else wait_until(lambda: read_ended_turn({"turn_url": url}))
 
 
@@ -344,7 +344,7 @@ def test_a_killed_team_streams_what_it_stores(crashing_host: CrashingHost, model
     model.plan({"items": [{"text": text} for text in texts]}, agent="You are second.")
     turn = crashing_host.run("Line", "journal.model.after_append:2")
     events_url = f"{crashing_host.host.url}/api/agents/Line/sessions/s/turns/{turn['turn_id']}/events"
-    with requests.get(events_url, stream=True, timeout=60) as response:
+    with requests.get(events_url, stream=True) as response:
         events = list(read_events(response))
     assert [message["text"] for message in events[-1].data["messages"]] == texts
     assert [event.data["text"] for event in events if event.name == "message.completed"][-3:] == texts
@@ -367,7 +367,7 @@ def test_four_eyes_hold_within_a_team(model: PracticeModel, tmp_path: Path):
         (pending_call,) = turn["pending_calls"]
         assert pending_call["approved_by"] == "another"
         answers = [
-            requests.post(f"{turn['turn_url']}/answers", json=allow(pending_call), headers={"x-user": name}, timeout=30)
+            requests.post(f"{turn['turn_url']}/answers", json=allow(pending_call), headers={"x-user": name})
             for name in ("ann", "bob")
         ]
         assert ledger.read_text() == "" or answers[1].ok

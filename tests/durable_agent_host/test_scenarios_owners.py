@@ -238,7 +238,7 @@ def test_one_of_two_concurrent_callers_owns_the_session(site: Site, headers):
         assert site.ask("GET", f"{SESSIONS}/{session}", loser).status_code == 404
         assert loser not in json.dumps(site.host.state("Echo", session))
         lost.append(f"words of {loser} in {session}")
-    instances = requests.get(f"{site.host.management}/instances", params={"showInput": "true"}, timeout=60).text
+    instances = requests.get(f"{site.host.management}/instances", params={"showInput": "true"}).text
     assert not [text for text in lost if text in instances]
 
 
@@ -350,7 +350,7 @@ def test_a_former_own_session_is_an_unknown_session(site: Site, headers):
         assert response.status_code == 404, response.text
         assert response.json()["detail"] == f"agent 'Echo' has no session '{name}'"
     assert site.host.state("Echo", name) == before
-    instances = requests.get(f"{site.host.management}/instances", params={"showInput": "true"}, timeout=60).text
+    instances = requests.get(f"{site.host.management}/instances", params={"showInput": "true"}).text
     assert f"late words in {name}" not in instances
 
 
@@ -387,7 +387,6 @@ def call_tool(host: AgentHost, caller: str, **arguments: str) -> dict[str, Any]:
         f"{host.url}/runtime/webhooks/mcp",
         json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "Echo", "arguments": arguments}},
         headers={"accept": "application/json, text/event-stream", "x-who": caller, "traceparent": TRACE},
-        timeout=60,
     )
     data = next(line for line in response.text.splitlines() if line.startswith("data:"))
     return json.loads(data.removeprefix("data:"))["result"]
@@ -565,7 +564,7 @@ def test_another_principal_must_approve(site: Site, model: PracticeModel):
     approvals = export["data"]["conversationHistory"][-1]["extensionData"]["durableAgentHost"]["answers"]
     assert {call_id: approval["by"] for call_id, approval in approvals.items()} == expected_approvers
     assert approvals[pending_calls["lend"]["call_id"]]["reason"] == long
-    purge_response = requests.delete(f"{site.host.management}/instances/{pending_turn['turn_id']}", timeout=60)
+    purge_response = requests.delete(f"{site.host.management}/instances/{pending_turn['turn_id']}")
     assert purge_response.ok
     view = site.ask("GET", url, "ada@contoso").json()
     assert {approval["call_id"]: approval["answered_by"] for approval in view["answers"]} == expected_approvers
@@ -716,7 +715,7 @@ def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
     with running_host(tmp_path / "data", None, app=APP, **settings) as host:
 
         def ask(caller: str) -> requests.Response:
-            return requests.get(f"{host.url}/api/agents", headers={"x-who": caller}, timeout=30)
+            return requests.get(f"{host.url}/api/agents", headers={"x-who": caller})
 
         responses = [ask("ada") for _ in range(2)]
         assert [response.status_code for response in responses] == [200, 429]
@@ -726,7 +725,7 @@ def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
 
         def upload(caller: str) -> int:
             url = f"{host.url}/api{SESSIONS}/rated/files"
-            return requests.post(url, data=b"x" * 100_000, headers={"x-who": caller}, timeout=30).status_code
+            return requests.post(url, data=b"x" * 100_000, headers={"x-who": caller}).status_code
 
         def stream(caller: str) -> int:
             headers = {"x-who": caller, "accept": "text/event-stream"}

@@ -46,7 +46,7 @@ def done(host: AgentHost, *arguments: str) -> str:
 
 def read(host: AgentHost, session: str) -> dict[str, Any]:
     """Read a session as its owner."""
-    response = requests.get(f"{host.url}/api/agents/Worker/sessions/{session}", headers=OWNER, timeout=60)
+    response = requests.get(f"{host.url}/api/agents/Worker/sessions/{session}", headers=OWNER)
     assert response.ok, response.text
     return response.json()
 

@@ -91,7 +91,7 @@ def test_a_denial_is_sent_to_the_provider(people: AgentHost, model: PracticeMode
     assert (final_turn["status"], final_turn["response"]) == ("completed", "Not published."), final_turn
     ids = [first["call_id"], second["call_id"]]
     assert sent_approvals(model) == [(call_id, False) for call_id in ids]
-    with requests.get(turn["events_url"], stream=True, timeout=60) as stream:
+    with requests.get(turn["events_url"], stream=True) as stream:
         events = [(event.name, event.data) for event in read_events(stream)]
     ends = [data for name, data in events if name == "tool.completed"]
     assert [name for name, _ in events if name.startswith("tool.")] == ["tool.started", "tool.completed"] * 2
@@ -118,7 +118,7 @@ def test_a_conversation_continues_after_a_cancelled_provider_approval(people: Ag
     later = people.run(agent, {"message": "something else", "session_id": turn["session_id"]})
     assert later.json()["response"] == "Something else.", later.text
     assert "mcp_approval_request" not in [item["type"] for item in model.requests()[-1]["body"]["input"]]
-    assert requests.get(turn["session_url"], timeout=30).ok
+    assert requests.get(turn["session_url"]).ok
 
 
 def sent_bodies(model: PracticeModel, *, after: int = 0):
@@ -148,7 +148,7 @@ def decide_all(turn, *decisions):
     assert approve(turn, *approvals).status_code == 200
 
     def next_view():
-        now = requests.get(turn["turn_url"], timeout=30).json()
+        now = requests.get(turn["turn_url"]).json()
         pending = {call["call_id"] for call in now.get("pending_calls") or ()}
         return now | {"turn_url": turn["turn_url"]} if now["status"] != "running" and not pending & before else None
 

@@ -40,7 +40,7 @@ def waiting_turn(host: AgentHost, agent: str, session: str, message: str, **head
 
 def answer(turn: dict[str, Any], *answers: dict[str, Any]) -> requests.Response:
     """Answer pending calls."""
-    return requests.post(f"{turn['turn_url']}/answers", json=list(answers), timeout=30)
+    return requests.post(f"{turn['turn_url']}/answers", json=list(answers))
 
 
 def result(call: dict[str, Any], value: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def pending_calls(turn: dict[str, Any], names: set[str]) -> dict[str, dict[str, 
     """Wait until a turn asks these questions; gives them by their text."""
 
     def read() -> dict[str, dict[str, Any]] | None:
-        view = requests.get(turn["turn_url"], timeout=30).json()
+        view = requests.get(turn["turn_url"]).json()
         calls = {call["arguments"]["question"]: call for call in view.get("pending_calls", ())}
         return calls if calls.keys() == names else None
 
@@ -84,7 +84,7 @@ def test_a_question_is_a_pending_call_with_its_schema(teams: AgentHost):
     assert types == ["text", "text", "functionCall", "functionResult", "text"]
     assert contents[3]["result"] == "41"
     reader = Reader()
-    with requests.get(turn["events_url"], stream=True, timeout=60) as stream:
+    with requests.get(turn["events_url"], stream=True) as stream:
         for event in read_events(stream):
             reader.add(event)
     assert (reader.text, "turn.restarted" in reader.names()) == ("told 1\n\nHow many? 42", False)
@@ -153,7 +153,7 @@ def test_a_hand_off_asks_its_customer(teams: AgentHost, model: PracticeModel):
     assert "and now?" in str(to_refunds["body"]["input"])
 
     def find_next_call() -> dict[str, Any] | None:
-        calls = requests.get(turn["turn_url"], timeout=30).json().get("pending_calls") or [call]
+        calls = requests.get(turn["turn_url"]).json().get("pending_calls") or [call]
         return calls[0] if calls[0] != call else None
 
     next_call = wait_until(find_next_call)
@@ -162,9 +162,9 @@ def test_a_hand_off_asks_its_customer(teams: AgentHost, model: PracticeModel):
     assert teams.get("/agents/Desk/sessions/carol/verify").json()["problems"] == []
     messages = json.dumps(teams.session("Desk", "carol")["messages"])
     assert ("and now?" in messages, "object at 0x" in messages) == (True, False)
-    steps = requests.get(f"{turn['turn_url']}/steps", timeout=30).json()["steps"]
+    steps = requests.get(f"{turn['turn_url']}/steps").json()["steps"]
     counts = [step["usage"]["total_token_count"] for step in steps if step["kind"] == "inner_call"]
-    usage = requests.get(turn["turn_url"], timeout=30).json()["usage"]
+    usage = requests.get(turn["turn_url"]).json()["usage"]
     assert (len(counts), usage["total_token_count"]) == (len(model.requests()), sum(counts))
     assert "model_call" not in {step["kind"] for step in steps}
 
@@ -183,6 +183,6 @@ def test_a_message_to_a_waiting_workflow_begins_a_turn(teams: AgentHost):
 def test_a_cancelled_question_ends_its_turn(teams: AgentHost):
     """What the workflow had said is in the conversation, and the next message starts anew."""
     turn = waiting_turn(teams, "Counting", "cancelled", "ask")
-    requests.post(f"{turn['turn_url']}/cancel", timeout=30)
+    requests.post(f"{turn['turn_url']}/cancel")
     assert end_of(turn)[0] == "cancelled"
     assert teams.run("Counting", {"message": "hi", "session_id": "cancelled"}).json()["response"] == "told 1"

@@ -30,9 +30,7 @@ def stream_turn(
     extra_headers = {name.replace("_", "-"): value for name, value in headers.items()}
     params = {"session_id": session} if session else None
     url = f"{host.url}/api/agents/{agent}/run"
-    with requests.post(
-        url, data=text, params=params, headers=STREAM | extra_headers, stream=True, timeout=120
-    ) as response:
+    with requests.post(url, data=text, params=params, headers=STREAM | extra_headers, stream=True) as response:
         yield response
 
 
@@ -55,7 +53,7 @@ def events_url(host: AgentHost, response: requests.Response) -> str:
 def follow(url: str, **headers: str) -> list[Event]:
     """Get the events of a turn, from the first or after the one that a header names."""
     extra_headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    with requests.get(url, headers=extra_headers, stream=True, timeout=120) as response:
+    with requests.get(url, headers=extra_headers, stream=True) as response:
         assert response.status_code == 200, response.text
         return list(read_events(response))
 
@@ -135,8 +133,8 @@ def test_an_invalid_event_id_is_rejected(lab: AgentHost, last: str):
         read_all(response)
     url = events_url(lab, response)
     header = {"last-event-id": last.encode()}
-    assert "whole number" in problem(requests.get(url, headers=header, timeout=60), 400)
-    assert "whole number" in problem(requests.get(url, params={"after": last}, timeout=60), 400)
+    assert "whole number" in problem(requests.get(url, headers=header), 400)
+    assert "whole number" in problem(requests.get(url, params={"after": last}), 400)
 
 
 def test_an_unknown_turn_has_no_stream(lab: AgentHost):
@@ -232,7 +230,7 @@ def test_a_call_that_cannot_be_read_has_both_events(lab: AgentHost, model: Pract
     start, end = reader.events[1].data, reader.events[2].data
     assert (start["name"], start["arguments"], end["outcome"]) == ("charge", None, "invalid_arguments")
     assert end["call_id"] == start["call_id"]
-    steps = requests.get(events_url(lab, response).replace("/events", "/steps"), timeout=60).json()["steps"]
+    steps = requests.get(events_url(lab, response).replace("/events", "/steps")).json()["steps"]
     (call,) = [step for step in steps if step["kind"] == "tool_call"]
     assert (call["arguments"], call["runs_in"], call["outcome"]) == ('{"amount": 1', "host", "invalid_arguments")
 
@@ -263,7 +261,7 @@ def test_a_terminated_turn_closes_its_stream(lab: AgentHost, model: PracticeMode
         events = read_events(response)
         next(events)
         turn = response.headers["x-ms-turn-id"]
-        assert requests.post(f"{lab.management}/instances/{turn}/terminate?reason=enough", timeout=60).ok
+        assert requests.post(f"{lab.management}/instances/{turn}/terminate?reason=enough").ok
         *_, last = events
     assert last.name == "turn.failed"
     assert "terminated" in last.data["detail"]
@@ -379,7 +377,7 @@ def test_the_connection_of_a_client_that_leaves_is_closed(lab: AgentHost, model:
         leaving.close()
         wait_until(lambda: count_connections(lab, ports) == 0)
         assert lab.turn(response)["status"] == "running"
-    assert requests.post(url.removesuffix("/events") + "/cancel", timeout=60).ok
+    assert requests.post(url.removesuffix("/events") + "/cancel").ok
 
 
 def count_connections(host: AgentHost, ports: set[int]) -> int:
