@@ -1,10 +1,8 @@
 """Tools whose results come later, from jobs elsewhere: answered by a token that opens nothing else."""
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "callbacks"
 EVA = {"x-who": "eva"}
-BOSS = {"x-who": "bob/boss"}
 
 
 class Studio:
@@ -128,36 +125,6 @@ def test_a_token_answers_its_call_without_a_key_or_a_name(studio: Studio, model:
     ]
 
 
-def test_a_call_that_is_not_shown_has_its_callback(studio: Studio, model: PracticeModel):
-    """A turn shows some of many pending calls; the others are answered as well, in any order, by both routes."""
-    films = [f"film {number}" for number in range(28)]
-    plan(model, *(("render", {"film": film}) for film in films))
-    turn = studio.begin("many")
-    shown = {call["call_id"] for call in studio.waiting(turn)}
-    assert len(shown) < len(films)
-    for film in films[:0:-1]:
-        assert studio.call_back(studio.paths()[film], {"result": film}).status_code == 200
-    (call,) = studio.waiting(turn)
-    reply = {"call_id": call["call_id"], "result": films[0]}
-    assert requests.post(f"{studio.host.url}/api{turn}/answers", json=reply, headers=EVA).ok
-    assert studio.ended(turn)["response"] == "Done."
-    assert studio.outputs() == films
-
-
-def test_a_tool_of_an_agent_within_the_agent_may_defer(studio: Studio, model: PracticeModel):
-    """The call is named by its path, its token answers it, and neither agent asks its model again."""
-    model.plan({"calls": [{"name": "cutter", "arguments": {"task": "cut"}}]}, {"text": "Directed."}, agent="Direct.")
-    model.plan({"calls": [{"name": "render", "arguments": {"film": "M"}}]}, {"text": "It is cut."}, agent="Cut.")
-    turn = studio.begin("within", "Director")
-    (call,) = studio.waiting(turn)
-    assert (call["kind"], call["name"], call["path"].count("/t:")) == ("callback", "render", 2)
-    assert studio.call_back(studio.paths()["M"], {"result": "rendered"}).status_code == 200
-    assert studio.ended(turn)["response"] == "Directed."
-    assert studio.outputs() == ["It is cut."]
-    assert len(model.requests()) == 4
-    assert len(studio.lines) == 1
-
-
 def test_a_token_opens_nothing_else(studio: Studio, model: PracticeModel):
     """A changed token, another call's and none at all learn nothing; the token is no key to other routes."""
     plan(model, ("render", {"film": "Faust"}))
@@ -222,23 +189,6 @@ def test_a_result_may_come_before_the_turn_waits(studio: Studio, model: Practice
     assert studio.outputs() == ["rendered", "climbed"]
 
 
-def test_a_tool_that_needs_approval_may_defer(studio: Studio, model: PracticeModel):
-    """The approval and the callback are two calls; the tool runs once, with what the approver has changed."""
-    plan(model, ("build", {"house": "red"}))
-    turn = studio.begin("build")
-    (approval,) = studio.waiting(turn)
-    url = f"{studio.host.url}/api{turn}/answers"
-    body = {"call_id": approval["call_id"], "approved": True}
-    assert requests.post(url, json=body, headers=EVA).status_code == 403
-    assert requests.post(url, json=body, headers=BOSS).status_code == 200
-    callback = wait_until(lambda: next((call for call in studio.waiting(turn) if call["kind"] == "callback"), None))
-    assert callback["call_id"] != approval["call_id"]
-    assert requests.post(url, json=body | {"call_id": callback["call_id"]}, headers=BOSS).status_code == 400
-    assert studio.call_back(studio.paths()["red"], {"result": "built"}).status_code == 200
-    assert studio.ended(turn)["status"] == "completed"
-    assert (studio.outputs(), len(studio.lines)) == (["built"], 1)
-
-
 def test_a_call_cannot_wait_longer_than_its_log_is_kept(studio: Studio, model: PracticeModel):
     """The tool gets an error, which the log explains; nothing waits."""
     plan(model, ("wait_for_ever", {}))
@@ -258,7 +208,7 @@ def test_a_deferred_call_is_never_in_doubt(tmp_path: Path, model: PracticeModel)
     studio.host.process.wait(60)
     try:
         studio.start()
-        (call,) = studio.waiting(turn)
+        assert len(studio.waiting(turn)) == 1
         studio.host.kill()
         studio.start()
         assert studio.call_back(studio.paths()["M"], {"result": "rendered"}).status_code == 200
@@ -266,24 +216,6 @@ def test_a_deferred_call_is_never_in_doubt(tmp_path: Path, model: PracticeModel)
         assert (studio.outputs(), len(studio.lines)) == (["rendered"], 1)
     finally:
         studio.host.kill()
-    with closing(sqlite3.connect(tmp_path / "data" / "turn-log.sqlite")) as database:
-        entries = [json.loads(row[0]) for row in database.execute("SELECT body FROM entries ORDER BY place")]
-    names = [entry["data"].get("event", entry["kind"]) for entry in entries]
-    (deferral,) = [entry["data"] for entry in entries if entry["data"].get("outcome") == "deferred"]
-    assert names.index("tool_finished") < names.index("call.pending") < names.index("suspended")
-    assert deferral.pop("at")
-    assert deferral == {
-        "position": 0,
-        "call_id": call["call_id"],
-        "occurrence": 0,
-        "outcome": "deferred",
-        "result": {
-            "call_id": call["call_id"],
-            "arguments": {"film": "M"},
-            "schema": None,
-            "expires_at": call["expires_at"],
-        },
-    }
 
 
 def test_a_call_that_dies_before_its_deferral_is_in_doubt(tmp_path: Path, model: PracticeModel):

@@ -200,28 +200,6 @@ def test_an_erasure_whose_host_is_killed_is_finished(model: PracticeModel, tmp_p
 
 
 @pytest.mark.drawn(1)
-@pytest.mark.parametrize("point", ["batch.before_commit", "batch.after_commit"])
-@pytest.mark.parametrize("nth", [1, 2])
-def test_a_deletion_can_be_repeated_after_a_kill_at_the_entity_write(model: PracticeModel, tmp_path: Path, point, nth):
-    """Its mark may be written late, after the next attempt has read the session: no caller sees a conflict."""
-    env, data = {"LEDGER": str(tmp_path / "ledger")}, tmp_path / "data"
-    with running_host(data, model, app=LAB, **env) as host:
-        grow(host, "s")
-    host = start_host(data, model, app=LAB, FUNCTIONS_HOST_CRASH=f"{point}:{nth}", **env)
-    try:
-        with pytest.raises(requests.ConnectionError):
-            delete(host, "Instant", "s")
-        host.process.wait()
-        host = start_host(data, model, app=LAB, **env)
-        response = delete(host, "Instant", "s")
-        assert response.status_code in {200, 404}, response.text
-        wait_until(lambda: host.state("Instant", "s") is None)
-        wait_until(lambda: read_stored_blobs(data) == (set(), set()))
-    finally:
-        host.kill()
-
-
-@pytest.mark.drawn(1)
 @pytest.mark.parametrize("point", SWEEPS)
 def test_a_sweep_whose_host_is_killed_is_repeated(model: PracticeModel, tmp_path: Path, point):
     """What a writer left that died before its commit goes, and a session that is there keeps all that it had."""

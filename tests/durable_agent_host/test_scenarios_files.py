@@ -7,16 +7,14 @@ import os
 import select
 import socket
 from collections.abc import Iterator
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPResponse
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import requests
-from agent_framework import Content
 
-from durable_agent_host.codec.content import encode_content
 from practice_model.dialects.responses.items import PIXEL as PNG
 from tests.durable_agent_host.process_memory import read_memory_bytes
 from tests.kit import AgentHost, PracticeModel, running_host
@@ -205,16 +203,6 @@ def test_files_of_tools_and_code_can_be_downloaded(files: AgentHost, model: Prac
     assert (expired_response.status_code, "does not provide" in expired_response.json()["detail"]) == (404, True)
 
 
-def test_a_file_has_one_name(files: AgentHost):
-    """The download has the name in the list, also when the file was last sent without one."""
-    for part in ({"name": "i.png"}, {}):
-        message = [{"type": "text", "text": "look"}, {"type": "image", "data": PIXEL, **part}]
-        assert files.run("Reader", {"message": message, "session_id": "one-name"}).ok
-    (file,) = list_files(files, "one-name")
-    file_response = requests.get(file["file_url"])
-    assert (file["name"], file_response.headers["content-disposition"]) == ("i.png", 'inline; filename="i.png"')
-
-
 def test_a_file_cannot_become_a_page_of_the_host(files: AgentHost):
     """Pages, scripts and what lies about its name and type are downloads that a browser neither runs nor guesses."""
     assert files.run("Hostile", {"message": "hi", "session_id": "evil"}).ok
@@ -251,19 +239,6 @@ def test_a_file_has_an_etag_and_a_head(files: AgentHost):
     assert (head.status_code, head.headers["content-length"], head.content) == (200, "9", b"")
     assert head.headers["etag"] == full_response.headers["etag"]
     assert requests.head(file["file_url"][:-1] + "x").status_code == 404
-
-
-def test_files_of_a_session_without_turns_are_deleted(files: AgentHost):
-    """A deletion erases and reports them; a second one is a 404, and the id is free for a turn."""
-    (file,) = upload(files, "unused", b"canary of a file", "a.txt").json()["files"]
-    url = f"{files.url}/api/agents/Reader/sessions/unused"
-    deletion = requests.delete(url)
-    assert (deletion.status_code, deletion.json()["status"]) == (200, "deleted"), deletion.text
-    assert (deletion.json()["erased"]["turns"], deletion.json()["erased"]["pieces"]) == (0, 2)
-    assert [requests.get(path).status_code for path in (file["file_url"], f"{url}/files")] == [404, 404]
-    assert requests.delete(url).status_code == 404
-    assert files.run("Reader", {"message": "hi", "session_id": "unused"}).ok
-    assert list_files(files, "unused") == []
 
 
 @pytest.mark.parametrize(
@@ -308,26 +283,6 @@ def test_a_path_is_not_accepted_as_a_file_id(files: AgentHost, file_id: str):
     part = {"type": "file", "file_id": file_id}
     response = files.run("Reader", {"message": [{"type": "text", "text": "look"}, part], "session_id": "paths"})
     assert (response.status_code, "part 2" in response.text) == (400, True), response.text
-
-
-def test_a_path_as_a_file_id_in_a_document_is_not_found(files: AgentHost, model: PracticeModel):
-    """The service's SDK refuses such a path, and the file is a 404."""
-    model.plan({"text": "Here."})
-    assert files.run("Reader", {"message": "look", "session_id": "to-change"}).ok
-    document = files.get("/agents/Reader/sessions/to-change/export").json()
-    annotation = {"type": "citation", "file_id": "..", "additional_properties": {"container_id": ".."}}
-    cited_text = Content("text", text="Here.", annotations=[cast("Any", annotation)])
-    response_entry = document["data"]["conversationHistory"][1]
-    response_entry["messages"][0]["contents"] = [encode_content(cited_text)]
-    response_entry.pop("extensionData", None)
-    import_response = files.post("/agents/Reader/sessions/changed/import", json.dumps(document).encode())
-    assert import_response.status_code == 201, import_response.text
-    (file,) = list_files(files, "changed")
-    connection = HTTPConnection(urlsplit(files.url).netloc, timeout=60)  # which leaves the path as it is
-    connection.request("GET", "/api/agents/Reader/sessions/changed/files/%2e%2e")
-    file_response = connection.getresponse()
-    assert (file["id"], file_response.status) == ("..", 404), file_response.read()
-    connection.close()
 
 
 @pytest.mark.drawn(1)

@@ -10,9 +10,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn
 from tests.durable_agent_host.test_scenarios_idempotency import purge
-from tests.durable_agent_host.test_scenarios_provider_approvals import ASK, CALL
 from tests.kit import AgentHost, PracticeModel, running_host, start_host
 from tests.kit_histories import cosmos_client
 from tests.kit_services import cosmos, redis
@@ -277,23 +275,6 @@ def test_an_unsaved_turn_is_not_part_of_the_conversation(host: AgentHost, model:
     for response in responses:
         assert response.status_code == 502
         assert "Moody (moody)" in response.json()["detail"]
-
-
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize("agent", ["Plain", "Noted", "Filed", "CloudFolded"])
-def test_approval_items_of_a_hosted_tool_are_preserved(host: AgentHost, model: PracticeModel, agent):
-    """Request and answer of a hosted tool's approval go back to the model on later turns, as without a provider."""
-    session = uuid4().hex
-    model.plan({"item": ASK}, {"items": [{"item": CALL}, {"text": "Published."}]}, {"text": "It was page 7."})
-    turn = host.run(agent, {"message": "publish", "session_id": session}).json()
-    assert approve(turn, allow(turn["pending_calls"][0])).status_code == 200
-    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Published."
-    run_turns(host, agent, session, "which page?")
-    sent = model.requests()[-1]["body"]["input"]
-    kinds = ["message", "mcp_approval_request", "mcp_approval_response", "mcp_call", "message", "message"]
-    assert [item["type"] for item in sent] == kinds
-    item_ids = [item["id"] for entry in model.requests()[:2] for item in entry["output"]]
-    assert [item["id"] for item in sent if "id" in item] == item_ids
 
 
 @pytest.mark.drawn(3)

@@ -15,7 +15,6 @@ from durable_agent_host.model.log_entry import EVENT, LogEntry
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.durable_agent_host.sse_client import Event, Reader, read_events
 from tests.kit import AgentHost, Lives, PracticeModel
-from tests.processes import wait_until
 
 STREAM = {"accept": "text/event-stream", "content-type": "text/plain"}
 MESSAGE = ("message.started", "message.delta", "message.completed")
@@ -150,16 +149,6 @@ def test_an_unknown_turn_has_no_stream(lab: AgentHost):
         problem(lab.get(f"/agents/{path}/events"), 404)
 
 
-def test_a_busy_session_is_a_status_and_no_stream(lab: AgentHost, model: PracticeModel, tmp_path: Path):
-    """With the policy reject, a client that asks for a stream gets 409 as others do."""
-    model.plan({"text": "word " * 20, "until_file": str(tmp_path / "go")})
-    with stream_turn(lab, "Kept", "hi", session="busy"):
-        body = {"message": "now!", "session_id": "busy", "policy": "reject"}
-        rejection = lab.run("Kept", body, headers={"accept": "text/event-stream"})
-        assert "busy" in problem(rejection, 409)
-        (tmp_path / "go").touch()
-
-
 def test_a_queued_turn_is_streamed_when_its_time_comes(lab: AgentHost, model: PracticeModel):
     """The stream of a turn that waits is open, and tells it from its start."""
     model.plan({"text": "word " * 20, **SLOW}, {"text": "mine"})
@@ -219,20 +208,6 @@ def test_tool_events_are_streamed(lab: AgentHost, model: PracticeModel, ledger):
     assert end["call_id"] == start["call_id"]
     assert end["outcome"] == "success"
     assert ledger.read_text() == "12.5\n"
-
-
-def test_a_call_that_cannot_be_read_has_both_events(lab: AgentHost, model: PracticeModel):
-    """A call whose arguments were cut begins and ends for clients; the steps have it once, as the model wrote it."""
-    model.plan({"calls": [{"name": "charge", "arguments": '{"amount": 1'}]}, {"text": "I see."})
-    with stream_turn(lab, "Ledger", "charge") as response:
-        reader = read_all(response)
-    assert reader.names()[1:3] == ["tool.started", "tool.completed"]
-    start, end = reader.events[1].data, reader.events[2].data
-    assert (start["name"], start["arguments"], end["outcome"]) == ("charge", None, "invalid_arguments")
-    assert end["call_id"] == start["call_id"]
-    steps = requests.get(events_url(lab, response).replace("/events", "/steps")).json()["steps"]
-    (call,) = [step for step in steps if step["kind"] == "tool_call"]
-    assert (call["arguments"], call["runs_in"], call["outcome"]) == ('{"amount": 1', "host", "invalid_arguments")
 
 
 def test_reasoning_and_hosted_code_are_streamed(lab: AgentHost, model: PracticeModel):
@@ -364,25 +339,3 @@ def open_without_reading(url: str) -> socket.socket:
 def resident_bytes(host: AgentHost) -> int:
     """Tell how much memory the host's process holds."""
     return int(Path(f"/proc/{host.process.pid}/statm").read_text().split()[1]) * 4096
-
-
-def test_the_connection_of_a_client_that_leaves_is_closed(lab: AgentHost, model: PracticeModel):
-    """The connections of clients that have left are closed, while the turn continues."""
-    model.plan({"text": "word " * 2000, **SLOW})
-    with stream_turn(lab, "Kept", "hi") as response, contextlib.ExitStack() as leaving:
-        next(read_events(response))
-        url = events_url(lab, response)
-        ports = {leaving.enter_context(open_without_reading(url)).getsockname()[1] for _ in range(20)}
-        wait_until(lambda: count_connections(lab, ports) == len(ports))
-        leaving.close()
-        wait_until(lambda: count_connections(lab, ports) == 0)
-        assert lab.turn(response)["status"] == "running"
-    assert requests.post(url.removesuffix("/events") + "/cancel").ok
-
-
-def count_connections(host: AgentHost, ports: set[int]) -> int:
-    """Count the connections from these ports that the host holds. Source: ``/proc/net/tcp``, ports in hexadecimal."""
-    host_port = urlsplit(host.url).port
-    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    pairs = [(int(row[1].partition(":")[2], 16), int(row[2].partition(":")[2], 16), row[3]) for row in rows]
-    return sum(here == host_port and there in ports and state in {"01", "08"} for here, there, state in pairs)
