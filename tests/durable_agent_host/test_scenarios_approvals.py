@@ -107,23 +107,6 @@ def test_several_calls_are_decided_in_any_order(people: AgentHost, model: Practi
     assert len(model.requests()) == 2
 
 
-def test_a_call_is_decided_once(people: AgentHost, model: PracticeModel, book):
-    """The same answer again is 200, another one 409, before and after the turn has ended."""
-    model.plan(plan_payments(1, 2), {"text": "Done."})
-    turn = waiting_turn(people)
-    first, second = turn["pending_calls"]
-    assert approve(turn, allow(first)).status_code == 200
-    assert approve(turn, allow(first)).status_code == 200
-    other = approve(turn, deny(first, "changed my mind"))
-    assert other.status_code == 409
-    assert "approved" in other.json()["detail"]
-    assert approve(turn, deny(second, "no")).status_code == 200
-    wait_until(lambda: read_ended_turn(turn))
-    assert approve(turn, deny(second, "no")).status_code == 200
-    assert approve(turn, allow(second)).status_code == 409
-    assert book.read_text() == "paid 1.0\n"
-
-
 def test_an_approval_does_not_apply_to_a_call_with_a_borrowed_id(people: AgentHost, model: PracticeModel, book):
     """A model that names a call as the host would name a later one is asked for that later one all the same."""
 
@@ -241,27 +224,6 @@ def test_a_call_of_the_entity_cannot_wait_for_a_person(people: AgentHost, model:
     assert "approval" in status["output"]
     assert book.read_text() == ""
     assert people.session("Payer", session)["messages"] == []
-
-
-def test_approvals_survive_the_process(lives, model: PracticeModel, tmp_path):
-    """A turn that waits survives two kills, one before and one in the middle of its answers; no step is paid twice."""
-    model.plan(plan_payments(1, 2), {"text": "Done."})
-    life = lives(PEOPLE)
-    turn = waiting_turn(life.host, session_id="s")
-    first, second = turn["pending_calls"]
-
-    def moved_turn():
-        return {"turn_url": f"{life.host.url}/api{turn['turn_url'].partition('/api')[2]}"}
-
-    life.crash()
-    assert approve(moved_turn(), allow(first)).status_code == 200
-    life.crash()
-    now = requests.get(moved_turn()["turn_url"]).json()
-    assert [call["call_id"] for call in now["pending_calls"]] == [second["call_id"]]
-    assert approve(moved_turn(), allow(second)).status_code == 200
-    assert wait_until(lambda: read_ended_turn(moved_turn()))["response"] == "Done."
-    assert sorted((tmp_path / "ledger.txt").read_text().split()) == ["1.0", "2.0", "paid", "paid"]
-    assert len(model.requests()) == 2
 
 
 def test_a_turn_without_its_log_does_not_start_again(lives, model: PracticeModel, tmp_path):

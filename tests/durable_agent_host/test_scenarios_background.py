@@ -21,12 +21,10 @@ from tests.durable_agent_host.hostile_model import (
     stream,
 )
 from tests.durable_agent_host.sse_client import Event, read_events
-from tests.durable_agent_host.test_scenarios_journal import CrashingHost
-from tests.kit import Lives, start_model
+from tests.kit import Lives
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "providers"
-RECOVERY = Path(__file__).parent / "apps" / "recovery"
 STREAM_EVENTS = response_events("Hello.", "resp_bg")
 COMPLETE_STREAM = stream(events(*STREAM_EVENTS))
 NOT_FOUND = http_response(
@@ -192,30 +190,6 @@ def test_a_cancelled_turn_is_cancelled_at_the_service(lives: Lives, model: Hosti
     wait_until(lambda: lives.host.get(turn).json()["status"] == "cancelled")
     over.set()
     assert request_lines(model) == [POST, "POST /v1/responses/resp_bg/cancel"]
-
-
-@pytest.mark.drawn(1)
-@pytest.mark.parametrize(
-    ("point", "count"),
-    [
-        ("journal.background.before_append", 2),
-        ("journal.background.after_append", 1),
-        ("journal.model.before_append", 1),
-        ("turn.before_outcome", 1),
-    ],
-)
-def test_a_kill_does_not_repeat_a_call_in_the_background(tmp_path: Path, point: str, count: int):
-    """Once its id is in the journal, the response is fetched: requested once, and counted once."""
-    practice = start_model()
-    crashing_host = CrashingHost(tmp_path, practice, RECOVERY)
-    try:
-        practice.plan({"reasoning": "Let me see.", "text": "All is well.", "chunk_characters": 3}, times=None)
-        turn = crashing_host.run("Background", point)
-        assert turn["response"] == "All is well.", turn
-        assert len(practice.requests()) == turn["spent"]["model_calls"] == count
-    finally:
-        crashing_host.stop()
-        practice.stop()
 
 
 def test_an_expired_background_response_is_requested_again(lives: Lives, model: HostileModel):

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from durable_agent_host.cli.main import main
-from tests.durable_agent_host.test_scenarios_approvals import allow, approve, deny, read_ended_turn, waiting_turn
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn, waiting_turn
 from tests.durable_agent_host.test_scenarios_cancel import cancel
 from tests.durable_agent_host.test_scenarios_idempotency import purge
 from tests.durable_agent_host.test_scenarios_journal import CrashingHost
@@ -332,46 +332,6 @@ def test_a_kill_refunds_no_budget(tmp_path: Path, model: PracticeModel, point: s
         assert len(crashing_host.traces) <= calls
     finally:
         crashing_host.stop()
-
-
-def poll_allowing_more(turn):
-    """Read a turn when it has ended; a call that the kill cut off counts, so it may ask once more."""
-    for call in requests.get(turn["turn_url"]).json().get("pending_calls") or []:
-        approve(turn, allow(call))
-    return read_ended_turn(turn)
-
-
-@pytest.mark.drawn(1)
-@pytest.mark.parametrize("is_allowed", [True, False])
-def test_a_budget_approval_survives_a_kill(tmp_path: Path, model: PracticeModel, is_allowed: bool):
-    """A turn at its limit stays pending in a new process, and resumes, or fails."""
-    model.plan(*[BUY_AGAIN] * 3, {"text": "Done."}, by_round=True)
-    lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
-    try:
-        turn = waiting_turn(lives.host, agent="AskCalls", session_id="s")
-        path = turn["turn_url"].partition("/api")[2]
-        host = lives.crash()
-        moved_turn = turn | {"turn_url": f"{host.url}/api{path}"}
-        (call,) = wait_until(lambda: host.get(path).json().get("pending_calls"))
-        assert call == turn["pending_calls"][0]
-        assert approve(moved_turn, allow(call) if is_allowed else deny(call, "enough")).status_code == 200
-        host = lives.crash()
-        moved_turn |= {"turn_url": f"{host.url}/api{path}"}
-        finished_turn = wait_until(
-            lambda: poll_allowing_more(moved_turn) if is_allowed else read_ended_turn(moved_turn)
-        )
-        figures = host.session("AskCalls", "s")["spent"]
-        if is_allowed:
-            assert (finished_turn["status"], finished_turn["response"]) == ("completed", "Done.")
-            assert 3 <= figures["tool_calls"] <= 4  # the kill may have found one that had begun
-        else:
-            assert finished_turn["error"]["type"] == "BudgetExceededError"
-            assert "enough" in finished_turn["error"]["message"]
-        request_count = len(model.requests())
-        assert 4 <= request_count <= 5 if is_allowed else request_count == 2
-        assert request_count <= figures["model_calls"] <= request_count + is_allowed  # or one that was about to be made
-    finally:
-        lives.host.stop()
 
 
 def test_compaction_calls_count_against_the_budget(budgets: AgentHost, model: PracticeModel):

@@ -5,7 +5,6 @@ import base64
 import pytest
 import requests
 
-from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_approvals import approve, read_ended_turn, waiting_turn
 from tests.durable_agent_host.test_scenarios_cancel import cancel, run_next_turn
 from tests.durable_agent_host.test_scenarios_client_tools import give
@@ -170,18 +169,3 @@ def test_a_conversation_continues_after_a_cancelled_call(people: AgentHost, mode
     assert wait_until(lambda: read_ended_turn(turn))["status"] == "cancelled"
     sent = run_next_turn(people, model, "Coder", turn["session_id"])
     assert {entry["type"] for entry in sent} == {"message"}
-
-
-def test_a_result_survives_a_kill(lives, model: PracticeModel):
-    """Killed while it waits, and after the result: the model is asked twice in all."""
-    running = lives(PEOPLE)
-    model.plan({"items": [THINK, {"item": PATCH}, {"item": SQL}]}, {"text": "Done."})
-    turn = waiting_turn(running.host, agent="Coder")
-    for call, result in zip(turn["pending_calls"], ("Created.", "1 row"), strict=True):
-        running.crash()
-        turn = {"turn_url": f"{running.host.url}/api{turn['turn_url'].partition('/api')[2]}"}
-        assert approve(turn, give(call, result)).status_code == 200
-    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
-    sent = model.requests()[-1]["body"]["input"]
-    assert [entry["output"] for entry in sent if entry["type"].endswith("_output")] == ["Created.", "1 row"]
-    assert len(model.requests()) == 2

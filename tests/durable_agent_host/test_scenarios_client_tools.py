@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 
-from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_approvals import approve, outputs, read_ended_turn, waiting_turn
 from tests.durable_agent_host.test_scenarios_cancel import run_next_turn
 from tests.kit import AgentHost, PracticeModel
@@ -170,24 +169,6 @@ def test_two_devices_answer_at_once(people: AgentHost, model: PracticeModel):
     (text,) = outputs(model)
     assert approve(turn, give(call, text)).status_code == 200
     assert approve(turn, give(call, "elsewhere")).status_code == 409
-
-
-def test_results_in_any_order_survive_a_kill(lives, model: PracticeModel, tmp_path):
-    """Two results, a kill after each; only a call that the kill cuts off is made again, and the tools run once."""
-    running = lives(PEOPLE)
-    model.plan(plan_calls(("locate", {}), ("show_map", {"place": "A"}), ("rest", {"seconds": 0})))
-    model.plan({"text": "Done."}, times=None)
-    turn = waiting_turn(running.host, agent="Guide", client_tools=[SHOW])
-    first, second = turn["pending_calls"]
-    large = "x" * 100_000  # does not travel with the orchestration
-    for call, result in ((second, large), (first, "here")):
-        assert approve(turn, give(call, result)).status_code == 200
-        running.crash()
-        turn = {"turn_url": f"{running.host.url}/api{turn['turn_url'].partition('/api')[2]}"}
-    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
-    assert outputs(model) == ["here", large, "rested"]
-    assert len(model.requests()) in {2, 3}
-    assert (tmp_path / "ledger.txt").read_text() == "resting\nrested\n"
 
 
 def test_pending_calls_are_listed_over_agents_and_sessions(people: AgentHost, model: PracticeModel):

@@ -1,6 +1,5 @@
 """A turn is cancelled in the middle of a run; what it had produced is a valid transcript for every kind of model."""
 
-import contextlib
 import json
 from typing import Any
 
@@ -98,24 +97,3 @@ def test_a_wait_between_retries_is_cancelled(crashing_host: CrashingHost, model:
         "function_call_output",
         "message",
     ]
-
-
-def test_a_cancel_outlives_a_crash(crashing_host: CrashingHost, model: PracticeModel):  # noqa: F811
-    """A turn whose process dies while it is being cancelled makes no further call when it is found again."""
-    host = crashing_host.start("turn.before_outcome")
-    model.plan({"calls": [call("note", text="first")]}, {"calls": [call("linger", text="a", seconds=600)]})
-    url = start(host, "Worker")
-    wait_until(lambda: any(line.startswith("begin") for line in crashing_host.traces))
-    with contextlib.suppress(requests.RequestException):
-        requests.post(f"{url}/cancel")
-    host.process.wait(30)
-    host.kill()
-    path = url.partition("/api")[2]
-    host = crashing_host.start()
-    turn = host.end_of_turn(f"{host.url}/api{path}")
-    assert turn["status"] == "cancelled"
-    assert len(model.requests()) == 2
-    sent = run_next_turn(host, model, "Worker")
-    outputs = [item["output"] for item in sent if item["type"] == "function_call_output"]
-    assert outputs[0] == "noted first"
-    assert "outcome is not known" in outputs[1]

@@ -1,18 +1,16 @@
 """Questions of workflows: the turn waits for their answers, without a process."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import requests
 
 from tests.durable_agent_host.sse_client import Reader, read_events
 from tests.durable_agent_host.test_scenarios_approvals import read_ended_turn
-from tests.durable_agent_host.test_scenarios_journal import CrashingHost
-from tests.kit import AgentHost, Lives, PracticeModel, running_host
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 TEAMS = Path(__file__).parent / "apps" / "teams"
@@ -89,44 +87,6 @@ def test_a_question_is_a_pending_call_with_its_schema(teams: AgentHost):
             reader.add(event)
     assert (reader.text, "turn.restarted" in reader.names()) == ("told 1\n\nHow many? 42", False)
     assert teams.run("Counting", {"message": "more", "session_id": "typed"}).json()["response"] == "told 2"
-
-
-def test_questions_are_answered_in_any_order_over_kills(lives: Callable[..., Lives]):
-    """Killed while it waits, between two answers, and before a question that follows: each answer is used once."""
-    life = lives(TEAMS)
-    turn = waiting_turn(life.host, "Counting", "s", "ask both")
-    calls = pending_calls(after_crash(life, turn), {"How many?", "For whom?"})
-    assert answer(turn, result(calls["For whom?"], "Eve")).status_code == 200
-    after_crash(life, turn)
-    assert answer(turn, result(calls["How many?"], 99)).status_code == 200
-    pending_calls(turn, {"Really?"})
-    calls = pending_calls(after_crash(life, turn), {"Really?"})
-    assert answer(turn, result(calls["Really?"], value=False)).status_code == 200
-    assert end_of(turn) == ("completed", "told 1\n\nHow many? 100\n\nFor whom? Eve\n\nReally? False")
-
-
-def after_crash(life: Lives, turn: dict[str, Any]) -> dict[str, Any]:
-    """Kill the host; the turn is at the next one."""
-    path = urlsplit(turn["turn_url"]).path
-    turn["turn_url"] = f"{life.crash().url}{path}"
-    return turn
-
-
-def test_a_question_that_was_recorded_is_asked_after_a_kill(model: PracticeModel, tmp_path: Path):
-    """The host ends itself between the record of a question and its event: the workflow does not run again."""
-    crashing_host = CrashingHost(tmp_path, model, TEAMS)
-    try:
-        host = crashing_host.start("journal.workflow.after_append")
-        body = {"message": "ask", "session_id": "s"}
-        response = host.run("Counting", body, headers={"x-ms-wait-for-response": "false"})
-        host.process.wait(60)
-        path = urlsplit(response.json()["turn_url"]).path
-        turn = {"turn_url": f"{crashing_host.start().url}{path}"}
-        calls = pending_calls(turn, {"How many?"})
-        assert answer(turn, result(calls["How many?"], 41)).status_code == 200
-        assert end_of(turn) == ("completed", "told 1\n\nHow many? 42")
-    finally:
-        crashing_host.stop()
 
 
 def test_a_question_that_nobody_answers_stays_in_the_session(teams: AgentHost):
