@@ -6,7 +6,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_approvals import approve, read_ended_turn, waiting_turn
-from tests.durable_agent_host.test_scenarios_cancel import cancel, run_next_turn
+from tests.durable_agent_host.test_scenarios_cancel import run_next_turn
 from tests.durable_agent_host.test_scenarios_client_tools import give
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
@@ -157,15 +157,3 @@ def test_calls_of_every_kind_are_answered_in_any_order(people: AgentHost, model:
         ("apply_patch_call_output", "Created."),
     }
     run_next_turn(people, model, agent, turn["session_id"])
-
-
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize("item", [SQL, PATCH, LOCAL_SHELL, SHELL, COMPUTER], ids=lambda item: item["type"])
-def test_a_conversation_continues_after_a_cancelled_call(people: AgentHost, model: PracticeModel, item):
-    """A call without a result is not sent to the service again, nor the reasoning before it."""
-    model.plan({"items": [THINK, {"item": item}]})
-    turn = waiting_turn(people, agent="Coder")
-    assert cancel(turn).status_code == 202
-    assert wait_until(lambda: read_ended_turn(turn))["status"] == "cancelled"
-    sent = run_next_turn(people, model, "Coder", turn["session_id"])
-    assert {entry["type"] for entry in sent} == {"message"}

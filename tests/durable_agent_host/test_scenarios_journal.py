@@ -349,13 +349,3 @@ def test_a_replayed_response_keeps_its_model_and_service_tier(crashing_host: Cra
     host_data = response_entry["extensionData"]["durableAgentHost"]
     assert host_data["served"] == {"model": "practice", "service_tier": "auto"}
     assert "service_tier" not in json.dumps(host_data.get("additionalProperties"))
-
-
-def test_a_tool_of_a_team_has_its_call_when_the_entity_runs_it(crashing_host: CrashingHost, model: PracticeModel):
-    """A signal of the entity's ``run`` gives the tools of a workflow's agents their calls, too."""
-    host, turn_id = crashing_host.start(), uuid4().hex
-    model.plan({"calls": [call("book", room="blue"), call("book", room="red")]}, {"text": "Done."}, agent="Book.")
-    host.signal("Team", "signalled", "run", {"message": "book", "correlationId": turn_id})
-    wait_until(lambda: len(crashing_host.traces) == 2)
-    _, rooms, names, keys, _, turns = zip(*sorted(line.split() for line in crashing_host.traces), strict=True)
-    assert (rooms, set(names), len(set(keys)), set(turns)) == (("blue", "red"), {"book"}, 2, {turn_id})

@@ -108,11 +108,6 @@ def test_upstreams_routes_have_a_limit(pipeline: AgentHost):
     assert accepted_response.status_code == 202, accepted_response.text
 
 
-def test_functions_of_the_app_have_only_the_hosts_limit(pipeline: AgentHost):
-    """The host's own applies to them."""
-    assert pipeline.post("/length", b"x" * 5 * MEBIBYTE).text == str(5 * MEBIBYTE)
-
-
 @pytest.mark.parametrize("name", ["breaking", "outer"])
 def test_a_failed_run_has_its_reason_and_no_stack(pipeline: AgentHost, name: str):
     """Neither where the run waits nor in the status, also of a workflow within a workflow; tokens are masked."""
