@@ -2,7 +2,6 @@
 # ruff: noqa: D101, D102, LOG015 - apps write logs as they like
 
 import asyncio
-import contextvars
 import hashlib
 import json
 import logging
@@ -13,7 +12,6 @@ import azure.functions as func
 
 app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)
 logger = logging.getLogger("orders")
-number = contextvars.ContextVar("number", default=0)
 PAGE = "<p>Grüße™</p>"
 
 
