@@ -23,7 +23,7 @@ from tests.kit import PracticeModel
 from tests.sweeps import IS_LONG, chooser
 
 AT_ONCE = 3
-ENGINE_POINTS = 5
+ENGINE_POINTS = 8
 """How many points of the engine are drawn."""
 LATER_POINTS = 2
 """At how many points it is a later pass that is drawn."""
