@@ -141,3 +141,11 @@ def test_the_answer_of_run_has_the_members_of_the_document():
     paragraph = text.partition("\nThe JSON answer of `run` has ")[2].partition("\n\n")[0]
     names = set(NAME.findall(re.sub(r"\([^()]*(?:\([^()]*\))?[^()]*\)", "", paragraph)))
     assert names == set(api_document()["components"]["schemas"]["RunAnswer"]["properties"])
+
+
+def test_every_member_of_an_answer_is_in_the_documents():
+    """A member that the API's document has is named, as code, on a page of the documents."""
+    pages = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
+    names = {name for page in pages for code in page.split("`")[1::2] for name in re.findall(r"\w+", code)}
+    schemas = api_document()["components"]["schemas"]
+    assert not {name: untold for name in schemas if (untold := {*schemas[name].get("properties", {})} - names)}

@@ -69,15 +69,22 @@ def test_a_turn_has_its_steps(people: AgentHost, model: PracticeModel):
 
 
 def test_a_crash_is_visible_in_the_steps(lives: Callable[..., Lives], model: PracticeModel):
-    """The steps show a lost model call, a tool in doubt and what the next attempt found; its text is discarded."""
+    """The steps show a lost model call, also a silent one, and what the next attempt found; its text is discarded."""
     model.plan(
         {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]},
         {"text": LONG_TEXT, "chunk_characters": 6, "delay_milliseconds": 40},
         {"text": "Rested."},
+        user_text="rest",
     )
+    model.plan({"text": "Hm.", "delay_milliseconds": 20_000}, {"text": "Hm."}, user_text="ponder")
     life = lives(PEOPLE)
-    response = life.host.run("Rester", {"message": "rest"}, headers={"x-ms-wait-for-response": "false"})
-    path = response.json()["turn_url"].removeprefix(life.host.url)
+    path, silent_path = (
+        life.host.run("Rester", {"message": message}, headers={"x-ms-wait-for-response": "false"})
+        .json()["turn_url"]
+        .removeprefix(life.host.url)
+        for message in ("rest", "ponder")
+    )
+    wait_until(lambda: kinds(steps_of(life.host.url + silent_path))[2:] == ["model_call"], seconds=60)
 
     def streams() -> bool:
         return any(step.get("characters", 0) > 20 for step in steps_of(life.host.url + path))
@@ -94,6 +101,12 @@ def test_a_crash_is_visible_in_the_steps(lives: Callable[..., Lives], model: Pra
     assert [step["outcome"] for step in steps if step["kind"] == "model_call"] == ["completed", "lost", "completed"]
     assert (steps[5]["found_model_calls"], steps[5]["found_tool_calls"]) == (1, 1)
     assert (steps[3]["result"], steps[3]["in_doubt"], len(steps[3]["attempts"])) == ("rested", False, 1)
+    wait_until(lambda: kinds(steps_of(life.host.url + silent_path))[-1] == "end", seconds=60)
+    steps = steps_of(life.host.url + silent_path)
+    assert [(step["attempt"], step["outcome"]) for step in steps if step["kind"] == "model_call"] == [
+        (1, "lost"),
+        (2, "completed"),
+    ]
 
 
 def test_sessions_are_found(people: AgentHost, model: PracticeModel):

@@ -59,7 +59,8 @@ def test_a_turn_that_outlasts_the_wait_is_a_504_and_continues(lives, model: Prac
     body = response.json()
     assert response.headers["Location"] == body["turn_url"]
     assert body["turn_id"] == response.headers["x-ms-turn-id"]
-    assert "still running" in body["detail"]
+    assert body["turn_status"] == "running"
+    assert "repeat the request with the same Idempotency-Key" in body["detail"]
     (tmp_path / "go").touch()
     turn = host.end_of_turn(body["turn_url"])
     assert (turn["status"], turn["response"]) == ("completed", "A slow answer, at last.")
@@ -92,14 +93,17 @@ def test_turns_of_one_session_run_one_after_the_other(lab: AgentHost, model: Pra
 
 
 def test_a_busy_session_rejects_with_the_policy_reject(lab: AgentHost, model: PracticeModel, tmp_path: Path):
-    """Policy reject is a 409 that names the running turn; nothing of it is stored."""
+    """Policy reject is a 409 that names the running turn, however it is asked for; nothing of it is stored."""
     model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
     first = lab.run("Kept", {"message": "hi"}, headers={"x-ms-wait-for-response": "false"}).json()
     wait_until(model.requests)
-    response = lab.run("Kept", {"message": "now!", "session_id": first["session_id"], "policy": "reject"})
-    assert response.status_code == 409, response.text
-    assert first["turn_id"] in response.json()["detail"]
-    assert lab.turn(response)["status"] == "rejected"
+    for headers in ({}, {"x-ms-wait-for-response": "false"}, {"Accept": "text/event-stream"}):
+        body = {"message": "now!", "session_id": first["session_id"], "policy": "reject"}
+        response = lab.run("Kept", body, headers=headers)
+        assert response.status_code == 409, response.text
+        assert first["turn_id"] in response.json()["detail"]
+        assert response.json()["turn_status"] == "rejected"
+        assert requests.get(response.json()["turn_url"], timeout=60).json()["status"] == "rejected"
     (tmp_path / "go").touch()
     assert lab.end_of_turn(first["turn_url"])["status"] == "completed"
     assert "now!" not in json.dumps(lab.session("Kept", first["session_id"]))

@@ -131,7 +131,7 @@ def decode_session(state: Any) -> Session:
     if state is None or state == {}:
         return Session()
     if not isinstance(state, dict):
-        raise CorruptStateError(f"the stored session is {type(state).__name__}, not an object; nothing was changed")
+        raise CorruptStateError("the stored session is not a JSON object; nothing was changed")
     document = cast("dict[str, Any]", state)
     version = document.get("schemaVersion")
     raise_if_encrypted(document)

@@ -358,7 +358,8 @@ class TurnClient:
         )
         if turn is None:
             raise TurnTimedOutError(
-                f"turn {turn_id} is still running after {seconds:g} s; it continues: request it again"
+                f"turn {turn_id} is still running after {seconds:g} s, and continues: read its turn_url, or repeat the "
+                "request with the same Idempotency-Key"
             )
         return turn
 

@@ -104,12 +104,10 @@ async def _respond(
     turn: Turn | None,
 ) -> Response:
     """Answer with a turn, as the client asks; one whose message came too late for the running turn has its own."""
-    headers = turn_headers(request)
-    urls = turn_urls(call.base_url, request)
     if not call.run.wait:
         admission_outcome = turn.outcome if turn else await _admission(host, client, request)
-        if admission_outcome and admission_outcome.status == "rejected" and admission_outcome.error is not None:
-            return problem_of_outcome(admission_outcome.error, headers=headers, **turn_identity(request), **urls)
+        if admission_outcome and admission_outcome.status == "rejected":
+            return _failed_run(call, request, admission_outcome)
         view = accepted_view(request)
         if own_turn_id != request.turn_id:
             view["queued_turn_id"] = own_turn_id
@@ -122,21 +120,27 @@ async def _respond(
             turn = await client.wait(own_turn_id, seconds=host.settings.wait_seconds, or_people=True)
             request = replace(request, turn_id=(turn.outcome and turn.outcome.joined_turn_id) or own_turn_id)
     except TurnTimedOutError as error:
-        headers = headers | {"Location": urls["turn_url"]}
-        return problem_of_error(error, headers=headers, **turn_identity(request), **urls)
+        urls = turn_urls(call.base_url, request)
+        headers = turn_headers(request) | {"Location": urls["turn_url"]}
+        return problem_of_error(error, headers=headers, turn_status="running", **turn_identity(request), **urls)
     await client.claims.reject_foreign_turn(request, turn.outcome)
     if (outcome := turn.outcome) is None:
         return _accepted_response(call, request, waiting_view(turn))
     if outcome.error is not None:
-        names: ProblemTurnWire = {
-            **turn_identity(request),
-            "turn_status": outcome.status,
-            **turn_urls(call.base_url, request),
-        }
-        if outcome.status == "cancelled":
-            names["response"] = outcome.text
-        return problem_of_outcome(outcome.error, headers=turn_headers(request), **names)
+        return _failed_run(call, request, outcome)
     return _answer(call, client, request, outcome)
+
+
+def _failed_run(call: RouteRequest, request: TurnRequest, outcome: TurnOutcome) -> Response:
+    """Explain why a turn has no answer."""
+    names: ProblemTurnWire = {
+        **turn_identity(request),
+        "turn_status": outcome.status,
+        **turn_urls(call.base_url, request),
+    }
+    if outcome.status == "cancelled":
+        names["response"] = outcome.text
+    return problem_of_outcome(outcome.error or {}, headers=turn_headers(request), **names)
 
 
 async def _steered_turn_id(
@@ -284,16 +288,14 @@ async def _streamed_run(
     host: HandlerContext, call: RouteRequest, client: TurnClient, request: TurnRequest, completed_turn: Turn | None
 ) -> Response:
     """Stream a turn; what is refused before it runs gets a status and no stream."""
-    if completed_turn is None and client.context.access.is_restricted:
-        await _admission(host, client, request)
     if completed_turn is None:
+        if client.context.access.is_restricted:
+            await _admission(host, client, request)
         outcome = await early_outcome(host.open_log(), client, request)
     else:
-        outcome = (
-            completed_turn.outcome if completed_turn.outcome and completed_turn.outcome.status == "rejected" else None
-        )
-    if outcome is not None and outcome.error is not None:
-        return problem_of_outcome(outcome.error, headers=turn_headers(request), **turn_identity(request))
+        outcome = completed_turn.outcome
+    if outcome and outcome.error and (completed_turn is None or outcome.status == "rejected"):
+        return _failed_run(call, request, outcome)
     return await _stream(
         host,
         call,

@@ -40,7 +40,6 @@ from durable_agent_host.model.log_entry import (
     ATTEMPT_STARTED,
     EVENT,
     MODEL_FAILED,
-    MODEL_RECEIVED,
     MODEL_SENT,
     OUTCOME,
     RETRIED,
@@ -116,10 +115,9 @@ class StepReader:
         data = record.entry.data
         at = format_entry_time(data)
         kind = record.entry.kind
-        if kind in {MODEL_SENT, MODEL_RECEIVED}:  # the second comes with the entry that ends the call
-            self._add_exchange(kind, data, at)
-            return
-        if kind == ATTEMPT:
+        if kind == MODEL_SENT:
+            self._add_request(data, at)
+        elif kind == ATTEMPT:
             self._begin_attempt(record.attempt)
         elif kind == EVENT:
             self._add_event(data["event"], data["data"], at)
@@ -145,6 +143,7 @@ class StepReader:
     def steps(self) -> list[StepWire]:
         """Return the steps so far, in the order in which they began; call it once."""
         outcome = self._turn.outcome
+        self._show_sent_call()
         if outcome is not None:
             self._interrupt()
             self._steps.append(
@@ -165,6 +164,7 @@ class StepReader:
         return self._attempt["number"] if self._attempt is not None else 0
 
     def _begin_attempt(self, number: int) -> None:
+        self._show_sent_call()
         model_call = self._model
         self._interrupt()
         if model_call is not None and model_call.get("background"):  # its service continues it
@@ -193,16 +193,15 @@ class StepReader:
             self._wait = None
 
     def _end_attempt(self, status: TurnStatus, at: str | None) -> None:
+        self._show_sent_call()
         if self._attempt is not None:
             self._attempt["ended"] = status
             self._attempt["ended_at"] = at
         if status == "cancelled":
-            interrupted_steps = [
-                step for step in self._tools.values() if step["outcome"] is None and not step["in_doubt"]
-            ]
-            for step in (*interrupted_steps, *([self._model] if self._model is not None else ())):
-                step["outcome"] = "cancelled"
-                step["ended_at"] = at
+            for step in (*self._tools.values(), self._model):
+                if step and step["outcome"] is None and not step.get("in_doubt"):
+                    step["outcome"] = "cancelled"
+                    step["ended_at"] = at
             self._model = None
         elif self._model is not None and status in {"completed", "suspended"}:
             self._steps.remove(self._model)  # what agents of a workflow said was no call of its own
@@ -223,6 +222,12 @@ class StepReader:
             self._model["outcome"] = "lost"
             self._model = None
 
+    def _show_sent_call(self) -> None:
+        """Open a model call of which nothing has arrived yet."""
+        if self._sent_at is not None:
+            self._open_model_call()
+            self._sent_at = None
+
     def _open_model_call(self) -> ModelCallStepWire:
         if self._model is None:
             step: ModelCallStepWire = {
@@ -237,10 +242,8 @@ class StepReader:
             self._model = self._add(step)
         return self._model
 
-    def _add_exchange(self, kind: str, data: Mapping[str, Any], at: str | None) -> None:
+    def _add_request(self, data: Mapping[str, Any], at: str | None) -> None:
         """Record when a model call was sent; a call may take several requests."""
-        if kind != MODEL_SENT:
-            return
         if "number" in data:
             self._side_sent_at = self._side_sent_at or at
         else:

@@ -87,7 +87,7 @@ class MessageCompletedWire(TypedDict):
 
 
 class ToolStartedWire(TypedDict):
-    """A tool call starts; its arguments are as the model wrote them, or null."""
+    """A tool call starts; its arguments are as the tool gets them, or as the model wrote them, or null."""
 
     call_id: str
     name: str
