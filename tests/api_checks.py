@@ -114,9 +114,10 @@ def _events(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def check_all(send: Callable[..., requests.Response]) -> Callable[..., requests.Response]:
-    """Have the answers of a session's method `send` checked; a stream is checked by whoever reads it."""
+    """Have a session's method `send` wait two minutes at most and check answers; who reads a stream checks it."""
 
     def send_and_check(session: requests.Session, request: requests.PreparedRequest, **options: Any) -> Any:
+        options["timeout"] = options.get("timeout") or 120
         response = send(session, request, **options)
         if not options.get("stream"):
             check_response(response)

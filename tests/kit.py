@@ -112,18 +112,17 @@ class AgentHost(Server):
                 data=body.encode(),
                 params=params,
                 headers={"content-type": "text/plain"} | (headers or {}),
-                timeout=120,
             )
-        return requests.post(url, json=body, params=params, headers=headers, timeout=120)
+        return requests.post(url, json=body, params=params, headers=headers)
 
     def get(self, path: str) -> requests.Response:
         """Get a path after ``/api``."""
-        return requests.get(f"{self.url}/api{path}", timeout=60)
+        return requests.get(f"{self.url}/api{path}")
 
     def post(self, path: str, body: bytes, **headers: str) -> requests.Response:
         """Post bytes to a path after ``/api``; ``_`` in header names stands for ``-``."""
         header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
-        return requests.post(f"{self.url}/api{path}", data=body, headers=header_fields, timeout=120)
+        return requests.post(f"{self.url}/api{path}", data=body, headers=header_fields)
 
     def turn(self, answer: requests.Response) -> dict[str, Any]:
         """Read the turn that an answer of `run` belongs to, by its headers."""
@@ -135,7 +134,7 @@ class AgentHost(Server):
         """Ask for a turn until it has ended."""
 
         def read_completed_turn() -> dict[str, Any] | None:
-            answer = requests.get(url, timeout=60)
+            answer = requests.get(url)
             return answer.json() if answer.ok and answer.json()["status"] != "running" else None
 
         return wait_until(read_completed_turn)
@@ -148,7 +147,7 @@ class AgentHost(Server):
     def signal(self, agent: str, session_id: str, operation: str, body: Any) -> None:
         """Signal the entity of a session."""
         url = f"{self.management}/entities/dafx-{agent}/{session_id}"
-        assert requests.post(url, params={"op": operation}, json=json.dumps(body), timeout=60).ok
+        assert requests.post(url, params={"op": operation}, json=json.dumps(body)).ok
 
     def mark(self, purpose: MarkPurpose, value: dict[str, Any]) -> dict[str, Any]:
         """Mark what the host would start or signal itself: with the secret in its store."""
@@ -164,7 +163,7 @@ class AgentHost(Server):
 
     def state(self, agent: str, session_id: str) -> dict[str, Any] | None:
         """Read the state of a session's entity as it is stored."""
-        answer = requests.get(f"{self.management}/entities/dafx-{agent}/{session_id}", timeout=60)
+        answer = requests.get(f"{self.management}/entities/dafx-{agent}/{session_id}")
         return answer.json() if answer.ok else None
 
     def put_state(self, agent: str, session_id: str, state: Any) -> None:
@@ -174,11 +173,11 @@ class AgentHost(Server):
 
     def orchestrate(self, name: str, value: Any) -> dict[str, Any]:
         """Run an orchestration to its end; gives its status."""
-        instance = requests.post(f"{self.management}/orchestrators/{name}", json=value, timeout=60).json()
+        instance = requests.post(f"{self.management}/orchestrators/{name}", json=value).json()
         terminal_statuses = {"Completed", "Failed", "Terminated"}
 
         def status() -> dict[str, Any] | None:
-            now = requests.get(f"{self.management}/instances/{instance['id']}", timeout=60).json()
+            now = requests.get(f"{self.management}/instances/{instance['id']}").json()
             return now if now["runtimeStatus"] in terminal_statuses else None
 
         return wait_until(status)

@@ -217,25 +217,6 @@ async def test_records_of_all_writers_of_an_attempt_are_read(backend):
     assert all(first[:-1] == second[:-1] for first, second in zip(found[::2], found[1::2], strict=True))
 
 
-async def test_followers_see_the_same_sequence(backend):
-    """Followers in the writer's process and in another, early and late, get every record once and in order."""
-    here, there, log_id = backend.log(), backend.log(), new_id()
-    total = 61
-    early = [asyncio.create_task(collect(log, log_id, total)) for log in (here, there, here)]
-    await asyncio.sleep(0.1)
-    attempt = await here.open(log_id)
-    late: list[asyncio.Task] = []
-    for number in range(30):
-        await here.append(log_id, [delta(f"{number}a"), delta(f"{number}b")], attempt=attempt)
-        if number % 10 == 5:
-            late += [asyncio.create_task(collect(log, log_id, total)) for log in (here, there)]
-            await asyncio.sleep(0)
-    for records in await asyncio.gather(*early, *late):
-        assert_consecutive(records)
-        assert len(records) == total
-        assert texts(records) == [f"{number}{half}" for number in range(30) for half in "ab"]
-
-
 async def test_a_follower_resumes_where_it_was(backend):
     """Followers that break off and resume at their offset, over and over, miss nothing and see nothing twice."""
     log, other, log_id = backend.log(), backend.log(), new_id()
@@ -260,22 +241,6 @@ async def test_a_follower_resumes_where_it_was(backend):
     for records in found[1:]:
         assert_consecutive(records)
         assert texts(records) == [str(number) for number in range(60)]
-
-
-async def test_a_slow_follower_gets_larger_pages(backend):
-    """A follower that stood still reads on without a gap; what it did not take was not kept for it."""
-    log, log_id = backend.log(), new_id()
-    attempt = await log.open(log_id)
-    records = []
-    async with asyncio.timeout(500):
-        async for page in log.follow(log_id):
-            records += page.records
-            if len(records) == 1:
-                for number in range(40):
-                    await log.append(log_id, [delta(str(number) * 20_000)], attempt=attempt)
-            if len(records) == 41:
-                break
-    assert_consecutive(records)
 
 
 async def test_truncation_keeps_offsets(backend):

@@ -9,43 +9,12 @@ from durable_agent_host.model.log_entry import EVENT, LogEntry
 from tests.contract.conftest import Redis
 from tests.contract.holding import HoldingProxy
 from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
-from tests.kit_services import CuttingProxy, FaultyHttp, ProxyRequest, redis
+from tests.kit_services import redis
 
 # A cut connection is closed by the client's garbage collection.
 pytestmark = pytest.mark.filterwarnings("ignore:.*StreamWriter:pytest.PytestUnraisableExceptionWarning")
 TURNS = 12
 NETWORKED = pytest.mark.parametrize("networked_backend", ["blob", "blob-small", "redis"], indirect=True)
-
-
-@pytest.mark.drawn(1)
-@NETWORKED
-async def test_connections_that_break_under_many_turns_lose_and_repeat_nothing(networked_backend):
-    """Connections are cut in the middle of what many turns send together; each turn's entries are there once."""
-    ids = [new_id() for _ in range(TURNS)]
-    count = 20 if isinstance(networked_backend, Redis) else 5
-
-    async def write(log, log_id: str) -> None:
-        attempt = await log.open(log_id)
-        assert attempt == 1
-        for number in range(count):
-            pair = [delta(f"{log_id} {number}a"), delta(f"{log_id} {number}b" + "." * 300)]
-            assert await log.append(log_id, pair, attempt=attempt) == 1 + 2 * number
-            assert not (await log.read_inbox(log_id)).is_cancel_requested
-
-    with CuttingProxy(networked_backend.port, seed=4, most_bytes=12_000) as proxy:
-        log = networked_backend.log(port=proxy.port)
-        followers = [asyncio.create_task(collect(log, log_id, 1 + 2 * count)) for log_id in ids]
-        await asyncio.gather(*(write(log, log_id) for log_id in ids))
-        followed_records = await asyncio.gather(*followers)
-        while proxy.cuts <= 5:  # how many there were is chance
-            assert [await read_all(log, log_id) for log_id in ids] == followed_records
-        proxy.is_calm = True
-    for log_id, records in zip(ids, followed_records, strict=True):
-        assert_consecutive(records)
-        assert records == await read_all(networked_backend.log(), log_id)
-        assert [text.rstrip(".") for text in texts(records)] == [
-            f"{log_id} {number}{half}" for number in range(count) for half in "ab"
-        ]
 
 
 @pytest.mark.drawn(2)
@@ -145,33 +114,6 @@ async def test_a_redis_without_memory_makes_writers_wait(tmp_path):
         for log_id in ids:
             assert texts(await read_all(log, log_id)) == [log_id]
         await log.close()
-
-
-async def test_many_turns_poll_for_cancels_together(blob):
-    """Turns that ask again and again cost the account about one request each time, and each sees its own mark."""
-    ids, requests = [new_id() for _ in range(TURNS)], []
-
-    def decide(request: ProxyRequest):
-        requests.append(request)
-
-    with FaultyHttp(blob.port, decide) as proxy:
-        log, other = blob.log(port=proxy.port), blob.log()
-        await other.open(ids[0])
-
-        async def ask() -> list[int]:
-            inboxes = await asyncio.gather(*map(log.read_inbox, ids))
-            return [index for index, inbox in enumerate(inboxes) if inbox.is_cancel_requested]
-
-        assert await ask() == []
-        cost = TURNS
-        while cost > 1:  # turns that ask within a moment share a request; on a busy machine, not all of them do
-            requests.clear()
-            assert await ask() == []
-            cost = len(requests)
-        await other.request_cancel(ids[3])
-        assert await ask() == [3]
-        await other.request_cancel(ids[7])
-        assert await ask() == [3, 7]
 
 
 async def test_a_mark_without_notification_is_read(blob):

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import requests
 
+from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from tests.kit import AgentHost, Lives, PracticeModel, running_host, start_host, start_model
 
 LAB = Path(__file__).parent / "apps" / "lab"
@@ -77,10 +79,19 @@ def book(_book: Path) -> Path:
     return _book
 
 
+def end_turns(host: AgentHost) -> None:
+    """Terminate the turns that a test has left: their model calls would get what the next test has scripted."""
+    running = {"runtimeStatus": "Running,Pending,Suspended"}
+    for instance in requests.get(f"{host.management}/instances", params=running).json():
+        if instance["name"] == TURN_ORCHESTRATION:
+            requests.post(f"{host.management}/instances/{instance['instanceId']}/terminate")
+
+
 @pytest.fixture
-def people(_people: AgentHost, model: PracticeModel) -> AgentHost:
+def people(_people: AgentHost, model: PracticeModel) -> Iterator[AgentHost]:
     """A host with agents whose tools take long or need a person."""
-    return _people
+    yield _people
+    end_turns(_people)
 
 
 @pytest.fixture
@@ -91,15 +102,17 @@ def ledger(_ledger: Path) -> Path:
 
 
 @pytest.fixture
-def host(_host: AgentHost, model: PracticeModel) -> AgentHost:
+def host(_host: AgentHost, model: PracticeModel) -> Iterator[AgentHost]:
     """A host with the project's own app."""
-    return _host
+    yield _host
+    end_turns(_host)
 
 
 @pytest.fixture
-def lab(_lab: AgentHost, model: PracticeModel) -> AgentHost:
+def lab(_lab: AgentHost, model: PracticeModel) -> Iterator[AgentHost]:
     """A host with the lab's app."""
-    return _lab
+    yield _lab
+    end_turns(_lab)
 
 
 @pytest.fixture

@@ -93,9 +93,7 @@ def send(
     path = route.template.format(**parts)
     query = {name: value.format(**names) for name, value in row.query.items()}
     headers = {**row.headers, **caller_headers}
-    return requests.request(
-        route.method, f"{host.url}/api/{path}", params=query, data=row.body, headers=headers, timeout=60
-    )
+    return requests.request(route.method, f"{host.url}/api/{path}", params=query, data=row.body, headers=headers)
 
 
 def describe_response(response: requests.Response, names: Mapping[str, str]) -> str:

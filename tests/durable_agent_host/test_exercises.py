@@ -153,10 +153,10 @@ def test_a_span_around_tool_calls_is_one_class(tmp_path: Path, model: PracticeMo
         host = start("")
         turn_id = host.run("Measured", body, headers=headers).headers["x-ms-turn-id"]
         turn = f"{host.url}/api/agents/Measured/sessions/s/turns/{turn_id}"
-        (pending_call,) = wait_until(lambda: requests.get(turn, timeout=60).json().get("pending_calls"))
+        (pending_call,) = wait_until(lambda: requests.get(turn).json().get("pending_calls"))
         approval = {"call_id": pending_call["call_id"], "approved": True}
-        assert requests.post(f"{turn}/answers", json=approval, timeout=60).ok
-        wait_until(lambda: requests.get(turn, timeout=60).json()["status"] == "completed")
+        assert requests.post(f"{turn}/answers", json=approval).ok
+        wait_until(lambda: requests.get(turn).json()["status"] == "completed")
     finally:
         for host_process in hosts:
             host_process.kill()

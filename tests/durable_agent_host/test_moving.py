@@ -39,7 +39,7 @@ async def turn(lab, kind, text):
     return json.dumps(lab.bodies[before:], ensure_ascii=False)
 
 
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(("first", "second"), [*permutations(KINDS, 2)])
 async def test_a_conversation_moves_to_another_provider_and_back(first, second):
     """The second reads what was said, run and returned; the first then finds its own blocks, word for word.

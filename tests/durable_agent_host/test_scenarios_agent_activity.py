@@ -17,12 +17,12 @@ APP = Path(__file__).parent / "apps" / "own_orchestration"
 
 def start_orchestration(host: AgentHost, name: str, instance_id: str = "one") -> None:
     """Start an orchestration."""
-    assert requests.post(f"{host.management}/orchestrators/{name}/{instance_id}", timeout=30).status_code == 202
+    assert requests.post(f"{host.management}/orchestrators/{name}/{instance_id}").status_code == 202
 
 
 def status(host: AgentHost, instance_id: str = "one") -> dict[str, Any]:
     """Read what has become of it."""
-    return requests.get(f"{host.management}/instances/{instance_id}", timeout=30).json()
+    return requests.get(f"{host.management}/instances/{instance_id}").json()
 
 
 def wait_for_end(host: AgentHost, instance_id: str = "one") -> dict[str, Any]:
@@ -118,7 +118,7 @@ def test_a_person_approves_a_call_of_an_agent_in_an_activity(app_lives: Lives, m
     (pending_call,) = wait_until(lambda: status(app_lives.host)["customStatus"])
     assert (pending_call["name"], pending_call["arguments"]) == ("pay", {"amount": 3}), pending_call
     url = f"{app_lives.host.management}/instances/one/raiseEvent/answers"
-    assert requests.post(url, json={pending_call["call_id"]: {"approved": True}}, timeout=30).status_code == 202
+    assert requests.post(url, json={pending_call["call_id"]: {"approved": True}}).status_code == 202
     instance = wait_for_end(app_lives.host)
     assert instance["output"]["second"] == "Paid."
     assert traces(tmp_path) == ["order rain", "order snow", "order snow", "pay 3.0"]

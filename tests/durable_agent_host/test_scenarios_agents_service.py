@@ -63,7 +63,7 @@ def start_turn(lives: Lives, agent: str, text: str, session: str) -> str:
 
 def await_event(lives: Lives, turn: str, name: str) -> None:
     """Follow a turn's events until one comes."""
-    with requests.get(f"{lives.host.url}/api{turn}/events", stream=True, timeout=60) as response:
+    with requests.get(f"{lives.host.url}/api{turn}/events", stream=True) as response:
         assert any(line == f"event: {name}" for line in response.iter_lines(decode_unicode=True))
 
 
@@ -96,7 +96,7 @@ def test_a_run_is_attached_to_after_a_kill(lives: Lives, model: PracticeModel, e
     lives.crash()
     view = wait_for_end(lives, turn)
     assert (view["status"], view["response"]) == ("completed", ("This answer takes its time. " * 4))
-    events = [*read_events(requests.get(f"{lives.host.url}/api{turn}/events", stream=True, timeout=60))]
+    events = [*read_events(requests.get(f"{lives.host.url}/api{turn}/events", stream=True))]
     assert "turn.restarted" not in [event.name for event in events]
     assert "".join(event.data["text"] for event in events if event.name == "message.delta") == view["response"]
     assert len(posted_requests(model, "/messages")) == len(posted_requests(model, "/runs")) == 1
@@ -131,7 +131,6 @@ def test_a_person_decides_during_a_run(lives: Lives, model: PracticeModel, effec
     response = requests.post(
         f"{lives.host.url}/api{turn}/answers",
         json={"call_id": pending[0]["call_id"], "approved": True},
-        timeout=60,
     )
     assert response.status_code in {200, 202}, response.text
     assert wait_for_end(lives, turn)["response"] == "It is done."
@@ -154,7 +153,7 @@ def test_an_approval_of_an_mcp_tool_carries_its_headers(lives: Lives, model: Pra
     pending = wait_until(lambda: lives.host.get(turn).json().get("pending_calls"))
     assert pending[0]["name"] == "look_up"
     url = f"{lives.host.url}/api{turn}/answers"
-    requests.post(url, json={"call_id": pending[0]["call_id"], "approved": True}, timeout=60).raise_for_status()
+    requests.post(url, json={"call_id": pending[0]["call_id"], "approved": True}).raise_for_status()
     assert wait_for_end(lives, turn)["response"] == "I have looked it up."
     [run], [submission] = posted_requests(model, "/runs"), posted_requests(model, "/submit_tool_outputs")
     headers = {"X-Docs": "docs-header"}
@@ -185,9 +184,9 @@ def test_an_expired_run_continues_in_a_new_thread(lives: Lives, model: PracticeM
     model.plan({"calls": [{"name": "careful", "arguments": {"line": "late"}}]}, {"text": "Better late."})
     turn = start_turn(lives, "Worker", "Wait for me.", "late")
     pending = wait_until(lambda: lives.host.get(turn).json().get("pending_calls"))
-    requests.post(f"{model.control}/agents/expire", timeout=60).raise_for_status()
+    requests.post(f"{model.control}/agents/expire").raise_for_status()
     url = f"{lives.host.url}/api{turn}/answers"
-    requests.post(url, json={"call_id": pending[0]["call_id"], "approved": True}, timeout=60).raise_for_status()
+    requests.post(url, json={"call_id": pending[0]["call_id"], "approved": True}).raise_for_status()
     assert wait_for_end(lives, turn)["response"] == "Better late."
     assert effects.read_text().splitlines().count("late") == 1
     assert len(posted_requests(model, "/threads")) == 2
@@ -198,7 +197,7 @@ def test_a_cancelled_turn_cancels_the_run(lives: Lives, model: PracticeModel):
     model.plan({"text": "This takes very long. " * 40, "delay_milliseconds": 50, "chunk_characters": 8})
     turn = start_turn(lives, "Worker", "Go on and on.", "cancel")
     await_event(lives, turn, "message.delta")
-    requests.post(f"{lives.host.url}/api{turn}/cancel", timeout=60).raise_for_status()
+    requests.post(f"{lives.host.url}/api{turn}/cancel").raise_for_status()
     assert wait_for_end(lives, turn)["status"] == "cancelled"
     assert len(posted_requests(model, "/cancel")) == 1
     assert lives.host.run("Worker", "And now?", session_id="cancel").status_code == 200
@@ -209,7 +208,7 @@ def test_a_deleted_thread_is_created_again(lives: Lives, model: PracticeModel):
     lives.host.run("Worker", "I like green.", session_id="gone")
     thread = posted_requests(model, "/messages")[0]["path"].removesuffix("/messages")
     base = model.control.removesuffix("/practice")
-    requests.delete(base + thread, headers={"api-key": "k"}, timeout=60).raise_for_status()
+    requests.delete(base + thread, headers={"api-key": "k"}).raise_for_status()
     response = lives.host.run("Worker", "What do I like?", session_id="gone")
     assert response.status_code == 200, response.text
     assert "I like green." in response.text

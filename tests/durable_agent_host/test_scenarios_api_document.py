@@ -43,7 +43,7 @@ parameters = {{ "path.session" = "to-delete" }}
 
 def test_the_document_is_open_to_everyone_and_names_its_server(lab: AgentHost):
     """Tools get it from the host that they ask, with the routes, the events and nothing else."""
-    response = requests.get(f"{lab.url}/api/openapi.json?x=y", timeout=60)
+    response = requests.get(f"{lab.url}/api/openapi.json?x=y")
     document = response.json()
     assert response.headers["content-type"] == "application/json"
     assert document.pop("servers") == [{"url": f"{lab.url}/api"}]

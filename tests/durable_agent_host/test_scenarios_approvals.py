@@ -30,9 +30,7 @@ def waiting_turn(host: AgentHost, *, message: str = "pay", agent: str = "Payer",
 
 def approve(turn, *approvals) -> requests.Response:
     """Answer calls: one as an object, several as a list."""
-    return requests.post(
-        f"{turn['turn_url']}/answers", json=approvals[0] if len(approvals) == 1 else approvals, timeout=30
-    )
+    return requests.post(f"{turn['turn_url']}/answers", json=approvals[0] if len(approvals) == 1 else approvals)
 
 
 def allow(call, **more):
@@ -57,7 +55,7 @@ def test_a_turn_continues_after_an_approval(people: AgentHost, model: PracticeMo
     turn = waiting_turn(people)
     (call,) = turn["pending_calls"]
     assert (call["name"], call["arguments"]) == ("pay", {"amount": 12.5})
-    view = requests.get(turn["turn_url"], timeout=30).json()
+    view = requests.get(turn["turn_url"]).json()
     assert (view["status"], view["pending_calls"]) == ("waiting", [call])
     assert (book.read_text(), len(model.requests())) == ("", 1)
     response = approve(turn, allow(call))
@@ -71,7 +69,7 @@ def test_a_turn_continues_after_an_approval(people: AgentHost, model: PracticeMo
 
 def read_ended_turn(turn):
     """Read a turn when it has ended."""
-    now = requests.get(turn["turn_url"], timeout=30).json()
+    now = requests.get(turn["turn_url"]).json()
     return now if now["status"] not in {"running", "waiting"} else None
 
 
@@ -83,7 +81,7 @@ def test_a_denied_tool_does_not_run_and_the_model_gets_the_reason(people: AgentH
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Not paid."
     assert book.read_text() == ""
     assert "too expensive" in json.dumps(outputs(model))
-    event_text = requests.get(turn["events_url"], timeout=60).text
+    event_text = requests.get(turn["events_url"]).text
     names = [line.removeprefix("event: ") for line in event_text.splitlines() if line.startswith("event: ")]
     assert names[1:6] == ["call.pending", "turn.waiting", "call.answered", "tool.started", "tool.completed"]
     run_next_turn(people, model, "Payer", turn["session_id"])
@@ -109,23 +107,6 @@ def test_several_calls_are_decided_in_any_order(people: AgentHost, model: Practi
     assert len(model.requests()) == 2
 
 
-def test_a_call_is_decided_once(people: AgentHost, model: PracticeModel, book):
-    """The same answer again is 200, another one 409, before and after the turn has ended."""
-    model.plan(plan_payments(1, 2), {"text": "Done."})
-    turn = waiting_turn(people)
-    first, second = turn["pending_calls"]
-    assert approve(turn, allow(first)).status_code == 200
-    assert approve(turn, allow(first)).status_code == 200
-    other = approve(turn, deny(first, "changed my mind"))
-    assert other.status_code == 409
-    assert "approved" in other.json()["detail"]
-    assert approve(turn, deny(second, "no")).status_code == 200
-    wait_until(lambda: read_ended_turn(turn))
-    assert approve(turn, deny(second, "no")).status_code == 200
-    assert approve(turn, allow(second)).status_code == 409
-    assert book.read_text() == "paid 1.0\n"
-
-
 def test_an_approval_does_not_apply_to_a_call_with_a_borrowed_id(people: AgentHost, model: PracticeModel, book):
     """A model that names a call as the host would name a later one is asked for that later one all the same."""
 
@@ -142,7 +123,7 @@ def test_an_approval_does_not_apply_to_a_call_with_a_borrowed_id(people: AgentHo
     assert approve(turn, *(allow(call) for call in turn["pending_calls"])).status_code == 200
 
     def poll():
-        now = requests.get(turn["turn_url"], timeout=30).json()
+        now = requests.get(turn["turn_url"]).json()
         calls = [call["arguments"] for call in now.get("pending_calls") or ()]
         return now if now["status"] == "completed" or calls == [{"amount": 666}] else None
 
@@ -179,7 +160,7 @@ def test_only_pending_calls_can_be_decided(people: AgentHost, model: PracticeMod
     assert unknown_call_response.status_code == 404
     assert call["call_id"] in unknown_call_response.json()["detail"]
     for body in ({}, {"call_id": call["call_id"]}, {"call_id": call["call_id"], "approved": "yes"}, [], "yes"):
-        assert requests.post(f"{turn['turn_url']}/answers", json=body, timeout=30).status_code == 400
+        assert requests.post(f"{turn['turn_url']}/answers", json=body).status_code == 400
     mixed_response = approve(turn, allow(call), {"call_id": "call_unknown", "approved": True})
     assert mixed_response.status_code == 404
     assert book.read_text() == ""
@@ -245,27 +226,6 @@ def test_a_call_of_the_entity_cannot_wait_for_a_person(people: AgentHost, model:
     assert people.session("Payer", session)["messages"] == []
 
 
-def test_approvals_survive_the_process(lives, model: PracticeModel, tmp_path):
-    """A turn that waits survives two kills, one before and one in the middle of its answers; no step is paid twice."""
-    model.plan(plan_payments(1, 2), {"text": "Done."})
-    life = lives(PEOPLE)
-    turn = waiting_turn(life.host, session_id="s")
-    first, second = turn["pending_calls"]
-
-    def moved_turn():
-        return {"turn_url": f"{life.host.url}/api{turn['turn_url'].partition('/api')[2]}"}
-
-    life.crash()
-    assert approve(moved_turn(), allow(first)).status_code == 200
-    life.crash()
-    now = requests.get(moved_turn()["turn_url"], timeout=30).json()
-    assert [call["call_id"] for call in now["pending_calls"]] == [second["call_id"]]
-    assert approve(moved_turn(), allow(second)).status_code == 200
-    assert wait_until(lambda: read_ended_turn(moved_turn()))["response"] == "Done."
-    assert sorted((tmp_path / "ledger.txt").read_text().split()) == ["1.0", "2.0", "paid", "paid"]
-    assert len(model.requests()) == 2
-
-
 def test_a_turn_without_its_log_does_not_start_again(lives, model: PracticeModel, tmp_path):
     """What it had done before it waited is not known any more, so it fails, and no tool runs a second time."""
     model.plan(plan_payments(1), plan_payments(2), {"text": "Done."})
@@ -276,7 +236,7 @@ def test_a_turn_without_its_log_does_not_start_again(lives, model: PracticeModel
         return {"turn_url": f"{life.host.url}/api{turn['turn_url'].partition('/api')[2]}"}
 
     def find_pending(amount: int):
-        calls = requests.get(moved_turn()["turn_url"], timeout=30).json().get("pending_calls") or ()
+        calls = requests.get(moved_turn()["turn_url"]).json().get("pending_calls") or ()
         return next((call for call in calls if call["arguments"] == {"amount": amount}), None)
 
     assert approve(moved_turn(), allow(turn["pending_calls"][0])).status_code == 200

@@ -16,12 +16,9 @@ from tests.durable_agent_host.bounded_lab import (
     bounded_host,
     bounded_model,
 )
-from tests.durable_agent_host.connection_closes import COMPLETE_STREAMS, CONNECTION_CLOSES
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     Send,
-    chat_chunk,
-    events,
     http_response,
     stream,
 )
@@ -186,35 +183,3 @@ def check_turn_fails(  # noqa: PLR0917 - one turn
     model_requests = [request for request in model.received if request.body]  # a run that is cancelled is read, too
     assert len(model_requests) == (BOUNDS["MODEL_CALLS"] if loops else len(before) + 1)
     assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] - len(before) if loops else 0)
-
-
-def test_calls_of_a_nested_agent_are_retried_by_its_sdk(host: AgentHost, model: HostileModel):
-    """What is no bound is as without this host: the SDK makes a refused request again."""
-    text_stream = stream(events(chat_chunk("I see."), chat_chunk(finish="stop"), "[DONE]"))
-    busy = http_response(b'{"error": {"message": "busy"}}', status=503, retry_after_ms="1")
-    model.play(CALLING_STREAM, busy, fallback=text_stream)
-    assert host.run("OverCompletions", {"message": "Good morning"}).status_code == 200
-    assert len(model.received) == 4
-
-
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize(
-    ("agent", "before", "complete_stream"),
-    [
-        ("OverResponses", CALLING_STREAM, COMPLETE_STREAMS["openai-responses"]),
-        ("OverClaude", CALLING_STREAM, COMPLETE_STREAMS["anthropic"]),
-        ("OverGemini", CALLING_STREAM, COMPLETE_STREAMS["gemini"]),
-        ("OverAgents", CALLING_STREAM, COMPLETE_STREAMS["agents"]),
-    ],
-)
-def test_a_complete_response_within_an_agent_is_accepted_regardless_of_how_its_connection_closes(
-    host: AgentHost, model: HostileModel, agent: str, before: bytes, complete_stream: bytes
-):
-    """The answer is the tool's result, and no model is asked twice."""
-    for close_name in ("longer length", "no last chunk", "reset"):
-        model.play(
-            before, CONNECTION_CLOSES[close_name](complete_stream), fallback=stream(COMPLETE_STREAMS["completions"])
-        )
-        response = host.run(agent, {"message": "Go"})
-        assert (response.status_code, len(model.received)) == (200, 3), (close_name, response.text)
-        assert json.loads(model.received[-1].body)["messages"][-1]["content"] == "Hi"

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from durable_agent_host.cli.main import main
-from tests.durable_agent_host.test_scenarios_approvals import allow, approve, deny, read_ended_turn, waiting_turn
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn, waiting_turn
 from tests.durable_agent_host.test_scenarios_cancel import cancel
 from tests.durable_agent_host.test_scenarios_idempotency import purge
 from tests.durable_agent_host.test_scenarios_journal import CrashingHost
@@ -162,19 +162,6 @@ def test_a_person_extends_the_budget(budgets: AgentHost, model: PracticeModel, p
     assert approve(turn, allow(second)).status_code == 200
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
     assert (len(model.requests()), purchases()) == (5, ["more"] * 4)
-
-
-def test_prices_without_a_limit_count_the_cost(budgets: AgentHost, model: PracticeModel):
-    """Without a limit a turn reports its cost; a rejected model call costs nothing."""
-    error = {"error": {"status": 400, "message": "no"}}
-    model.plan(error, error, {"text": "Done.", "usage": USAGE})
-    session = uuid4().hex
-    assert budgets.run("Free", {"message": "one", "session_id": session}).status_code == 502
-    assert read_usage(budgets, "Free", session)["model_calls"] == 0
-    response = budgets.run("Free", {"message": "two", "session_id": session})
-    turn = budgets.turn(response)
-    assert turn["spent"]["cost"] == pytest.approx(COST_OF_USAGE)
-    assert (turn["spent"]["tokens"], turn["spent"]["model_calls"]) == (400, 1)
 
 
 def test_each_turn_and_each_model_call_has_its_cost(budgets: AgentHost, model: PracticeModel):
@@ -347,46 +334,6 @@ def test_a_kill_refunds_no_budget(tmp_path: Path, model: PracticeModel, point: s
         crashing_host.stop()
 
 
-def poll_allowing_more(turn):
-    """Read a turn when it has ended; a call that the kill cut off counts, so it may ask once more."""
-    for call in requests.get(turn["turn_url"], timeout=30).json().get("pending_calls") or []:
-        approve(turn, allow(call))
-    return read_ended_turn(turn)
-
-
-@pytest.mark.drawn(1)
-@pytest.mark.parametrize("is_allowed", [True, False])
-def test_a_budget_approval_survives_a_kill(tmp_path: Path, model: PracticeModel, is_allowed: bool):
-    """A turn at its limit stays pending in a new process, and resumes, or fails."""
-    model.plan(*[BUY_AGAIN] * 3, {"text": "Done."}, by_round=True)
-    lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
-    try:
-        turn = waiting_turn(lives.host, agent="AskCalls", session_id="s")
-        path = turn["turn_url"].partition("/api")[2]
-        host = lives.crash()
-        moved_turn = turn | {"turn_url": f"{host.url}/api{path}"}
-        (call,) = wait_until(lambda: host.get(path).json().get("pending_calls"))
-        assert call == turn["pending_calls"][0]
-        assert approve(moved_turn, allow(call) if is_allowed else deny(call, "enough")).status_code == 200
-        host = lives.crash()
-        moved_turn |= {"turn_url": f"{host.url}/api{path}"}
-        finished_turn = wait_until(
-            lambda: poll_allowing_more(moved_turn) if is_allowed else read_ended_turn(moved_turn)
-        )
-        figures = host.session("AskCalls", "s")["spent"]
-        if is_allowed:
-            assert (finished_turn["status"], finished_turn["response"]) == ("completed", "Done.")
-            assert 3 <= figures["tool_calls"] <= 4  # the kill may have found one that had begun
-        else:
-            assert finished_turn["error"]["type"] == "BudgetExceededError"
-            assert "enough" in finished_turn["error"]["message"]
-        request_count = len(model.requests())
-        assert 4 <= request_count <= 5 if is_allowed else request_count == 2
-        assert request_count <= figures["model_calls"] <= request_count + is_allowed  # or one that was about to be made
-    finally:
-        lives.host.stop()
-
-
 def test_compaction_calls_count_against_the_budget(budgets: AgentHost, model: PracticeModel):
     """A compaction's model call is reserved and settled as any other, and ends the turn at the limit."""
     session = uuid4().hex
@@ -401,47 +348,5 @@ def test_compaction_calls_count_against_the_budget(budgets: AgentHost, model: Pr
 
 def read_other_pending_calls(turn, call):
     """Read which calls wait, when another one than this waits."""
-    pending = requests.get(turn["turn_url"], timeout=30).json().get("pending_calls") or []
+    pending = requests.get(turn["turn_url"]).json().get("pending_calls") or []
     return [other for other in pending if other["call_id"] != call["call_id"]]
-
-
-IN_A_TOOL = {"calls": [{"name": "buy", "arguments": {"what": "sleep", "seconds": 60}}], "usage": USAGE}
-
-
-@pytest.mark.drawn(1)
-@pytest.mark.parametrize(
-    ("agent", "steps", "counts"),
-    [
-        ("Calls", [IN_A_TOOL], (400, 1, 1)),
-        (
-            "Calls",
-            [BUY_AGAIN | {"usage": USAGE}, {"text": "It takes long. " * 50, "delay_milliseconds": 400}],
-            (0, 2, 1),
-        ),
-        ("AskCalls", [BUY_AGAIN | {"usage": USAGE}] * 2, (800, 2, 2)),
-    ],
-    ids=["in a tool", "in a model call", "waits for a person"],
-)
-def test_a_turn_that_an_operator_terminates_is_counted(
-    budgets: AgentHost, model: PracticeModel, purchases, agent: str, *, steps, counts
-):
-    """Its usage counts for its session and does not grow; the next turn has the right total."""
-    tokens, model_calls, tool_calls = counts
-    model.plan(*steps)
-    body = {"message": "go", "session_id": (session := uuid4().hex)}
-    accepted_response = budgets.run(agent, body, headers={"x-ms-wait-for-response": "false"})
-    wait_until(lambda: len(model.requests()) == model_calls and len(purchases()) == tool_calls)
-    if agent == "AskCalls":
-        wait_until(
-            lambda: budgets.get(accepted_response.json()["turn_url"].partition("/api")[2]).json().get("pending_calls")
-        )
-    url = f"{budgets.management}/instances/{accepted_response.json()['turn_id']}/terminate"
-    assert requests.post(url, params={"reason": "enough"}, timeout=60).ok
-    model.reset()
-    model.plan({"text": "Fine.", "usage": USAGE})
-    assert budgets.run(agent, body | {"message": "again"}).status_code == 200
-    after = read_usage(budgets, agent, session)
-    assert (after["model_calls"], after["tool_calls"]) == (model_calls + 1, tool_calls)
-    assert after["tokens"] >= tokens + 400
-    assert after["tokens"] == tokens + 400 or model_calls == 2
-    assert len(model.requests()) == 1

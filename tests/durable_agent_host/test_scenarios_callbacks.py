@@ -1,10 +1,8 @@
 """Tools whose results come later, from jobs elsewhere: answered by a token that opens nothing else."""
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "callbacks"
 EVA = {"x-who": "eva"}
-BOSS = {"x-who": "bob/boss"}
 
 
 class Studio:
@@ -56,7 +53,7 @@ class Studio:
 
     def read(self, turn: str) -> dict:
         """Read a turn."""
-        return requests.get(f"{self.host.url}/api{turn}", headers=EVA, timeout=30).json()
+        return requests.get(f"{self.host.url}/api{turn}", headers=EVA).json()
 
     def waiting(self, turn: str) -> list[dict]:
         """Wait until a turn waits; return its pending calls."""
@@ -68,7 +65,7 @@ class Studio:
 
     def call_back(self, path: str, body: object) -> requests.Response:
         """Post to a callback, as nobody."""
-        return requests.post(f"{self.host.url}{path}", json=body, timeout=60)
+        return requests.post(f"{self.host.url}{path}", json=body)
 
     def outputs(self) -> list[str]:
         """Return the results of tools that the model was sent last."""
@@ -77,7 +74,7 @@ class Studio:
 
     def events(self, turn: str) -> list[tuple[str, dict]]:
         """Read the events of a turn that has ended."""
-        text = requests.get(f"{self.host.url}/api{turn}/events", headers=EVA, timeout=60).text
+        text = requests.get(f"{self.host.url}/api{turn}/events", headers=EVA).text
         blocks = [dict(line.split(": ", 1) for line in block.splitlines()) for block in text.strip().split("\n\n")]
         return [(block["event"], json.loads(block["data"])) for block in blocks]
 
@@ -128,36 +125,6 @@ def test_a_token_answers_its_call_without_a_key_or_a_name(studio: Studio, model:
     ]
 
 
-def test_a_call_that_is_not_shown_has_its_callback(studio: Studio, model: PracticeModel):
-    """A turn shows some of many pending calls; the others are answered as well, in any order, by both routes."""
-    films = [f"film {number}" for number in range(28)]
-    plan(model, *(("render", {"film": film}) for film in films))
-    turn = studio.begin("many")
-    shown = {call["call_id"] for call in studio.waiting(turn)}
-    assert len(shown) < len(films)
-    for film in films[:0:-1]:
-        assert studio.call_back(studio.paths()[film], {"result": film}).status_code == 200
-    (call,) = studio.waiting(turn)
-    reply = {"call_id": call["call_id"], "result": films[0]}
-    assert requests.post(f"{studio.host.url}/api{turn}/answers", json=reply, headers=EVA, timeout=60).ok
-    assert studio.ended(turn)["response"] == "Done."
-    assert studio.outputs() == films
-
-
-def test_a_tool_of_an_agent_within_the_agent_may_defer(studio: Studio, model: PracticeModel):
-    """The call is named by its path, its token answers it, and neither agent asks its model again."""
-    model.plan({"calls": [{"name": "cutter", "arguments": {"task": "cut"}}]}, {"text": "Directed."}, agent="Direct.")
-    model.plan({"calls": [{"name": "render", "arguments": {"film": "M"}}]}, {"text": "It is cut."}, agent="Cut.")
-    turn = studio.begin("within", "Director")
-    (call,) = studio.waiting(turn)
-    assert (call["kind"], call["name"], call["path"].count("/t:")) == ("callback", "render", 2)
-    assert studio.call_back(studio.paths()["M"], {"result": "rendered"}).status_code == 200
-    assert studio.ended(turn)["response"] == "Directed."
-    assert studio.outputs() == ["It is cut."]
-    assert len(model.requests()) == 4
-    assert len(studio.lines) == 1
-
-
 def test_a_token_opens_nothing_else(studio: Studio, model: PracticeModel):
     """A changed token, another call's and none at all learn nothing; the token is no key to other routes."""
     plan(model, ("render", {"film": "Faust"}))
@@ -172,11 +139,11 @@ def test_a_token_opens_nothing_else(studio: Studio, model: PracticeModel):
     bearer = {"authorization": f"Bearer {token}"}
     for method, other in (("GET", ""), ("GET", "/events"), ("POST", "/cancel"), ("GET", "/steps")):
         url = f"{studio.host.url}/api{turn}{other}"
-        assert requests.request(method, url, headers=bearer, timeout=30).status_code == 403
+        assert requests.request(method, url, headers=bearer).status_code == 403
     answers = f"{studio.host.url}/api{turn}/answers"
-    assert requests.post(answers, json={"result": "early"}, timeout=30).status_code == 403
-    assert requests.post(answers, json={"result": 1}, params={"token": changed}, timeout=30).status_code == 404
-    response = requests.post(answers, json={"result": "in time"}, headers=bearer, timeout=30)
+    assert requests.post(answers, json={"result": "early"}).status_code == 403
+    assert requests.post(answers, json={"result": 1}, params={"token": changed}).status_code == 404
+    response = requests.post(answers, json={"result": "in time"}, headers=bearer)
     assert response.json().keys() == {"call_id", "status"}
     assert studio.ended(turn)["status"] == "completed"
     assert studio.outputs() == ["in time"]
@@ -222,23 +189,6 @@ def test_a_result_may_come_before_the_turn_waits(studio: Studio, model: Practice
     assert studio.outputs() == ["rendered", "climbed"]
 
 
-def test_a_tool_that_needs_approval_may_defer(studio: Studio, model: PracticeModel):
-    """The approval and the callback are two calls; the tool runs once, with what the approver has changed."""
-    plan(model, ("build", {"house": "red"}))
-    turn = studio.begin("build")
-    (approval,) = studio.waiting(turn)
-    url = f"{studio.host.url}/api{turn}/answers"
-    body = {"call_id": approval["call_id"], "approved": True}
-    assert requests.post(url, json=body, headers=EVA, timeout=30).status_code == 403
-    assert requests.post(url, json=body, headers=BOSS, timeout=30).status_code == 200
-    callback = wait_until(lambda: next((call for call in studio.waiting(turn) if call["kind"] == "callback"), None))
-    assert callback["call_id"] != approval["call_id"]
-    assert requests.post(url, json=body | {"call_id": callback["call_id"]}, headers=BOSS, timeout=30).status_code == 400
-    assert studio.call_back(studio.paths()["red"], {"result": "built"}).status_code == 200
-    assert studio.ended(turn)["status"] == "completed"
-    assert (studio.outputs(), len(studio.lines)) == (["built"], 1)
-
-
 def test_a_call_cannot_wait_longer_than_its_log_is_kept(studio: Studio, model: PracticeModel):
     """The tool gets an error, which the log explains; nothing waits."""
     plan(model, ("wait_for_ever", {}))
@@ -258,7 +208,7 @@ def test_a_deferred_call_is_never_in_doubt(tmp_path: Path, model: PracticeModel)
     studio.host.process.wait(60)
     try:
         studio.start()
-        (call,) = studio.waiting(turn)
+        assert len(studio.waiting(turn)) == 1
         studio.host.kill()
         studio.start()
         assert studio.call_back(studio.paths()["M"], {"result": "rendered"}).status_code == 200
@@ -266,24 +216,6 @@ def test_a_deferred_call_is_never_in_doubt(tmp_path: Path, model: PracticeModel)
         assert (studio.outputs(), len(studio.lines)) == (["rendered"], 1)
     finally:
         studio.host.kill()
-    with closing(sqlite3.connect(tmp_path / "data" / "turn-log.sqlite")) as database:
-        entries = [json.loads(row[0]) for row in database.execute("SELECT body FROM entries ORDER BY place")]
-    names = [entry["data"].get("event", entry["kind"]) for entry in entries]
-    (deferral,) = [entry["data"] for entry in entries if entry["data"].get("outcome") == "deferred"]
-    assert names.index("tool_finished") < names.index("call.pending") < names.index("suspended")
-    assert deferral.pop("at")
-    assert deferral == {
-        "position": 0,
-        "call_id": call["call_id"],
-        "occurrence": 0,
-        "outcome": "deferred",
-        "result": {
-            "call_id": call["call_id"],
-            "arguments": {"film": "M"},
-            "schema": None,
-            "expires_at": call["expires_at"],
-        },
-    }
 
 
 def test_a_call_that_dies_before_its_deferral_is_in_doubt(tmp_path: Path, model: PracticeModel):
@@ -356,8 +288,8 @@ def test_callbacks_need_no_key(tmp_path: Path, practice_model: PracticeModel):
     env = {"LEDGER": str(tmp_path / "ledger.txt")}
     host = start_host(tmp_path / "data", practice_model, app=APP, options=["--enable-auth"], **env)
     try:
-        assert requests.post(f"{host.url}/api/callbacks/cb_x", json={"result": 1}, timeout=30).status_code == 404
+        assert requests.post(f"{host.url}/api/callbacks/cb_x", json={"result": 1}).status_code == 404
         answers = f"{host.url}/api/agents/Studio/sessions/s/turns/t/answers"
-        assert requests.post(answers, json={"result": 1}, params={"token": "cb_x"}, timeout=30).status_code == 401
+        assert requests.post(answers, json={"result": 1}, params={"token": "cb_x"}).status_code == 401
     finally:
         host.stop()

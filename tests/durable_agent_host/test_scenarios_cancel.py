@@ -26,12 +26,12 @@ def start(host: AgentHost, agent: str, message: str, session: str | None = None,
 
 def cancel(turn) -> requests.Response:
     """Cancel a turn."""
-    return requests.post(f"{turn['turn_url']}/cancel", timeout=30)
+    return requests.post(f"{turn['turn_url']}/cancel")
 
 
 def characters_of(turn_url: str) -> int:
     """Read how much a turn's model calls have said so far."""
-    steps = requests.get(f"{turn_url}/steps", timeout=60).json()["steps"]
+    steps = requests.get(f"{turn_url}/steps").json()["steps"]
     return sum(step.get("characters", 0) for step in steps)
 
 
@@ -107,7 +107,7 @@ def test_a_queued_turn_is_cancelled(people: AgentHost, model: PracticeModel):
     wait_until(lambda: len(people.session("Talker", first["session_id"])["queued_turn_ids"]) == 2)
     assert cancel(second).status_code == 202
     assert people.end_of_turn(second["turn_url"])["status"] == "cancelled"
-    assert requests.get(first["turn_url"], timeout=30).json()["status"] == "running"
+    assert requests.get(first["turn_url"]).json()["status"] == "running"
     assert cancel(second).status_code == 200
     assert cancel(first).status_code == 202
     assert people.end_of_turn(third["turn_url"])["response"] == "third"
@@ -152,7 +152,7 @@ def test_a_queued_turn_of_a_signal_is_cancelled(people: AgentHost, model: Practi
     people.signal("Talker", session, "run", {"message": "two", "correlationId": f"signal-{session}"})
     wait_until(lambda: people.session("Talker", session)["queued_turn_ids"])
     url = f"{people.url}/api/agents/Talker/sessions/{session}/turns/signal-{session}"
-    assert requests.get(url, timeout=30).json()["status"] == "running"
+    assert requests.get(url).json()["status"] == "running"
     assert cancel({"turn_url": url}).status_code == 202
     assert cancel(first).status_code == 202
     assert people.end_of_turn(url)["status"] == "cancelled"
@@ -165,7 +165,7 @@ def test_activities_of_a_terminated_turn_are_stopped(people: AgentHost, model: P
     model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 600}}]}, {"text": "next"})
     first = start(people, "Rester", "rest")
     wait_until(lambda: "resting" in book.read_text())
-    assert requests.post(f"{people.management}/instances/{first['turn_id']}/terminate?reason=test", timeout=30).ok
+    assert requests.post(f"{people.management}/instances/{first['turn_id']}/terminate?reason=test").ok
     response = people.run("Rester", {"message": "next", "session_id": first["session_id"]})
     assert (response.status_code, response.json()["response"]) == (200, "next")
     wait_until(lambda: book.read_text() == "resting\nstopped\n")

@@ -45,7 +45,7 @@ def site(_site: AgentHost, model: PracticeModel) -> AgentHost:
 
 def local_call(host: AgentHost, method: str, *, principal: str = "ada", **arguments: Any) -> Any:
     """Have a function of the app call the method."""
-    response = requests.post(f"{host.url}/api/desk/{principal}/{method}", json=arguments, timeout=60)
+    response = requests.post(f"{host.url}/api/desk/{principal}/{method}", json=arguments)
     assert response.ok, response.text
     body = response.json()
     if error := body.get("error"):

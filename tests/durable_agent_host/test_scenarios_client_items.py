@@ -5,9 +5,8 @@ import base64
 import pytest
 import requests
 
-from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_approvals import approve, read_ended_turn, waiting_turn
-from tests.durable_agent_host.test_scenarios_cancel import cancel, run_next_turn
+from tests.durable_agent_host.test_scenarios_cancel import run_next_turn
 from tests.durable_agent_host.test_scenarios_client_tools import give
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
@@ -91,7 +90,7 @@ def test_the_client_runs_a_tool_of_the_service(people: AgentHost, model: Practic
     ended_turn = wait_until(lambda: read_ended_turn(turn))
     assert (ended_turn["status"], ended_turn["response"]) == ("completed", "Done."), ended_turn
     assert sent_output(model, item) == output
-    events = requests.get(turn["events_url"], timeout=60).text.replace(" ", "")
+    events = requests.get(turn["events_url"]).text.replace(" ", "")
     assert events.count("event:tool.started") == events.count("event:tool.completed") == 1
     assert events.index("call.answered") < events.index("event:tool.completed")
     assert people.get(f"/agents/{agent}/sessions/{turn['session_id']}/verify").json()["problems"] == []
@@ -113,7 +112,7 @@ def test_an_error_of_the_client_is_an_output(people: AgentHost, model: PracticeM
     assert approve(turn, error).status_code == 200
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Never mind."
     assert sent_output(model, item) == output
-    assert '"outcome":"error"' in requests.get(turn["events_url"], timeout=60).text.replace(" ", "")
+    assert '"outcome":"error"' in requests.get(turn["events_url"]).text.replace(" ", "")
     run_next_turn(people, model, "Coder", turn["session_id"])
 
 
@@ -142,7 +141,7 @@ def test_calls_of_every_kind_are_answered_in_any_order(people: AgentHost, model:
     assert approve(turn, give(sql, "1 row")).status_code == 200
 
     def next_calls():
-        calls = requests.get(turn["turn_url"], timeout=30).json().get("pending_calls") or ()
+        calls = requests.get(turn["turn_url"]).json().get("pending_calls") or ()
         return [call for call in calls if call["call_id"] not in {sql["call_id"], patch["call_id"]}]
 
     (again,) = wait_until(next_calls)
@@ -159,30 +158,3 @@ def test_calls_of_every_kind_are_answered_in_any_order(people: AgentHost, model:
         ("apply_patch_call_output", "Created."),
     }
     run_next_turn(people, model, agent, turn["session_id"])
-
-
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize("item", [SQL, PATCH, LOCAL_SHELL, SHELL, COMPUTER], ids=lambda item: item["type"])
-def test_a_conversation_continues_after_a_cancelled_call(people: AgentHost, model: PracticeModel, item):
-    """A call without a result is not sent to the service again, nor the reasoning before it."""
-    model.plan({"items": [THINK, {"item": item}]})
-    turn = waiting_turn(people, agent="Coder")
-    assert cancel(turn).status_code == 202
-    assert wait_until(lambda: read_ended_turn(turn))["status"] == "cancelled"
-    sent = run_next_turn(people, model, "Coder", turn["session_id"])
-    assert {entry["type"] for entry in sent} == {"message"}
-
-
-def test_a_result_survives_a_kill(lives, model: PracticeModel):
-    """Killed while it waits, and after the result: the model is asked twice in all."""
-    running = lives(PEOPLE)
-    model.plan({"items": [THINK, {"item": PATCH}, {"item": SQL}]}, {"text": "Done."})
-    turn = waiting_turn(running.host, agent="Coder")
-    for call, result in zip(turn["pending_calls"], ("Created.", "1 row"), strict=True):
-        running.crash()
-        turn = {"turn_url": f"{running.host.url}/api{turn['turn_url'].partition('/api')[2]}"}
-        assert approve(turn, give(call, result)).status_code == 200
-    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
-    sent = model.requests()[-1]["body"]["input"]
-    assert [entry["output"] for entry in sent if entry["type"].endswith("_output")] == ["Created.", "1 row"]
-    assert len(model.requests()) == 2

@@ -10,12 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from durable_agent_host.codec.entity_state import document_digest
-from durable_agent_host.durable.app_secret import signal_purpose
 from tests.durable_agent_host.test_scenarios_fork_delete import command
 from tests.durable_agent_host.test_scenarios_journal import CrashingHost, without_ids
 from tests.kit import AgentHost, PracticeModel, start_host
-from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "compaction"
 TOOL = {"calls": [{"name": "look_up", "arguments": {"word": "a"}}]}
@@ -176,37 +173,6 @@ def test_a_fork_at_an_earlier_turn_rebuilds_its_context(host, model):
     assert "question 3" not in sent
     assert not context(host, "Summing", "part")["is_whole"]
     assert not context(host, "Summing", "whole")["is_whole"]
-
-
-def test_a_repaired_session_rebuilds_its_context(host, model):
-    """What was summed up is there again after a repair, as is what the repair added; the next turn sums it up."""
-    script(model)
-    talk(host, "Summing", "hurt", range(3))
-    assert not context(host, "Summing", "hurt")["is_whole"]
-    state = host.state("Summing", "hurt")
-    history = state["data"]["conversationHistory"]
-    call = {"$type": "functionCall", "callId": "call_open", "name": "look_up", "arguments": {"word": "lost"}}
-    for kind, role, content in (
-        ("request", "user", {"$type": "text", "text": "and?"}),
-        ("response", "assistant", call),
-    ):
-        message = {"role": role, "contents": [content]}
-        at = {"correlationId": "open", "createdAt": "2026-01-01T00:00:00+00:00"}
-        history.append({"$type": kind, **at, "messages": [message]})
-    change = {"document": state, "instead_of": document_digest(host.state("Summing", "hurt"))}
-    purpose = signal_purpose("dafx-Summing", "hurt", "put_document")
-    host.signal("Summing", "hurt", "put_document", host.mark(purpose, change))
-    wait_until(lambda: host.state("Summing", "hurt") == state)
-    assert not context(host, "Summing", "hurt")["is_whole"]
-    assert host.post("/agents/Summing/sessions/hurt/repair", b"").json()["changes"]
-    view = context(host, "Summing", "hurt")
-    assert view["is_whole"]
-    assert [text for text in texts(view["messages"]) if "question" in text] == [f"question {n}" for n in range(3)]
-    model.reset()
-    script(model)
-    talk(host, "Summing", "hurt", range(3, 4))
-    assert "question 0" in summaries_of(model)[0]
-    assert not context(host, "Summing", "hurt")["is_whole"]
 
 
 def test_an_agent_without_compaction_has_the_full_conversation(host, model):

@@ -57,22 +57,8 @@ def test_model_calls_of_every_client_are_recorded(host: AgentHost, service: Scri
     calls = [call_of(url, summary["name"]) for url, summary in summaries]
     assert [call["request"]["body"] for call in calls] == service.bodies[-3:]
     for call, text in zip(calls, texts, strict=True):
-        response_text = requests.get(call["answer"]["url"], timeout=30).text
+        response_text = requests.get(call["answer"]["url"]).text
         assert text in response_text.replace(chr(92), ""), response_text
     files = [file for file in folder.rglob("*") if file.is_file()]
     assert len(files) > 3
     assert not [str(file) for file in files if CANARY.encode() in file.read_bytes()]
-
-
-@pytest.mark.drawn(1)
-@pytest.mark.parametrize("agent", AGENTS)
-def test_a_failed_call_of_every_client_is_recorded(host: AgentHost, agent):
-    """A service that fails is a failed call with its status, and the request is there."""
-    response = host.run(agent, {"message": f"{CANARY} asks", "session_id": f"refused-{agent}"})
-    assert response.status_code == 502, response.text
-    headers = response.headers
-    url = f"{host.url}/api/agents/{agent}/sessions/refused-{agent}/turns/{headers['x-ms-turn-id']}"
-    calls = calls_of(url)
-    assert calls
-    assert {(call["outcome"], call["status"]) for call in calls} == {("failed", 500)}
-    assert CANARY in str(call_of(url, calls[-1]["name"])["request"]["body"])

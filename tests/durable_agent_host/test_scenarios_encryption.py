@@ -46,13 +46,13 @@ def files_with_canary(folder: Path) -> list[str]:
 def in_task_hub(host: AgentHost) -> str:
     """All that the management API tells of orchestrations and entities: ended histories are compressed in the file."""
     query = {"showInput": "true", "showHistory": "true", "showHistoryOutput": "true", "fetchState": "true"}
-    instance_list = requests.get(f"{host.management}/instances", params=query, timeout=60).json()
+    instance_list = requests.get(f"{host.management}/instances", params=query).json()
     assert instance_list
     responses = [
-        requests.get(f"{host.management}/instances/{response['instanceId']}", params=query, timeout=60)
+        requests.get(f"{host.management}/instances/{response['instanceId']}", params=query)
         for response in instance_list
     ]
-    entities = requests.get(f"{host.management}/entities/dafx-clerk", params=query, timeout=60)
+    entities = requests.get(f"{host.management}/entities/dafx-clerk", params=query)
     assert "$encrypted" in entities.text
     return "".join([entities.text, *(response.text for response in responses)])
 
@@ -96,10 +96,10 @@ def approve(host: AgentHost, turn: dict[str, Any]) -> dict[str, Any]:
         "reason": "canary-reason",
         "arguments": {"text": "canary-other"},
     }
-    assert requests.post(f"{url}/answers", json=approval, timeout=60).ok
+    assert requests.post(f"{url}/answers", json=approval).ok
 
     def poll() -> dict[str, Any] | None:
-        turn = requests.get(url, timeout=60).json()
+        turn = requests.get(url).json()
         return turn if turn["status"] not in {"running", "waiting"} else None
 
     return wait_until(poll)
@@ -118,9 +118,7 @@ def test_an_encrypted_session_over_its_lifetime(model: PracticeModel, tmp_path: 
             ask(host, model, "a", f"{number} " + "canary-filler " * 400)
         model.plan({"text": "canary-read"})
         form = {"message": "canary-form", "session_id": "a"}
-        form_response = requests.post(
-            f"{host.url}/api/agents/Clerk/run", data=form, files={"f": ("a.txt", FILE)}, timeout=60
-        )
+        form_response = requests.post(f"{host.url}/api/agents/Clerk/run", data=form, files={"f": ("a.txt", FILE)})
         assert form_response.ok, form_response.text
         model.plan({"text": "canary-orchestrated"}, {"text": "canary-signalled"})
         assert host.orchestrate("ask_the_clerk", None)["output"] == len("canary-orchestrated")
@@ -148,16 +146,16 @@ def test_an_encrypted_session_over_its_lifetime(model: PracticeModel, tmp_path: 
             for file_entry in host.get("/agents/Clerk/sessions/a/files").json()["files"]
             if file_entry["name"] == "a.txt"
         ]
-        assert requests.get(file["file_url"], timeout=60).content == FILE
+        assert requests.get(file["file_url"]).content == FILE
         assert is_silent(host, data)
     with running_host(data, model, app=APP, **{KEYS: key(2)}) as host:
-        fork = requests.post(f"{host.url}/api/agents/Clerk/sessions/a/fork", json={}, timeout=60).json()["session_id"]
+        fork = requests.post(f"{host.url}/api/agents/Clerk/sessions/a/fork", json={}).json()["session_id"]
         document = host.get("/agents/Clerk/sessions/a/export").content
         assert json.loads(document)["schemaVersion"]
         assert host.post("/agents/Clerk/sessions/b/import", document, content_type="application/json").ok
         assert texts(host, "a") == texts(host, "b") == texts(host, fork) == texts_before
         ask(host, model, fork, "in the fork")
-        assert requests.delete(f"{host.url}/api/agents/Clerk/sessions/a", timeout=60).ok
+        assert requests.delete(f"{host.url}/api/agents/Clerk/sessions/a").ok
         assert texts(host, fork)[: len(texts_before)] == texts_before
         report = host.get("/agents/Clerk/sessions/b/verify")
         assert report.json()["problems"] == [], report.text
@@ -200,20 +198,6 @@ def rows(data: Path) -> list[Any]:
     return [blob_rows, states]
 
 
-def test_encryption_can_be_enabled_later(data: Path, model: PracticeModel):
-    """What was stored before is read and continued, and what is added is encrypted."""
-    states = dict(rows(data)[1])
-    assert "canary-question without keys" in states["@dafx-clerk@only-before"]
-    assert "canary" not in states["@dafx-clerk@before"]
-    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
-        assert len(texts(host, "before")) == 4
-        assert len(texts(host, "only-before")) == 2
-        ask(host, model, "only-before", "with keys")
-        sent = json.dumps(model.requests()[-1]["body"]["input"])
-        assert "canary-question without keys" in sent
-    assert "canary" not in dict(rows(data)[1])["@dafx-clerk@only-before"]
-
-
 def test_plaintext_can_be_rejected(data: Path, model: PracticeModel):
     """What is not encrypted is a 409 that names the setting, and stays; an export and import before that brings it."""
     strict = {KEYS: key(1), PLAINTEXT: "refuse"}
@@ -229,8 +213,8 @@ def test_plaintext_can_be_rejected(data: Path, model: PracticeModel):
             host.run("Clerk", {"message": "hello", "session_id": "before"}),
             host.get("/agents/Clerk/sessions/only-before"),
             host.run("Clerk", {"message": "hello", "session_id": "only-before"}),
-            requests.post(f"{host.url}/api/agents/Clerk/sessions/only-before/fork", json={}, timeout=60),
-            requests.delete(f"{host.url}/api/agents/Clerk/sessions/only-before", timeout=60),
+            requests.post(f"{host.url}/api/agents/Clerk/sessions/only-before/fork", json={}),
+            requests.delete(f"{host.url}/api/agents/Clerk/sessions/only-before"),
         ]
         assert [response.status_code for response in responses] == [409] * len(responses), [
             response.text for response in responses
@@ -265,7 +249,7 @@ def test_a_running_turn_pauses_without_its_key(data: Path, model: PracticeModel,
     host.kill()
     with running_host(data, model, app=APP, **({KEYS: keys} if keys else {})) as host:
         wait_until(lambda: "wait for their key" in "".join(host.output))
-        time.sleep(3)
+        time.sleep(1)
         assert host.get("/agents/Clerk/sessions/under-way").status_code == 503
     with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         messages = wait_until(lambda: host.get("/agents/Clerk/sessions/under-way").json().get("messages"))

@@ -11,11 +11,11 @@ from tests.processes import wait_until
 
 
 def delete(host: AgentHost, agent: str, session: str) -> requests.Response:
-    return requests.delete(f"{host.url}/api/agents/{agent}/sessions/{session}", timeout=60)
+    return requests.delete(f"{host.url}/api/agents/{agent}/sessions/{session}")
 
 
 def fork(host: AgentHost, agent: str, session: str, body: dict | None = None) -> requests.Response:
-    return requests.post(f"{host.url}/api/agents/{agent}/sessions/{session}/fork", json=body, timeout=60)
+    return requests.post(f"{host.url}/api/agents/{agent}/sessions/{session}/fork", json=body)
 
 
 def command(host, capsys, action, *arguments):
@@ -36,7 +36,7 @@ def test_a_deleted_session_is_not_found(lab: AgentHost, capsys):
     assert lab.state("Instant", session) is None
     for path in ("", "/export", "/verify", f"/turns/{turn}"):
         assert lab.get(f"/agents/Instant/sessions/{session}{path}").status_code == 404
-    assert requests.get(f"{lab.management}/instances/{turn}", timeout=60).status_code == 404
+    assert requests.get(f"{lab.management}/instances/{turn}").status_code == 404
     list_items = lab.get("/agents/Instant/sessions?limit=1000").json()["sessions"]
     assert session not in [list_item["session_id"] for list_item in list_items]
     assert delete(lab, "Instant", session).status_code == 404
@@ -87,7 +87,7 @@ def test_a_fork_is_a_session_of_its_own(lab: AgentHost, model: PracticeModel, ca
     full_fork = fork(lab, "kept", session)
     assert full_fork.status_code == 201
     assert full_fork.json()["message_count"] == 4
-    assert requests.get(full_fork.json()["session_url"], timeout=60).json()["message_count"] == 4
+    assert requests.get(full_fork.json()["session_url"]).json()["message_count"] == 4
     assert fork(lab, "Kept", session, {"session_id": f"{session}-a"}).status_code == 409
     assert lab.state("Kept", session) == before
 

@@ -43,16 +43,16 @@ def sessions(host: AgentHost) -> str:
 
 def upload_file(host: AgentHost) -> requests.Response:
     """Upload 3 MiB."""
-    return requests.post(f"{sessions(host)}/large/files", data=os.urandom(3 << 20), timeout=60)
+    return requests.post(f"{sessions(host)}/large/files", data=os.urandom(3 << 20))
 
 
 def requests_that_add_data(host: AgentHost, document: bytes) -> list[requests.Response]:
     """Ask for what adds data."""
     return [
         host.run("Reader", {"message": "hi", "session_id": "large"}),
-        requests.post(f"{sessions(host)}/large/files", data=b"file", timeout=60),
-        requests.post(f"{sessions(host)}/copy/import", data=document, timeout=60),
-        requests.post(f"{sessions(host)}/large/fork", json={}, timeout=60),
+        requests.post(f"{sessions(host)}/large/files", data=b"file"),
+        requests.post(f"{sessions(host)}/copy/import", data=document),
+        requests.post(f"{sessions(host)}/large/fork", json={}),
     ]
 
 
@@ -78,7 +78,7 @@ def test_a_deletion_frees_space_on_a_full_disk(model: PracticeModel, disk: Path,
     health = host.get("/health")
     assert (health.status_code, health.json()["checks"]["disk"]["reason"]) == (503, "DiskFullError")
     assert host.session("Reader", "large")["message_count"] == 2
-    deletion = requests.delete(f"{sessions(host)}/large", timeout=60)
+    deletion = requests.delete(f"{sessions(host)}/large")
     assert deletion.json()["status"] == "deleted", deletion.text
     wait_until(lambda: host.get("/health").status_code == 200)
     assert host.run("Reader", {"message": "again", "session_id": "small"}).status_code == 200
@@ -101,7 +101,7 @@ def test_a_host_starts_without_free_space(model: PracticeModel, disk: Path, is_k
     host = lives.host
     assert host.run("Reader", {"message": "hi", "session_id": "large"}).status_code == 200
     data = os.urandom(3 << 20)
-    [file] = requests.post(f"{sessions(host)}/large/files", data=data, timeout=60).json()["files"]
+    [file] = requests.post(f"{sessions(host)}/large/files", data=data).json()["files"]
     if not is_killed:
         host.stop()
     host.kill()
@@ -113,13 +113,13 @@ def test_a_host_starts_without_free_space(model: PracticeModel, disk: Path, is_k
         "large"
     ]
     assert host.session("Reader", "large")["message_count"] == 2
-    assert requests.get(f"{sessions(host)}/large/files/{file['id']}", timeout=60).content == data
+    assert requests.get(f"{sessions(host)}/large/files/{file['id']}").content == data
     assert host.get("/agents/Reader/sessions/large/export").status_code == 200
     assert host.get("/health").json()["checks"]["disk"]["reason"] == "DiskFullError"
     rejection = requests.delete(f"{sessions(host)}/large", timeout=10)
     assert (rejection.status_code, "make room on the disk" in rejection.json()["detail"]) == (507, True), rejection.text
     os.truncate(disk / "filler", (disk / "filler").stat().st_size - (4 << 20))
-    deletion = requests.delete(f"{sessions(host)}/large", timeout=60)
+    deletion = requests.delete(f"{sessions(host)}/large")
     assert deletion.json().get("status") == "deleted", deletion.text
     (disk / "filler").unlink()
     assert host.run("Reader", {"message": "again", "session_id": "small"}).status_code == 200
@@ -129,25 +129,23 @@ def test_a_host_starts_without_free_space(model: PracticeModel, disk: Path, is_k
 def test_tools_and_workflows_are_rejected_before_anything_runs(model: PracticeModel, disk: Path):
     """On a full disk, MCP tool calls, workflow runs, and responses to workflows and turns fail with a hint."""
     host = Lives(disk / "data", model, app=PEOPLE, NOBODY_IS_KNOWN="1", LEDGER=str(disk.parent / "asked.txt")).host
-    instance_id = requests.post(f"{host.url}/api/workflow/shouting/run", json="hi", timeout=60).json()["instanceId"]
+    instance_id = requests.post(f"{host.url}/api/workflow/shouting/run", json="hi").json()["instanceId"]
     url = f"{host.url}/api/workflow/shouting/status/{instance_id}"
-    [question] = wait_until(lambda: requests.get(url, timeout=60).json().get("pendingHumanInputRequests"))
+    [question] = wait_until(lambda: requests.get(url).json().get("pendingHumanInputRequests"))
     fill(disk)
-    instances = requests.get(f"{host.management}/instances", timeout=60).json()
+    instances = requests.get(f"{host.management}/instances").json()
     turn = f"{host.url}/api/agents/Echo/sessions/s/turns/{'0' * 32}"
     for rejection in (
-        requests.post(f"{host.url}/api/workflow/shouting/run", json="ho", timeout=60),
-        requests.post(
-            f"{host.url}/api/workflow/shouting/respond/{instance_id}/{question['requestId']}", json="y", timeout=60
-        ),
-        requests.post(f"{turn}/answers", json={"approvals": []}, timeout=60),
+        requests.post(f"{host.url}/api/workflow/shouting/run", json="ho"),
+        requests.post(f"{host.url}/api/workflow/shouting/respond/{instance_id}/{question['requestId']}", json="y"),
+        requests.post(f"{turn}/answers", json={"approvals": []}),
     ):
         assert (rejection.status_code, "make room on the disk" in rejection.json()["detail"]) == (507, True), (
             rejection.text
         )
     result = call_tool(host, "", query="hello")
     assert (result["isError"], "make room on the disk" in result["content"][0]["text"]) == (True, True), result
-    assert requests.get(f"{host.management}/instances", timeout=60).json() == instances
+    assert requests.get(f"{host.management}/instances").json() == instances
     (disk / "filler").unlink()
     assert call_tool(host, "", query="hello")["content"][0]["text"] == "hello"
     host.stop()

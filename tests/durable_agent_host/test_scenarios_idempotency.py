@@ -19,7 +19,7 @@ BODY = {"message": "hi"}
 
 def purge(host: AgentHost, turn_id: str) -> None:
     """Purge the orchestration of a turn, as operators do with old ones."""
-    assert requests.delete(f"{host.management}/instances/{turn_id}", timeout=30).ok
+    assert requests.delete(f"{host.management}/instances/{turn_id}").ok
 
 
 def test_fifty_clients_with_the_same_key_are_one_turn(people: AgentHost, model: PracticeModel):
@@ -140,7 +140,7 @@ def test_turns_queued_after_a_terminated_turn_run(lives, model: PracticeModel, k
         queued_turns.append(start(life.host, "Talker", text, "s"))
         wait_until(lambda: len(life.host.session("Talker", "s")["queued_turn_ids"]) == len(queued_turns))
     host = life.host
-    assert requests.post(f"{host.management}/instances/{first['turn_id']}/terminate?reason=test", timeout=30).ok
+    assert requests.post(f"{host.management}/instances/{first['turn_id']}/terminate?reason=test").ok
     if kill:
         host = life.crash()
     urls = [f"{host.url}/api/agents/Talker/sessions/s/turns/{turn['turn_id']}" for turn in (first, *queued_turns)]

@@ -48,17 +48,17 @@ def exercise_import(lab: AgentHost, agent: str, document: object) -> tuple[str, 
     """Import a document and use the session in all ways; gives how it went, and what was wrong if something was."""
     name = f"mutated-{uuid4().hex}"
     path = f"{lab.url}/api/agents/{agent}/sessions/{name}"
-    import_response = requests.post(f"{path}/import", data=json.dumps(document), timeout=120)
+    import_response = requests.post(f"{path}/import", data=json.dumps(document))
     if import_response.status_code in (400, 422):
         detail = import_response.json()["detail"]
         return "refused", "" if PATH_PATTERN.search(detail) else f"names no place: {detail}"
     if import_response.status_code != 201:
         return "odd", f"import {import_response.status_code}: {import_response.text}"
     for action in ("", "/verify", "/export"):
-        response = requests.get(path + action, timeout=120)
+        response = requests.get(path + action)
         if response.status_code != 200:
             return "odd", f"GET {action} {response.status_code}: {response.text}"
-    fork_response = requests.post(f"{path}/fork", data=b"", timeout=120)
+    fork_response = requests.post(f"{path}/fork", data=b"")
     if fork_response.status_code != 201:
         return "odd", f"fork {fork_response.status_code}: {fork_response.text}"
     turn = lab.run(agent, {"message": "work", "session_id": name})
@@ -69,7 +69,7 @@ def exercise_import(lab: AgentHost, agent: str, document: object) -> tuple[str, 
         return "taken, rejected by the model's service", "" if is_expected else turn.text
     if turn.status_code != 200:
         return "odd", f"turn {turn.status_code}: {turn.text}"
-    last_response = requests.get(path, timeout=120)
+    last_response = requests.get(path)
     return (
         "taken",
         ""

@@ -125,14 +125,14 @@ async def test_displayed_content_is_never_executed(site: InspectorSite, model: P
     session = "evil <img src=x onerror='hacked=1'>"
     assert site.host.run("Rester", {"message": HOSTILE, "session_id": "evil"}).ok
     sessions = f"{site.host.url}/api/agents/Rester/sessions"
-    document_text = requests.get(f"{sessions}/evil/export", timeout=30).text
+    document_text = requests.get(f"{sessions}/evil/export").text
     assert '"evil.csv"' in document_text
     document = document_text.replace('"evil.csv"', '"javascript:hacked=1"').encode()
     copy_url = f"{sessions}/{quote(session, safe='')}"
-    assert requests.post(f"{copy_url}/import", data=document, timeout=30).status_code == 201
+    assert requests.post(f"{copy_url}/import", data=document).status_code == 201
     file_query = {"name": f"{HOSTILE}.txt".replace("/", "")}
     plain = {"content-type": "text/plain"}
-    assert requests.post(f"{copy_url}/files", data=b"x", params=file_query, headers=plain, timeout=30).ok
+    assert requests.post(f"{copy_url}/files", data=b"x", params=file_query, headers=plain).ok
     async with open_browser(site.url("Rester", quote(session, safe="")), tmp_path / "browser") as page:
         text = (await page.until("messages", lambda text: "citation" in text))[-1]
         assert text.count(HOSTILE) == 3

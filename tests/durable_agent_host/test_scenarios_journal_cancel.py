@@ -1,6 +1,5 @@
 """A turn is cancelled in the middle of a run; what it had produced is a valid transcript for every kind of model."""
 
-import contextlib
 import json
 from typing import Any
 
@@ -27,7 +26,7 @@ def start(host: AgentHost, agent: str) -> str:
 
 def cancel_turn(host: AgentHost, url: str) -> dict[str, Any]:
     """Cancel a turn; gives it as it is at its end, long before that of what it waits for."""
-    assert requests.post(f"{url}/cancel", timeout=30).status_code == 202
+    assert requests.post(f"{url}/cancel").status_code == 202
     turn = host.end_of_turn(url)
     assert turn["status"] == "cancelled"
     return turn
@@ -75,7 +74,7 @@ def test_a_call_with_incomplete_arguments_is_omitted(crashing_host: CrashingHost
     host = crashing_host.start()
     model.plan({"text": "I do it.", "calls": [call("note", text="x" * 600)], **SLOW})
     url = start(host, "Worker")
-    events = requests.get(f"{url}/events", stream=True, timeout=60)
+    events = requests.get(f"{url}/events", stream=True)
     assert any(b"message.delta" in line for line in events.iter_lines(chunk_size=1))
     cancel_turn(host, url)
     assert crashing_host.traces == []
@@ -98,24 +97,3 @@ def test_a_wait_between_retries_is_cancelled(crashing_host: CrashingHost, model:
         "function_call_output",
         "message",
     ]
-
-
-def test_a_cancel_outlives_a_crash(crashing_host: CrashingHost, model: PracticeModel):  # noqa: F811
-    """A turn whose process dies while it is being cancelled makes no further call when it is found again."""
-    host = crashing_host.start("turn.before_outcome")
-    model.plan({"calls": [call("note", text="first")]}, {"calls": [call("linger", text="a", seconds=600)]})
-    url = start(host, "Worker")
-    wait_until(lambda: any(line.startswith("begin") for line in crashing_host.traces))
-    with contextlib.suppress(requests.RequestException):
-        requests.post(f"{url}/cancel", timeout=30)
-    host.process.wait(30)
-    host.kill()
-    path = url.partition("/api")[2]
-    host = crashing_host.start()
-    turn = host.end_of_turn(f"{host.url}/api{path}")
-    assert turn["status"] == "cancelled"
-    assert len(model.requests()) == 2
-    sent = run_next_turn(host, model, "Worker")
-    outputs = [item["output"] for item in sent if item["type"] == "function_call_output"]
-    assert outputs[0] == "noted first"
-    assert "outcome is not known" in outputs[1]

@@ -58,13 +58,13 @@ def run(host: AgentHost, body: Any, **headers: str) -> requests.Response:
 def upload(host: AgentHost, session: str, data: bytes, name: str = "a.txt") -> requests.Response:
     """Upload the body of a request."""
     url = f"{host.url}/api{AGENT}/sessions/{session}/files"
-    return requests.post(url, data=data, params={"name": name}, headers={"content-type": "text/plain"}, timeout=60)
+    return requests.post(url, data=data, params={"name": name}, headers={"content-type": "text/plain"})
 
 
 def upload_form(host: AgentHost, session: str, count: int, first: int = 0) -> requests.Response:
     """Upload a form with so many files."""
     files = [("f", (f"{number}.txt", str(number).encode())) for number in range(first, first + count)]
-    return requests.post(f"{host.url}/api{AGENT}/sessions/{session}/files", files=files, timeout=60)
+    return requests.post(f"{host.url}/api{AGENT}/sessions/{session}/files", files=files)
 
 
 def form_with_headers(host: AgentHost, size: int) -> requests.Response:
@@ -205,7 +205,7 @@ def test_incomplete_bodies_are_counted_by_principal(practice_model: PracticeMode
 
         def ask(caller: str) -> requests.Response:
             url = f"{host.url}/api/agents/Echo/run"
-            return requests.post(url, data=b"y" * 200_000, headers={"x-who": caller}, timeout=60)
+            return requests.post(url, data=b"y" * 200_000, headers={"x-who": caller})
 
         with begin_body(host, path, 1_000_100, 1_000_000, "ada@contoso"):
             wait_until(lambda: ask("ada@contoso").status_code == 429)
@@ -224,7 +224,7 @@ def test_receipts_of_a_session_are_limited(limited_host: AgentHost):
     assert [turn["turn_id"] for turn in limited_host.session("Hostile", "remembered")["turns"]] == turns[-max_receipts:]
     assert all(limited_host.get(f"{path}/turns/{turn}").ok for turn in turns)
     for turn in turns:
-        assert requests.delete(f"{limited_host.management}/instances/{turn}", timeout=60).ok
+        assert requests.delete(f"{limited_host.management}/instances/{turn}").ok
     assert [limited_host.get(f"{path}/turns/{turn}").status_code for turn in turns] == [404, 404] + [200] * max_receipts
 
 
@@ -242,8 +242,8 @@ def test_stream_readers_of_a_turn_are_limited(limited_host: AgentHost, model: Pr
 
     def follow(number: int) -> requests.Response:
         if number % 2:
-            return requests.get(events, stream=True, timeout=60)
-        return requests.post(url, json=body, headers=stream, stream=True, timeout=60)
+            return requests.get(events, stream=True)
+        return requests.post(url, json=body, headers=stream, stream=True)
 
     with ThreadPoolExecutor(8) as threads:
         responses = list(threads.map(follow, range(8)))
@@ -255,7 +255,7 @@ def test_stream_readers_of_a_turn_are_limited(limited_host: AgentHost, model: Pr
     for response in streams:
         response.close()
     wait_until(lambda: all(follow(number).status_code == 200 for number in (0, 1)))
-    requests.post(start_response.json()["turn_url"] + "/cancel", timeout=60)
+    requests.post(start_response.json()["turn_url"] + "/cancel")
 
 
 def record_first_call(
@@ -290,7 +290,7 @@ def test_model_calls_are_recorded_up_to_their_limits(limited_host: AgentHost, mo
     assert full_body["body"]["model"] == "practice"
     large, _ = record_first_call(limited_host, model, max_bytes - overhead + 1, 10, "large")
     assert (large["bytes"], large["body"], large["too_large"]) == (max_bytes + 1, None, True)
-    assert requests.get(large["url"], timeout=60).json()["model"] == "practice"
+    assert requests.get(large["url"]).json()["model"] == "practice"
 
 
 def test_forty_requests_of_an_attempt_are_recorded(limited_host: AgentHost):
@@ -321,14 +321,14 @@ def test_the_start_and_end_of_a_large_body_are_recorded(
         overhead = record_first_call(host, model, 1000, 10, "rest")[0]["bytes"] - 1000
         within, _ = record_first_call(host, model, max_bytes - overhead, 10, "within")
         assert (within["bytes"], within["complete"]) == (max_bytes, True)
-        assert requests.get(within["url"], timeout=60).json()["model"] == "practice"
+        assert requests.get(within["url"]).json()["model"] == "practice"
         beyond, _ = record_first_call(host, model, max_bytes - overhead + 1001, 10, "beyond")
         assert (beyond["bytes"], beyond["complete"], beyond["missing_characters"]) == (max_bytes + 1001, False, 1001)
     settings[PREFIX + "KEPT_CALL_BYTES"] = str(configured_bytes)
     with running_host(tmp_path, practice_model, app=APP, **settings) as host:
         beyond, _ = record_first_call(host, model, 2 * configured_bytes, 10, "ends")
         assert (beyond["complete"], beyond["missing_characters"]) == (False, beyond["bytes"] - configured_bytes)
-        text = requests.get(beyond["url"], timeout=60).text
+        text = requests.get(beyond["url"]).text
         assert (text.startswith("{"), text.endswith("}")) == (True, True)
 
 

@@ -146,8 +146,8 @@ def test_nothing_starts_without_the_turn_log(site, model: PracticeModel):
         ask(host, "two", session, key),
         ask(host, "two", session, accept="text/event-stream"),
         ask(host, "two", session, x_ms_wait_for_response="false"),
-        requests.get(f"{path}/turns/{turn}/events", timeout=60),
-        requests.delete(path, timeout=60),
+        requests.get(f"{path}/turns/{turn}/events"),
+        requests.delete(path),
     ]
     for response in rejections:
         assert response.status_code == 503, response.text
@@ -163,7 +163,7 @@ def test_nothing_starts_without_the_turn_log(site, model: PracticeModel):
         request_count,
         "",
     )
-    assert requests.get(f"{path}/turns/{turn}", timeout=60).json()["status"] == "completed"
+    assert requests.get(f"{path}/turns/{turn}").json()["status"] == "completed"
 
     store.restore()
     wait_until(lambda: is_healthy(host))
@@ -189,7 +189,7 @@ def test_a_turn_without_its_log_is_rejected_and_can_be_retried(site, model: Prac
     wait_until(lambda: len(host.session("Worker", session)["queued_turn_ids"]) == 2)
     store.take_away()
     request_count = len(model.requests())
-    termination = requests.post(f"{host.management}/instances/{running_turn['turn_id']}/terminate", timeout=60)
+    termination = requests.post(f"{host.management}/instances/{running_turn['turn_id']}/terminate")
     assert termination.ok, termination.text
 
     rejection = wait_for_run()

@@ -46,7 +46,7 @@ def texts(host: AgentHost, session: str, *, has_receipts: bool = True) -> list[s
     """The users' messages, over all pages, of which each says how the turns on it ended."""
     texts_of_pages, cursor = [], ""
     while cursor is not None:
-        page = requests.get(sessions(host, session), params={"limit": 25, "cursor": cursor}, timeout=60).json()
+        page = requests.get(sessions(host, session), params={"limit": 25, "cursor": cursor}).json()
         assert len(page["messages"]) <= 25
         texts_of_pages = [
             *(item["contents"][0]["text"] for item in page["messages"] if item["role"] == "user"),
@@ -69,7 +69,7 @@ def test_a_long_session_is_read_forked_and_run_again(life, long_session, model, 
     assert (status, out.count("question"), "--all" in out) == (0, 2, True)
     assert command(host, capsys, "show", "long", "--all", agent=AGENT)[1].count("question") == TURNS
 
-    before = requests.get(sessions(host, "long/export"), timeout=60).json()
+    before = requests.get(sessions(host, "long/export")).json()
     arguments = ("--at-turn", turns[10], "--before", "--as", "edited")
     status, out, _ = command(host, capsys, "fork", "long", *arguments, agent=AGENT)
     assert (status, out) == (0, "edited: forked from long, 20 entries\n")
@@ -77,8 +77,8 @@ def test_a_long_session_is_read_forked_and_run_again(life, long_session, model, 
     assert host.run(AGENT, {"message": "question 10, put differently", "thread_id": "edited"}).status_code == 200
     sent = [item for item in model.requests()[-1]["body"]["input"] if item.get("role") == "user"]
     assert [item["content"][0]["text"] for item in sent] == [*texts_before[:10], "question 10, put differently"]
-    assert requests.get(sessions(host, "long/export"), timeout=60).json() == before
-    response = requests.post(sessions(host, "long/fork"), json={"before": True}, timeout=60)
+    assert requests.get(sessions(host, "long/export")).json() == before
+    response = requests.post(sessions(host, "long/fork"), json={"before": True})
     assert (response.status_code, "at_turn" in response.json()["detail"]) == (400, True)
 
     file = tmp_path / "long.json"
@@ -90,7 +90,7 @@ def test_a_long_session_is_read_forked_and_run_again(life, long_session, model, 
 
     assert command(host, capsys, "delete", "long", "--history", "kept", agent=AGENT)[0] == 0
     for turn in turns:
-        assert requests.get(sessions(host, f"long/turns/{turn}"), timeout=60).status_code == 404
+        assert requests.get(sessions(host, f"long/turns/{turn}")).status_code == 404
     assert [text.split(",")[0].strip() for text in texts(host, "edited", has_receipts=False)][-1] == "question 10"
     assert texts(host, "edited", has_receipts=False)[:10] == texts_before[:10]
 
@@ -106,7 +106,7 @@ def test_a_lost_content_is_reported_and_repaired(life, capsys):
         database.execute("DELETE FROM pieces WHERE home = ? AND name = ?", (namespace, large))
     host = life.crash()
 
-    page = requests.get(sessions(host, "long"), timeout=60).json()
+    page = requests.get(sessions(host, "long")).json()
     assert len(page["messages"]) == 2 * TURNS
     assert [large in problem["problem"] for problem in page["problems"]] == [True]
     status, out, _ = command(host, capsys, "verify", "long", agent=AGENT)
@@ -134,7 +134,7 @@ def test_an_interrupted_import_leaves_no_session(lives, model):
     ]
     body = json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": entries}}).encode()
     half = body[: len(body) // 2]
-    response = requests.post(sessions(host, "cut/import"), data=half, timeout=60)
+    response = requests.post(sessions(host, "cut/import"), data=half)
     assert (response.status_code, "end is missing" in response.json()["detail"]) == (400, True)
 
     def leaves():
@@ -142,12 +142,12 @@ def test_an_interrupted_import_leaves_no_session(lives, model):
         raise ConnectionAbortedError
 
     with pytest.raises((requests.ConnectionError, ConnectionAbortedError)):
-        requests.post(sessions(host, "cut/import"), data=leaves(), timeout=60)
+        requests.post(sessions(host, "cut/import"), data=leaves())
     assert host.state(AGENT, "cut") is None
-    assert requests.post(sessions(host, "cut/import"), data=body, timeout=60).status_code == 201
-    assert requests.post(sessions(host, "cut/import"), data=body, timeout=60).status_code == 201
+    assert requests.post(sessions(host, "cut/import"), data=body).status_code == 201
+    assert requests.post(sessions(host, "cut/import"), data=body).status_code == 201
     other = body.replace(b'"t199"', b'"other"')
-    second_response = requests.post(sessions(host, "cut/import"), data=other, timeout=60)
+    second_response = requests.post(sessions(host, "cut/import"), data=other)
     assert (second_response.status_code, "already" in second_response.json()["detail"]) == (409, True)
 
 
@@ -156,5 +156,5 @@ def test_a_document_over_the_limit_is_rejected(lives, model):
     host = lives(ROOT, DURABLE_AGENT_HOST_MAX_IMPORT_BYTES="1000").host
     body = json.dumps({"schemaVersion": "1.1.0", "x": "y" * 2000, "data": {"conversationHistory": []}}).encode()
     for data in (body, iter([body[:1500], body[1500:]])):
-        response = requests.post(sessions(host, "s/import"), data=data, timeout=60)
+        response = requests.post(sessions(host, "s/import"), data=data)
         assert (response.status_code, "MAX_IMPORT_BYTES" in response.json()["detail"]) == (413, True)

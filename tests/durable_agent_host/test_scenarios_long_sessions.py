@@ -13,7 +13,7 @@ LARGE = 64 * 1024
 
 def entity(host: AgentHost, agent: str, session: str) -> str:
     """What the session's entity holds, as the host's own management API gives it."""
-    response = requests.get(f"{host.management}/entities/dafx-{agent}/{session}", timeout=30)
+    response = requests.get(f"{host.management}/entities/dafx-{agent}/{session}")
     assert response.ok, response.text
     return response.text
 
@@ -21,9 +21,9 @@ def entity(host: AgentHost, agent: str, session: str) -> str:
 def histories(host: AgentHost) -> list[str]:
     """Input, output and history of every orchestration, as JSON."""
     url = f"{host.management}/instances"
-    instance_list = requests.get(url, params={"top": 1000}, timeout=30).json()
+    instance_list = requests.get(url, params={"top": 1000}).json()
     more = {"showHistory": "true", "showHistoryOutput": "true", "showInput": "true"}
-    return [requests.get(f"{url}/{instance['instanceId']}", params=more, timeout=30).text for instance in instance_list]
+    return [requests.get(f"{url}/{instance['instanceId']}", params=more).text for instance in instance_list]
 
 
 def test_a_conversation_grows_and_its_head_does_not(lives, model):
@@ -126,7 +126,7 @@ def test_a_completed_turn_is_found_after_its_receipt_moves_to_a_segment(lives, m
         assert life.host.run("BugRepro", {"message": "m" * 2500, "thread_id": "s"}).status_code == 200
     host_data = json.loads(entity(life.host, "bugrepro", "s"))["data"]["extensionData"]["durableAgentHost"]
     assert first["turn_id"] not in {receipt["turnId"] for receipt in host_data["receipts"]}
-    deletion = requests.delete(f"{life.host.management}/instances/{first['turn_id']}", timeout=30)
+    deletion = requests.delete(f"{life.host.management}/instances/{first['turn_id']}")
     assert deletion.ok, deletion.text
     for _ in range(2):
         second_response = life.host.run(
@@ -139,7 +139,7 @@ def test_a_completed_turn_is_found_after_its_receipt_moves_to_a_segment(lives, m
     direct = {"agent": "BugRepro", "session_id": "s", "message": "0", "turn_id": first["turn_id"]}
     start_url = f"{life.host.management}/orchestrators/agent_turn/{first['turn_id']}"
     direct = life.host.mark(start_purpose("agent_turn", first["turn_id"]), direct)
-    assert requests.post(start_url, json=direct, timeout=30).status_code == 202
+    assert requests.post(start_url, json=direct).status_code == 202
     status = life.host.end_of_turn(f"{life.host.url}/api/agents/BugRepro/sessions/s/turns/{first['turn_id']}")
     assert (status["status"], status["response"]) == ("rejected", None), status  # asked for with another hash
     assert len(model.requests()) == 60

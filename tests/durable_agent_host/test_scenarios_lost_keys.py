@@ -51,8 +51,8 @@ def encrypted_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
         run = host.run("Echo", "hi", session_id="desk", headers=OWNER)
         assert run.ok, run.text
         url = f"{host.url}/api{SESSIONS}/desk/files"
-        assert requests.post(url, params={"name": "a.txt"}, data=b"a file", headers=OWNER, timeout=60).ok
-        list_items = requests.get(f"{host.url}/api{SESSIONS}", headers=OWNER, timeout=60).json()["sessions"]
+        assert requests.post(url, params={"name": "a.txt"}, data=b"a file", headers=OWNER).ok
+        list_items = requests.get(f"{host.url}/api{SESSIONS}", headers=OWNER).json()["sessions"]
         assert [list_item["session_id"] for list_item in list_items] == ["desk"]
     return EncryptedData(folder / "data", run.headers["x-ms-turn-id"], environment)
 
@@ -79,11 +79,11 @@ def test_every_session_route_reports_the_missing_key(lost: AgentHost, encrypted_
             assert response.status_code == 503, (route.name, session, response.text)
             assert route.method == "HEAD" or KEYS in response.json()["detail"], (route.name, session, response.text)
     for query in LISTS:
-        response = requests.get(f"{lost.url}/api{SESSIONS}{query}", headers=OWNER, timeout=60)
+        response = requests.get(f"{lost.url}/api{SESSIONS}{query}", headers=OWNER)
         assert (response.status_code, KEYS in response.text) == (503, True), (query, response.text)
 
 
 def test_routes_without_session_data_respond(lost: AgentHost):
     """The list of agents is not secret, and health reports the missing key."""
-    assert requests.get(f"{lost.url}/api/agents", headers=OWNER, timeout=60).ok
-    assert "EncryptionKeyError" in requests.get(f"{lost.url}/api/health", timeout=60).text
+    assert requests.get(f"{lost.url}/api/agents", headers=OWNER).ok
+    assert "EncryptionKeyError" in requests.get(f"{lost.url}/api/health").text

@@ -27,7 +27,6 @@ def call(host: AgentHost, tool: str, **arguments: Any) -> dict[str, Any]:
         f"{host.url}/runtime/webhooks/mcp",
         json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}},
         headers={"accept": "application/json, text/event-stream"},
-        timeout=30,
     )
     assert response.ok, response.text
     data = next(line for line in response.text.splitlines() if line.startswith("data:"))

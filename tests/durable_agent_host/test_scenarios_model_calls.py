@@ -20,14 +20,14 @@ CANARY = "canary-of-calls-4711"
 
 def calls_of(url: str) -> list[dict]:
     """List a turn's calls."""
-    response = requests.get(f"{url}/calls", timeout=30)
+    response = requests.get(f"{url}/calls")
     assert response.ok, response.text
     return response.json()["calls"]
 
 
 def call_of(url: str, name: str) -> dict:
     """Read a call."""
-    response = requests.get(f"{url}/calls/{name}", timeout=30)
+    response = requests.get(f"{url}/calls/{name}")
     assert response.ok, response.text
     return response.json()
 
@@ -57,14 +57,14 @@ def test_recorded_bodies_equal_those_on_the_wire(people: AgentHost, model: Pract
         call = call_of(url, summary["name"])
         assert (call["request"]["complete"], call["answer"]["complete"]) == (True, True)
         assert call["request"]["body"] == entry["body"]
-        assert requests.get(call["request"]["url"], timeout=30).json() == entry["body"]
+        assert requests.get(call["request"]["url"]).json() == entry["body"]
         if entry["status"] == 200:
             assert (call["answer"]["form"], call["answer"]["body"]["output"]) == ("answer", entry["output"])
         else:
             assert call["answer"]["body"]["error"]["code"] == "rate_limit"
-    assert requests.get(f"{first}/calls/9.9", timeout=30).status_code == 404
-    assert requests.get(f"{first}/calls/1.0/headers", timeout=30).status_code == 404
-    page = requests.get(f"{first}/calls?limit=2", timeout=30).json()
+    assert requests.get(f"{first}/calls/9.9").status_code == 404
+    assert requests.get(f"{first}/calls/1.0/headers").status_code == 404
+    page = requests.get(f"{first}/calls?limit=2").json()
     assert (len(page["calls"]), page["cursor"]) == (2, "2")
 
 
@@ -76,7 +76,7 @@ def test_a_crash_leaves_lost_and_replayed_calls(lives: Callable[..., Lives], mod
     path = response.json()["turn_url"].removeprefix(life.host.url)
     wait_until(lambda: any(step.get("characters", 0) > 20 for step in steps_of(life.host.url + path)), seconds=60)
     url = life.crash().url + path
-    wait_until(lambda: requests.get(url, timeout=30).json()["status"] == "completed", seconds=60)
+    wait_until(lambda: requests.get(url).json()["status"] == "completed", seconds=60)
     first, lost, replay, again = calls_of(url)
     assert [call["outcome"] for call in (first, lost, again)] == ["completed", "lost", "completed"]
     assert (replay["replayed"], replay["made_in_attempt"], replay["attempt"]) == (True, 1, 2)
@@ -93,9 +93,9 @@ def test_calls_go_with_the_session(tmp_path: Path, practice_model: PracticeModel
         body = {"message": f"{CANARY} " * 40, "session_id": "gone"}
         url = turn_url(host, host.run("Talker", body))
         assert CANARY in json.dumps(call_of(url, "1.0"))
-        assert requests.delete(url.partition("/turns/")[0], timeout=60).ok
+        assert requests.delete(url.partition("/turns/")[0]).ok
         wait_until(lambda: CANARY.encode() not in b"".join(path.read_bytes() for path in files(tmp_path)), seconds=60)
-        assert requests.get(f"{url}/calls", timeout=30).status_code == 404
+        assert requests.get(f"{url}/calls").status_code == 404
         url = turn_url(host, host.run("Talker", {"message": "hi", "session_id": "gone"}))
         assert call_of(url, "1.0")["request"]["complete"]
 
@@ -126,7 +126,7 @@ def test_a_turn_is_copied_as_a_test(people: AgentHost, model: PracticeModel, tmp
     """The text runs as a file against the app's folder, and fails when a tool answers otherwise."""
     model.plan(REST_STEP, {"text": "Rested 😀 'now' \"then\" {so}."})
     url = turn_url(people, people.run("Rester", {"message": "rest größer"}))
-    text = requests.get(f"{url}/test", timeout=30)
+    text = requests.get(f"{url}/test")
     assert (text.status_code, text.headers["content-type"]) == (200, "text/x-python; charset=utf-8"), text.text
     app = tmp_path / "app"
     shutil.copytree(PEOPLE, app)

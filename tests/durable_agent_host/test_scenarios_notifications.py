@@ -149,7 +149,7 @@ def test_a_function_is_notified_of_a_workflow_that_waits(
     life = lives(APP)
     ledger = tmp_path / "ledger.txt"
     run_url = f"{life.host.url}/api/workflow/{workflow}/run?runId=r"
-    assert requests.post(run_url, data="One?\nTwo?", timeout=60).ok
+    assert requests.post(run_url, data="One?\nTwo?").ok
     (waiting,) = await_notifications(ledger, 1)
     names = ("type", "status", "workflow", "run_id", "agent", "turn_path")
     assert [waiting[name] for name in names] == ["workflow.waiting", "waiting", workflow, "r", "", ""]
@@ -252,7 +252,7 @@ def test_a_kill_between_two_attempts_loses_nothing(
 
 def dead_letters(host: AgentHost) -> list[dict[str, Any]]:
     """List notifications that were not delivered."""
-    return requests.get(f"{host.management}/instances", params=FAILED, timeout=60).json()
+    return requests.get(f"{host.management}/instances", params=FAILED).json()
 
 
 def test_what_was_not_delivered_is_listed_and_can_be_sent_again(
@@ -272,12 +272,12 @@ def test_what_was_not_delivered_is_listed_and_can_be_sent_again(
     (line,) = [line for line in host.output if "localhost answered 410" in line and "ERROR" in line.upper()]
     assert reason in line
     restart = f"{host.management}/instances/{letter['instanceId']}/restart"
-    assert requests.post(restart, params={"restartWithNewInstanceId": "false"}, timeout=60).ok
+    assert requests.post(restart, params={"restartWithNewInstanceId": "false"}).ok
     wait_until(lambda: len(receiver.received) == 2)
     assert receiver.ids == [letter["instanceId"]] * 2
     wait_until(lambda: not dead_letters(host))
     forged = f"{host.management}/orchestrators/notify_turn/notification-forged"
-    assert requests.post(forged, json=json.loads(letter["input"]), timeout=60).ok
+    assert requests.post(forged, json=json.loads(letter["input"])).ok
     (letter,) = wait_until(lambda: dead_letters(host))
     assert "was not started by the app, so nothing was done" in letter["output"]
     assert len(receiver.received) == 2

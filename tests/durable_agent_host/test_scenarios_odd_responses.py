@@ -2,8 +2,7 @@
 
 import json
 import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import requests
@@ -13,7 +12,7 @@ from tests.durable_agent_host.hostile_model import HostileModel, chat_chunk, eve
 from tests.durable_agent_host.hostile_streams import tool_call_stream
 from tests.durable_agent_host.service_rules import find_violation
 from tests.durable_agent_host.test_scenarios_hostile_model import COMPLETE_STREAMS
-from tests.kit import AgentHost, wait_until
+from tests.kit import AgentHost
 
 CLIENTS = ("Responses", "Completions", "Claude", "Gemini")
 ARGUMENTS = '{"words": 2}'
@@ -255,15 +254,15 @@ def test_invalid_usage_figures_are_ignored(host: AgentHost, model: HostileModel,
     url = f"{host.url}/api/agents/{client}/sessions/{session}"
     turn = f"{url}/turns/{reply.headers['x-ms-turn-id']}"
     for view_url in (url, turn, f"{turn}/steps", f"{turn}/calls", f"{url}/verify"):
-        response = requests.get(view_url, timeout=60)
+        response = requests.get(view_url)
         assert response.status_code == 200, response.text
         json.loads(response.text, parse_constant=reject_constant)
-    (call,) = [step for step in requests.get(f"{turn}/steps", timeout=60).json()["steps"] if "usage" in step]
+    (call,) = [step for step in requests.get(f"{turn}/steps").json()["steps"] if "usage" in step]
     assert not any(count for name, count in (call["usage"] or {}).items() if name.endswith("_token_count"))
-    export = requests.get(f"{url}/export", timeout=60)
+    export = requests.get(f"{url}/export")
     assert export.status_code == 200
     assert not any(word in export.text for word in ("NaN", "Infinity", "e+300", "9" * 30))
-    assert all(word not in requests.get(f"{turn}/events", timeout=60).text for word in ("NaN", "Infinity"))
+    assert all(word not in requests.get(f"{turn}/events").text for word in ("NaN", "Infinity"))
 
 
 ID_MARK = b'"here"'
@@ -291,20 +290,8 @@ def test_a_number_for_an_id_becomes_a_text(host: AgentHost, model: HostileModel,
     sent = json.dumps(last_request(client, model))
     assert sent.count('"12345"') == 2
     assert ": 12345" not in sent
-    verification = requests.get(f"{host.url}/api/agents/{client}/sessions/number-id/verify", timeout=60)
+    verification = requests.get(f"{host.url}/api/agents/{client}/sessions/number-id/verify")
     assert not any("a text or null is expected" in item["problem"] for item in verification.json()["problems"])
-
-
-@pytest.mark.parametrize("client", CLIENTS[:2])
-def test_a_number_for_a_name_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
-    """The model gets an error that there is no such tool."""
-    tool_call = tool_call_stream(client, [("call_1", ARGUMENTS)]).replace(b'"name": "say"', b'"name": 7')
-    model.play(stream(tool_call), COMPLETE_STREAMS[client], COMPLETE_STREAMS[client])
-    assert run_turn(host, client, "number-name") == "Hello."
-    assert run_turn(host, client, "number-name", "And now?") == "Hello."
-    sent = json.dumps(last_request(client, model))
-    assert '"name": "7"' in sent
-    assert '"name": 7' not in sent
 
 
 @pytest.mark.parametrize("client", CLIENTS[:3])
@@ -312,15 +299,6 @@ def test_an_id_that_is_neither_text_nor_number_fails_the_turn(host: AgentHost, m
     """The problem names it and shows it."""
     model.play(fallback=stream(tool_call_stream(client, [("here", ARGUMENTS)]).replace(ID_MARK, b'["x"]')))
     assert "id' is no text: ['x']" in problem(host, client, "list-id")
-
-
-def test_a_number_for_a_finish_reason_becomes_a_text(host: AgentHost, model: HostileModel):
-    """It is shown as the service's word."""
-    spoken = COMPLETE_STREAMS["Completions"].partition(b"\r\n\r\n")[2]
-    model.play(stream(spoken.replace(b'"finish_reason": "stop"', b'"finish_reason": 5')))
-    reply = host.run("Completions", {"message": "Good morning", "session_id": "reason"})
-    url = f"{host.url}/api/agents/Completions/sessions/reason/turns/{reply.headers['x-ms-turn-id']}/steps"
-    assert [step["finish_reason"] for step in requests.get(url, timeout=60).json()["steps"] if "usage" in step] == ["5"]
 
 
 ODD_FIELDS = [
@@ -373,8 +351,8 @@ def test_a_structured_response_with_a_non_json_number_fails_the_turn(
     url = f"{host.url}/api/agents/Completions/sessions/{session}"
     turn = f"{url}/turns/{reply.headers['x-ms-turn-id']}"
     for view_url in (url, turn, f"{turn}/steps", f"{turn}/calls", f"{url}/export"):
-        json.loads(requests.get(view_url, timeout=60).text, parse_constant=reject_constant)
-    for line in requests.get(f"{turn}/events", timeout=60).text.splitlines():
+        json.loads(requests.get(view_url).text, parse_constant=reject_constant)
+    for line in requests.get(f"{turn}/events").text.splitlines():
         if line.startswith("data: "):
             json.loads(line.removeprefix("data: "), parse_constant=reject_constant)
     model.play(fallback=COMPLETE_STREAMS["Completions"])
@@ -387,7 +365,7 @@ def test_a_body_with_a_non_json_number_is_rejected(host: AgentHost, model: Hosti
     headers = {"content-type": "application/json"}
     for field in (f'"options": {{"temperature": {literal}}}', f'"more": [{literal}]'):
         body = f'{{"message": "x", {field}}}'
-        response = requests.post(f"{host.url}/api/agents/Completions/run", data=body, headers=headers, timeout=60)
+        response = requests.post(f"{host.url}/api/agents/Completions/run", data=body, headers=headers)
         assert (response.status_code, "number" in response.json()["detail"]) == (400, True), response.text
     assert model.received == []
 
@@ -446,7 +424,7 @@ def test_an_odd_call_is_sent_as_the_service_accepts_it(
     first = last_request_text(client, model)
     later = run_next_turn(host, model, client, session)
     assert names_in(later) >= names_in(first)
-    export = requests.get(f"{host.url}/api/agents/{client}/sessions/{session}/export", timeout=60).json()
+    export = requests.get(f"{host.url}/api/agents/{client}/sessions/{session}/export").json()
     if case in NAMES:
         assert json.dumps(NAMES[case]) in names_in(json.dumps(export))
 
@@ -454,33 +432,3 @@ def test_an_odd_call_is_sent_as_the_service_accepts_it(
 def names_in(text: str) -> set[str]:
     """List the names in JSON."""
     return set(re.findall('"name": ("[^"]*")', text))
-
-
-@pytest.mark.drawn(3)
-@pytest.mark.parametrize(
-    ("client", "case", "tool_call"),
-    [row for row in ODD if row[1] in {next(iter(NAMES)), "unannounced", "input-0"}],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_cancel_after_an_odd_call_does_not_block_the_session(
-    host: AgentHost, model: HostileModel, client: str, case: str, tool_call: bytes
-):
-    """What the turn had done stays, and each later turn is accepted."""
-    release = threading.Event()
-    model.play(tool_call, block_until(release))
-    ids = {"session_id": f"cancelled-{case}", "wait_for_response": False}
-    response = host.run(client, {"message": "Good morning", **ids})
-    url = f"{host.url}/api/agents/{client}/sessions/{ids['session_id']}/turns/{response.headers['x-ms-turn-id']}"
-    try:
-        wait_until(lambda: len(model.received) == 2)
-        assert requests.post(f"{url}/cancel", timeout=30).status_code == 202
-        assert host.end_of_turn(url)["status"] == "cancelled"
-    finally:
-        release.set()
-    for _ in range(2):
-        run_next_turn(host, model, client, ids["session_id"])
-
-
-def block_until(release: threading.Event) -> Callable[[Callable[[bytes], None]], None]:
-    """Answer nothing until an event is set."""
-    return lambda _write: release.wait(60) and None

@@ -15,16 +15,14 @@ from tests.processes import wait_until
 
 def start_orchestration(host: AgentHost, name: str, value: Any) -> str:
     """Start an orchestration; gives the URL of its status."""
-    response = requests.post(f"{host.management}/orchestrators/{name}", json=value, timeout=60).json()
+    response = requests.post(f"{host.management}/orchestrators/{name}", json=value).json()
     return f"{host.management}/instances/{response['id']}"
 
 
 def wait_for_end(status_url: str) -> dict[str, Any]:
     """Wait for an orchestration's end."""
     states = {"Completed", "Failed", "Terminated"}
-    return wait_until(
-        lambda: (now := requests.get(status_url, timeout=60).json())["runtimeStatus"] in states and now, 60
-    )
+    return wait_until(lambda: (now := requests.get(status_url).json())["runtimeStatus"] in states and now, 60)
 
 
 def wait_for_approval(host: AgentHost, session: str, agent: str = "Payer") -> dict[str, Any]:
@@ -35,7 +33,7 @@ def wait_for_approval(host: AgentHost, session: str, agent: str = "Payer") -> di
         if not response.ok or not (turn_id := response.json()["running_turn_id"]):
             return None
         url = f"{host.url}/api/agents/{agent}/sessions/{session}/turns/{turn_id}"
-        now = requests.get(url, timeout=60).json()
+        now = requests.get(url).json()
         return now | {"turn_url": url} if now["status"] == "waiting" else None
 
     return wait_until(turn, 60)
@@ -47,7 +45,7 @@ def test_an_approval_suspends_an_orchestration(people: AgentHost, model: Practic
     first, second = (f"s-{uuid4().hex}" for _ in range(2))
     status_url = start_orchestration(people, "pay_bills", {"sessions": [first, second]})
     turns = [wait_for_approval(people, session) for session in (first, second)]
-    assert requests.get(status_url, timeout=60).json()["runtimeStatus"] == "Running"
+    assert requests.get(status_url).json()["runtimeStatus"] == "Running"
     assert book.read_text() == ""
     assert approve(turns[0], allow(turns[0]["pending_calls"][0])).status_code == 200
     approval = allow(turns[1]["pending_calls"][0])

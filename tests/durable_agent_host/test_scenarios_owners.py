@@ -17,7 +17,6 @@ from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.workflow_routes import run_of
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
-from tests.durable_agent_host.cli.terminal import run_piped
 from tests.durable_agent_host.hostile_callers import (
     BEGINNERS,
     FILE,
@@ -225,7 +224,7 @@ def begin_at_once(site: Site, session: str, **headers: str) -> list[requests.Res
 def test_one_of_two_concurrent_callers_owns_the_session(site: Site, headers):
     """The other gets the 404 of a session that there is not, and nothing of the message is kept."""
     lost: list[str] = []
-    for _ in range(6):
+    for _ in range(3):
         session = f"race-{uuid4().hex}"
         responses = begin_at_once(site, session, **headers)
         statuses = [response.status_code for response in responses]
@@ -238,7 +237,7 @@ def test_one_of_two_concurrent_callers_owns_the_session(site: Site, headers):
         assert site.ask("GET", f"{SESSIONS}/{session}", loser).status_code == 404
         assert loser not in json.dumps(site.host.state("Echo", session))
         lost.append(f"words of {loser} in {session}")
-    instances = requests.get(f"{site.host.management}/instances", params={"showInput": "true"}, timeout=60).text
+    instances = requests.get(f"{site.host.management}/instances", params={"showInput": "true"}).text
     assert not [text for text in lost if text in instances]
 
 
@@ -322,18 +321,6 @@ def test_files_uploaded_before_a_session_belong_to_their_senders(site: Site):
     assert (site.ask("GET", f"{SESSIONS}/early", "bob").json()["message_count"], names("bob")) == (2, ["bob.txt"])
 
 
-def test_a_session_that_was_deleted_leaves_nothing_for_the_next_one(site: Site):
-    """Its uploads are erased with it, and whoever begins one of the same id has a new session."""
-    assert site.run("ada", "hi", "gone").ok
-    assert site.ask("POST", f"{SESSIONS}/gone/files?name=a.txt", "ada", data=b"a file").ok
-    deletion = site.ask("DELETE", f"{SESSIONS}/gone", "ada").json()
-    assert (deletion["status"], deletion["erased"]["pieces"]) == ("deleted", 2)
-    assert site.ask("GET", f"{SESSIONS}/gone/files", "ada").status_code == 404
-    assert site.run("bob", "hi", "gone").ok
-    assert site.ask("GET", f"{SESSIONS}/gone/files", "bob").json()["files"] == []
-    assert site.ask("DELETE", f"{SESSIONS}/gone", "ada").status_code == 404
-
-
 @pytest.mark.parametrize(
     "headers", [{}, {"x_ms_wait_for_response": "false"}, {"accept": "text/event-stream"}, {"idempotency_key": "same"}]
 )
@@ -350,7 +337,7 @@ def test_a_former_own_session_is_an_unknown_session(site: Site, headers):
         assert response.status_code == 404, response.text
         assert response.json()["detail"] == f"agent 'Echo' has no session '{name}'"
     assert site.host.state("Echo", name) == before
-    instances = requests.get(f"{site.host.management}/instances", params={"showInput": "true"}, timeout=60).text
+    instances = requests.get(f"{site.host.management}/instances", params={"showInput": "true"}).text
     assert f"late words in {name}" not in instances
 
 
@@ -387,7 +374,6 @@ def call_tool(host: AgentHost, caller: str, **arguments: str) -> dict[str, Any]:
         f"{host.url}/runtime/webhooks/mcp",
         json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "Echo", "arguments": arguments}},
         headers={"accept": "application/json, text/event-stream", "x-who": caller, "traceparent": TRACE},
-        timeout=60,
     )
     data = next(line for line in response.text.splitlines() if line.startswith("data:"))
     return json.loads(data.removeprefix("data:"))["result"]
@@ -565,7 +551,7 @@ def test_another_principal_must_approve(site: Site, model: PracticeModel):
     approvals = export["data"]["conversationHistory"][-1]["extensionData"]["durableAgentHost"]["answers"]
     assert {call_id: approval["by"] for call_id, approval in approvals.items()} == expected_approvers
     assert approvals[pending_calls["lend"]["call_id"]]["reason"] == long
-    purge_response = requests.delete(f"{site.host.management}/instances/{pending_turn['turn_id']}", timeout=60)
+    purge_response = requests.delete(f"{site.host.management}/instances/{pending_turn['turn_id']}")
     assert purge_response.ok
     view = site.ask("GET", url, "ada@contoso").json()
     assert {approval["call_id"]: approval["answered_by"] for approval in view["answers"]} == expected_approvers
@@ -590,17 +576,6 @@ def test_only_the_owner_steers(site: Site, model: PracticeModel):
     wait_until(lambda: site.ask("GET", url, "ada@contoso").json()["status"] == "completed")
     sent = json.dumps(model.requests()[-1]["body"])
     assert ("It is urgent." in sent, "I am" in sent) == (True, False)
-
-
-def test_the_command_line_says_who_may_answer(site: Site, model: PracticeModel):
-    """The way to answer is told, as the command was given, to somebody who may, and to nobody else."""
-    for caller, tool, may_answer in (("ada@contoso", "pay", False), ("ada@contoso:finance", "lend", True)):
-        model.plan({"calls": [{"name": tool, "arguments": {"amount": 3}}]}, user_text=tool)
-        header = f"x-who: {caller}"
-        result = run_piped(["chat", "--url", site.host.url, "--header", header, "Payer"], f"{tool}\n")
-        assert (result.returncode, f"{tool}(" in result.stderr) == (2, True), result.stderr
-        command = f" --url {site.host.url} --header '{header}'"
-        assert ("somebody else" in result.stderr, command in result.stderr) == (not may_answer, may_answer)
 
 
 def test_changed_arguments_need_another_approver(site: Site, model: PracticeModel):
@@ -716,7 +691,7 @@ def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
     with running_host(tmp_path / "data", None, app=APP, **settings) as host:
 
         def ask(caller: str) -> requests.Response:
-            return requests.get(f"{host.url}/api/agents", headers={"x-who": caller}, timeout=30)
+            return requests.get(f"{host.url}/api/agents", headers={"x-who": caller})
 
         responses = [ask("ada") for _ in range(2)]
         assert [response.status_code for response in responses] == [200, 429]
@@ -726,7 +701,7 @@ def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
 
         def upload(caller: str) -> int:
             url = f"{host.url}/api{SESSIONS}/rated/files"
-            return requests.post(url, data=b"x" * 100_000, headers={"x-who": caller}, timeout=30).status_code
+            return requests.post(url, data=b"x" * 100_000, headers={"x-who": caller}).status_code
 
         def stream(caller: str) -> int:
             headers = {"x-who": caller, "accept": "text/event-stream"}

@@ -5,7 +5,6 @@ import requests
 
 from tests.durable_agent_host.sse_client import read_events
 from tests.durable_agent_host.test_scenarios_approvals import allow, approve, deny, read_ended_turn
-from tests.durable_agent_host.test_scenarios_cancel import cancel
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
 
@@ -91,7 +90,7 @@ def test_a_denial_is_sent_to_the_provider(people: AgentHost, model: PracticeMode
     assert (final_turn["status"], final_turn["response"]) == ("completed", "Not published."), final_turn
     ids = [first["call_id"], second["call_id"]]
     assert sent_approvals(model) == [(call_id, False) for call_id in ids]
-    with requests.get(turn["events_url"], stream=True, timeout=60) as stream:
+    with requests.get(turn["events_url"], stream=True) as stream:
         events = [(event.name, event.data) for event in read_events(stream)]
     ends = [data for name, data in events if name == "tool.completed"]
     assert [name for name, _ in events if name.startswith("tool.")] == ["tool.started", "tool.completed"] * 2
@@ -105,20 +104,6 @@ def test_a_denial_is_sent_to_the_provider(people: AgentHost, model: PracticeMode
         (call_id, "denied", "service") for call_id in ids
     ]
     assert [(step["name"], step["arguments"]) for step in steps] == [("publish", {"page": 7})] * 2
-
-
-@pytest.mark.drawn(1)
-@pytest.mark.parametrize("agent", TALKERS)
-def test_a_conversation_continues_after_a_cancelled_provider_approval(people: AgentHost, model: PracticeModel, agent):
-    """A request without a decision is not sent to the provider again."""
-    model.plan({"item": ASK}, {"text": "Something else."})
-    turn = run_until_approval(people, agent)
-    assert cancel(turn).status_code == 202
-    assert wait_until(lambda: read_ended_turn(turn))["status"] == "cancelled"
-    later = people.run(agent, {"message": "something else", "session_id": turn["session_id"]})
-    assert later.json()["response"] == "Something else.", later.text
-    assert "mcp_approval_request" not in [item["type"] for item in model.requests()[-1]["body"]["input"]]
-    assert requests.get(turn["session_url"], timeout=30).ok
 
 
 def sent_bodies(model: PracticeModel, *, after: int = 0):
@@ -148,7 +133,7 @@ def decide_all(turn, *decisions):
     assert approve(turn, *approvals).status_code == 200
 
     def next_view():
-        now = requests.get(turn["turn_url"], timeout=30).json()
+        now = requests.get(turn["turn_url"]).json()
         pending = {call["call_id"] for call in now.get("pending_calls") or ()}
         return now | {"turn_url": turn["turn_url"]} if now["status"] != "running" and not pending & before else None
 

@@ -32,10 +32,7 @@ def test_files_of_hosted_code_are_readable_by_id(provider: str, model: PracticeM
     with running_host(tmp_path, model, app=ROOT / demo.app, **settings) as host:
         files = list_files(host, "made")
         assert [file["id"] for file in files] == [file["id"] for file in first] != []
-        responses = [
-            requests.get(f"{host.url}/api/agents/Analyst/sessions/made/files/{file['id']}", timeout=60)
-            for file in files
-        ]
+        responses = [requests.get(f"{host.url}/api/agents/Analyst/sessions/made/files/{file['id']}") for file in files]
     got = {response.headers["content-type"]: response for response in responses if response.ok}
     assert got["image/png"].content == base64.b64decode(PIXEL.partition(",")[2])
     if provider != "gemini":  # which gives out what code has made as part of its answer, and keeps no file of it

@@ -98,7 +98,7 @@ def read_views(host: AgentHost, agent: str, session: str) -> bytes:
         path = f"/agents/{agent}/sessions/{session}/turns/{turn['turn_id']}"
         texts += [host.get(path).text, host.get(f"{path}/events").text]
         query = "?showInput=true&showHistory=true&showHistoryOutput=true"
-        texts.append(requests.get(f"{host.management}/instances/{turn['turn_id']}{query}", timeout=60).text)
+        texts.append(requests.get(f"{host.management}/instances/{turn['turn_id']}{query}").text)
     command = [str(Path(sys.executable).parent / "durable-agent-host"), "sessions", "export", agent, session]
     done = subprocess.run([*command, "--url", host.url], capture_output=True, text=True, timeout=60, check=True)
     return "\n".join([*texts, done.stdout, done.stderr, json.dumps(host.state(agent, session))]).encode()
@@ -113,7 +113,7 @@ def wait_until_cleaned(host: AgentHost) -> None:
     """Wait until what ended turns have needed is deleted."""
 
     def is_done() -> bool:
-        instances = requests.get(f"{host.management}/instances?top=1000", timeout=60).json()
+        instances = requests.get(f"{host.management}/instances?top=1000").json()
         some = [instance for instance in instances if instance["name"] == CLEANUP_ORCHESTRATION]
         return bool(some) and all(instance["runtimeStatus"] == "Completed" for instance in some)
 
@@ -222,7 +222,7 @@ def test_the_search_finds_unredacted_secrets(lives: Lives, model: PracticeModel,
     assert set(leaks(read_views(host, "Open", session))) >= MODEL_SECRETS
     assert set(leaks(read_all_bytes(folder))) >= MODEL_SECRETS
     assert host.get(f"/agents/Open/sessions/{session}").ok
-    assert requests.delete(f"{host.url}/api/agents/Open/sessions/{session}", timeout=60).ok
+    assert requests.delete(f"{host.url}/api/agents/Open/sessions/{session}").ok
     wait_until_cleaned(host)
     wait_until(lambda: leaks(read_all_bytes(folder)) == [])
 

@@ -26,7 +26,7 @@ def keeping(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFact
 
 def maintain(host: AgentHost) -> None:
     """Run the maintenance out of turn; the answer does not wait for its end."""
-    response = requests.post(f"{host.url}/admin/functions/agent_maintenance", json={}, timeout=30)
+    response = requests.post(f"{host.url}/admin/functions/agent_maintenance", json={})
     assert response.status_code == 202, response.text
 
 
@@ -47,7 +47,7 @@ def is_deleted(host: AgentHost, agent: str, session: str) -> bool:
 
 def instance(host: AgentHost, instance_id: str) -> int:
     """Ask for an orchestration; gives the status of the answer."""
-    return requests.get(f"{host.management}/instances/{instance_id}", timeout=30).status_code
+    return requests.get(f"{host.management}/instances/{instance_id}").status_code
 
 
 def turn_view(host: AgentHost, session: str, turn: str) -> dict[str, Any]:
@@ -78,12 +78,12 @@ def test_a_session_that_is_used_does_not_expire(keeping: AgentHost, model: Pract
     session, idle = f"s-{uuid4().hex[:8]}", f"s-{uuid4().hex[:8]}"
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 1, "to": "me"}}]}, {"text": "Paid."})
     turn = start(keeping, "Payer", "pay", session)
-    (call,) = wait_until(lambda: requests.get(turn["turn_url"], timeout=30).json().get("pending_calls"))
+    (call,) = wait_until(lambda: requests.get(turn["turn_url"]).json().get("pending_calls"))
     assert keeping.run("Brief", {"message": "hello", "session_id": idle}).ok
     maintained_until(keeping, lambda: is_deleted(keeping, "Brief", idle))
     maintained_until(keeping, lambda: True)
     approval = {"call_id": call["call_id"], "approved": True}
-    assert requests.post(f"{turn['turn_url']}/answers", json=approval, timeout=30).ok
+    assert requests.post(f"{turn['turn_url']}/answers", json=approval).ok
     assert keeping.end_of_turn(turn["turn_url"])["response"] == "Paid."
     maintained_until(keeping, lambda: is_deleted(keeping, "Payer", session))
 
@@ -116,4 +116,4 @@ def test_without_maintenance_there_is_no_such_function(practice_model: PracticeM
     """Where another process does the maintenance, the timer can be omitted."""
     with running_host(tmp_path, practice_model, app=RETENTION, DURABLE_AGENT_HOST_MAINTENANCE_SCHEDULE="off") as host:
         url = f"{host.url}/admin/functions/agent_maintenance"
-        assert requests.post(url, json={}, timeout=30).status_code == 404
+        assert requests.post(url, json={}).status_code == 404

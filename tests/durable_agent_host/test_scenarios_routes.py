@@ -24,7 +24,7 @@ def routes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
 def test_a_request_is_as_without_streaming(routes: AgentHost):
     """Method, URL, query, route, headers and body are those of the Functions SDK."""
     url = f"{routes.url}/api/shown/a%20b?x=1&x=2&empty=&y=%C3%B6"
-    response = requests.post(url, data="größer".encode(), headers={"x-many": "one"}, timeout=60)
+    response = requests.post(url, data="größer".encode(), headers={"x-many": "one"})
     assert response.status_code == 201, response.text
     assert response.json() == {
         "method": "POST",
@@ -38,7 +38,7 @@ def test_a_request_is_as_without_streaming(routes: AgentHost):
 
 def test_a_plain_function_runs_in_a_thread(routes: AgentHost):
     """A function that is not async, without annotation, gets the SDK's request, and its headers and cookies go out."""
-    response = requests.post(f"{routes.url}/api/threaded", json=[1, 2, 3], timeout=60)
+    response = requests.post(f"{routes.url}/api/threaded", json=[1, 2, 3])
     assert (response.status_code, response.text) == (200, "6 False")
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     assert response.headers["x-own"] == "yes"
@@ -47,31 +47,29 @@ def test_a_plain_function_runs_in_a_thread(routes: AgentHost):
 
 def test_forms_and_files_are_read(routes: AgentHost):
     """A form's fields and files are available, and so is the invocation's context; text stays text."""
-    response = requests.post(
-        f"{routes.url}/api/form", data={"field": "f"}, files={"file": ("n.txt", b"content")}, timeout=60
-    )
+    response = requests.post(f"{routes.url}/api/form", data={"field": "f"}, files={"file": ("n.txt", b"content")})
     assert (response.status_code, response.text) == (200, "f n.txt content True")
     assert response.headers["content-type"].startswith("text/plain")
 
 
 def test_nothing_is_no_content(routes: AgentHost):
     """A function that returns nothing gives 204."""
-    assert requests.get(f"{routes.url}/api/nothing", timeout=60).status_code == 204
+    assert requests.get(f"{routes.url}/api/nothing").status_code == 204
 
 
 def test_functions_of_the_streaming_extension_work_unchanged(routes: AgentHost):
     """A function that takes the extension's request streams; one may also give the extension's response alone."""
-    assert requests.get(f"{routes.url}/api/streamed?last=two", timeout=60).text == "one two"
-    response = requests.post(f"{routes.url}/api/mixed", data="this", timeout=60)
+    assert requests.get(f"{routes.url}/api/streamed?last=two").text == "one two"
+    response = requests.post(f"{routes.url}/api/mixed", data="this")
     assert (response.status_code, response.json()) == (202, {"got": "this"})
 
 
 def test_functions_of_a_blueprint_have_their_durable_client(routes: AgentHost):
     """The durable client's own answers work."""
     turn = routes.run("Echo", {"message": "hi"}).json()["turn_id"]
-    response = requests.get(f"{routes.url}/api/from-blueprint/{turn}", timeout=60)
+    response = requests.get(f"{routes.url}/api/from-blueprint/{turn}")
     assert response.status_code == 202
-    assert requests.get(response.headers["location"], timeout=60).json()["runtimeStatus"] == "Completed"
+    assert requests.get(response.headers["location"]).json()["runtimeStatus"] == "Completed"
 
 
 def test_a_body_over_the_limit_is_not_read_to_its_end(routes: AgentHost):
@@ -85,7 +83,7 @@ def test_a_body_over_the_limit_is_not_read_to_its_end(routes: AgentHost):
             yield b"x" * 64 * 1024
 
     try:
-        response = requests.post(url, data=endless(), headers={"content-type": "text/plain"}, timeout=60)
+        response = requests.post(url, data=endless(), headers={"content-type": "text/plain"})
         assert response.status_code == 413
     except requests.ConnectionError:
         pass  # the host has closed the connection while the client was still sending
@@ -108,23 +106,23 @@ def test_agents_without_keys_stay_closed_to_foreign_pages(routes: AgentHost):
         ("POST", f"{routes.management}/orchestrators/agent_turn/t"),
         ("POST", f"{routes.management}/entities/dafx-Echo/s?op=reset"),
     ]:
-        response = requests.request(method, url, data="hi", headers=FOREIGN | text, timeout=60)
+        response = requests.request(method, url, data="hi", headers=FOREIGN | text)
         assert response.status_code == 403, url
         assert "Host.CORS" in response.json()["detail"]
-    assert requests.get(session, timeout=60).status_code == 404
-    assert requests.post(f"{routes.url}/api/threaded", json=[1], headers=FOREIGN, timeout=60).status_code == 200
-    assert requests.get(f"{routes.url}/api/agents", headers=LINK, timeout=60).status_code == 403
+    assert requests.get(session).status_code == 404
+    assert requests.post(f"{routes.url}/api/threaded", json=[1], headers=FOREIGN).status_code == 200
+    assert requests.get(f"{routes.url}/api/agents", headers=LINK).status_code == 403
 
 
 def test_links_lead_to_agents_that_ask_for_keys(tmp_path: Path):
     """As those of the app of this repository do: reads are shown to a person who follows a link, turns are not run."""
     env = {"OPENAI_API_KEY": "none", "OPENAI_MODEL": "none", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
     with running_host(tmp_path / "data", None, app=ROOT, **env) as host:
-        assert requests.get(f"{host.url}/api/agents", headers=LINK, timeout=60).status_code == 200
+        assert requests.get(f"{host.url}/api/agents", headers=LINK).status_code == 200
         run = f"{host.url}/api/agents/BugRepro/run"
-        assert requests.post(run, data="hi", headers=LINK, timeout=60).status_code == 403
-        assert requests.post(run, data="hi", headers={"Origin": "null"}, timeout=60).status_code == 403
-        assert requests.post(run, data="hi", headers={"Host": "evil.example"}, timeout=60).status_code == 421
+        assert requests.post(run, data="hi", headers=LINK).status_code == 403
+        assert requests.post(run, data="hi", headers={"Origin": "null"}).status_code == 403
+        assert requests.post(run, data="hi", headers={"Host": "evil.example"}).status_code == 421
 
 
 def test_a_document_may_be_larger_than_a_message(routes: AgentHost):

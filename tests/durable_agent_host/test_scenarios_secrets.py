@@ -86,7 +86,7 @@ def read_views(host: AgentHost, agent: str, session: str, reply: requests.Respon
     texts = [host.get(path).text for path in paths]
     instance = reply.headers["x-ms-turn-id"]
     queries = ("?showInput=true&showHistory=true&showHistoryOutput=true", "")
-    texts += [requests.get(f"{host.management}/instances/{instance}{query}", timeout=60).text for query in queries]
+    texts += [requests.get(f"{host.management}/instances/{instance}{query}").text for query in queries]
     return "\n".join([reply.text, str(reply.headers), *texts, json.dumps(host.state(agent, session))])
 
 

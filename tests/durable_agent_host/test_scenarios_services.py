@@ -608,7 +608,7 @@ def test_sources_have_one_form(host: AgentHost, service: ScriptedService, name: 
 def read_events(host: AgentHost, agent: str, session: str, answer: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
     """Read the data of an ended turn's events of some names."""
     url = f"{host.url}/api/agents/{agent}/sessions/{session}/turns/{answer['turn_id']}/events"
-    with requests.get(url, stream=True, timeout=60) as stream:
+    with requests.get(url, stream=True) as stream:
         return [event.data for event in read_stream(stream) if event.name.startswith(prefix)]
 
 

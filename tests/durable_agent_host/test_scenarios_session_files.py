@@ -73,7 +73,7 @@ def test_the_harness_agent_keeps_its_notes_in_the_session(life: Lives, model: Pr
 def test_the_files_of_a_session_end_with_it(life: Lives, model: PracticeModel):
     """A session that begins under the id of a deleted one has none of its files."""
     results(life.host, model, "Harness", "ended", call("file_memory_write", **PLAN))
-    response = requests.delete(f"{life.host.url}/api/agents/Harness/sessions/ended", timeout=60)
+    response = requests.delete(f"{life.host.url}/api/agents/Harness/sessions/ended")
     assert response.status_code == 200, response.text
     assert results(life.host, model, "Harness", "ended", call("file_memory_ls")) == ["[]"]
 
@@ -82,7 +82,7 @@ def test_a_fork_has_the_files_of_its_original(life: Lives, model: PracticeModel)
     """A fork begins with the files of the original, and what it writes is its own."""
     results(life.host, model, "Harness", "original", call("file_memory_write", **PLAN))
     url = f"{life.host.url}/api/agents/Harness/sessions/original/fork"
-    assert requests.post(url, json={"session_id": "copied"}, timeout=60).status_code == 201
+    assert requests.post(url, json={"session_id": "copied"}).status_code == 201
     pears = call("file_memory_replace", file_name="plan.txt", old_string="plums", new_string="pears")
     read = call("file_memory_read", file_name="plan.txt")
     assert results(life.host, model, "Harness", "copied", pears, read)[1] == "Buy pears.\n"
@@ -143,7 +143,7 @@ def test_an_agent_that_is_a_tool_leaves_no_files(life: Lives, model: PracticeMod
 def test_files_with_a_scope_belong_to_the_app(life: Lives, model: PracticeModel, folder: Path):
     """Files that a provider shares between sessions by its scope stay where the app keeps them."""
     results(life.host, model, "Sharing", "one", call("file_memory_write", **PLAN))
-    requests.delete(f"{life.host.url}/api/agents/Sharing/sessions/one", timeout=60)
+    requests.delete(f"{life.host.url}/api/agents/Sharing/sessions/one")
     assert (folder / "shared" / "everybody" / "plan.txt").read_text() == "Buy plums.\n"
     assert results(life.host, model, "Sharing", "two", call("file_memory_read", file_name="plan.txt")) == [
         "Buy plums.\n"

@@ -48,7 +48,7 @@ def start_on_each_way(site: Site, name: str, body: Any) -> list[str]:
     """Start an orchestration from outside; gives the ids of the instances."""
     management_url = f"{site.host.management}/orchestrators/{name}"
     urls = (f"{site.host.url}/api/orchestrators/{name}", management_url, f"{management_url}/{uuid4().hex}")
-    return [requests.post(url, json=body, timeout=60).json()["id"] for url in urls]
+    return [requests.post(url, json=body).json()["id"] for url in urls]
 
 
 def end_of(site: Site, instance_id: str) -> dict[str, Any]:
@@ -170,12 +170,12 @@ def test_an_orchestration_of_the_host_is_not_started_from_outside(site: Site, na
 def test_a_mark_is_for_one_start(site: Site):
     """The input of a turn, which the management API shows, starts neither another turn nor another orchestration."""
     url = f"{site.host.management}/instances/{site.turn_id}"
-    turn_input = requests.get(url, params={"showInput": "true"}, timeout=60).json()["input"]
+    turn_input = requests.get(url, params={"showInput": "true"}).json()["input"]
     body = json.loads(turn_input) if isinstance(turn_input, str) else turn_input
     before = site.host.state("Echo", "desk")
     instance_ids = [*start_on_each_way(site, "agent_turn", body), *start_on_each_way(site, "erase_session", body)]
     other = f"{site.host.management}/orchestrators/erase_session/{site.turn_id}"
-    instance_ids.append(requests.post(other, json=body, timeout=60).json()["id"])
+    instance_ids.append(requests.post(other, json=body).json()["id"])
     for instance_id in instance_ids:
         assert end_of(site, instance_id)["runtimeStatus"] == "Failed"
     assert site.host.state("Echo", "desk") == before
@@ -189,13 +189,13 @@ async def test_the_management_api_shows_no_secret(site: Site):
     finally:
         await store.close()
     forms = (secret.hex(), base64.b64encode(secret).decode(), base64.urlsafe_b64encode(secret).decode())
-    instances = requests.get(f"{site.host.management}/instances", params={"showInput": "true"}, timeout=60)
+    instances = requests.get(f"{site.host.management}/instances", params={"showInput": "true"})
     shown = [instances.text]
     for instance in instances.json():
         details = {"showHistory": "true", "showHistoryOutput": "true", "showInput": "true"}
         url = f"{site.host.management}/instances/{instance['instanceId']}"
-        shown.append(requests.get(url, params=details, timeout=60).text)
-    entities = requests.get(f"{site.host.management}/entities", params={"fetchState": "true"}, timeout=60)
+        shown.append(requests.get(url, params=details).text)
+    entities = requests.get(f"{site.host.management}/entities", params={"fetchState": "true"})
     shown.append(entities.text)
     assert site.turn_id in instances.text
     assert "dafx-echo" in entities.text
@@ -237,7 +237,7 @@ def test_an_event_cannot_approve_for_a_principal(site: Site, model: PracticeMode
     approval = {"call_id": call["call_id"], "approved": True, "app_mark": "0" * 64}
     for by in ({}, {"by": {"principal": "boss"}, "at": "2026-01-01T00:00:00+00:00"}):
         for payload in (approval | by, [approval | by], json.dumps(approval | by)):
-            assert requests.post(events, json=payload, timeout=60).status_code == 202
+            assert requests.post(events, json=payload).status_code == 202
     listed_calls = site.ask("GET", "/pending", "sue:support").json()["pending_calls"]
     assert call["call_id"] in {listed_call["call_id"] for listed_call in listed_calls}
     body = {"call_id": call["call_id"], "approved": False, "reason": "too much"}
@@ -254,7 +254,7 @@ def test_the_reason_of_a_terminated_run_is_not_unpickled(site: Site, tmp_path: P
     run = site.ask("POST", "/workflow/shouting/run", "ada", json="hi").json()["instanceId"]
     reason = json.dumps({"why": "late", "code": pickled_input(tmp_path / "code-ran")})
     terminate = f"{site.host.management}/instances/{run}/terminate"
-    assert requests.post(terminate, params={"reason": reason}, timeout=60).status_code == 202
+    assert requests.post(terminate, params={"reason": reason}).status_code == 202
     status = site.ask("GET", f"/workflow/shouting/status/{run}", "ada").json()
     assert (status["runtimeStatus"], status["output"]) == ("Terminated", {"why": "late", "code": None})
     assert not (tmp_path / "code-ran").exists()

@@ -73,7 +73,7 @@ def test_a_message_during_a_tool_call_is_in_the_next_request(people: AgentHost, 
     assert (view["queued_turn_ids"], view["running_turn_id"], view["message_count"]) == ([], None, 2)
     own_turn = people.end_of_turn(f"{turn['session_url']}/turns/{steered['queued_turn_id']}")
     assert (own_turn["joined_turn_id"], own_turn["response"]) == (turn["turn_id"], "I hurry.")
-    steps = requests.get(f"{turn['turn_url']}/steps", timeout=30).json()["steps"]
+    steps = requests.get(f"{turn['turn_url']}/steps").json()["steps"]
     assert [step["message"] for step in steps if step["kind"] == "message"] == [HURRY]
     people.run("Rester", {"message": "go on", "session_id": turn["session_id"]})
     body = model.requests()[-1]["body"]
@@ -175,7 +175,7 @@ def test_a_turn_that_waits_for_a_person_gets_the_message(people: AgentHost, mode
     assert (response.status_code, response.json()["turn_id"]) == (202, pending["turn_id"])
     assert len(model.requests()) == 1
     answer = {"call_id": pending["pending_calls"][0]["call_id"], "approved": True}
-    assert requests.post(f"{pending['turn_url']}/answers", json=answer, timeout=30).ok
+    assert requests.post(f"{pending['turn_url']}/answers", json=answer).ok
     assert people.end_of_turn(pending["turn_url"])["response"] == "Paid in a hurry."
     assert kinds_of(model.requests()[1]["body"]) == ["user", "function_call", "function_call_output", "user"]
     assert book.read_text() == "paid 1.0\n"

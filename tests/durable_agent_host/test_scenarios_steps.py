@@ -26,7 +26,7 @@ LONG_TEXT = "It rains, größer 😀 than ever, and nobody minds. " * 8
 
 def steps_of(url: str, **query: str | int) -> list[dict]:
     """Read a turn's steps."""
-    response = requests.get(f"{url}/steps", params=query, timeout=30)
+    response = requests.get(f"{url}/steps", params=query)
     assert response.ok, response.text
     return response.json()["steps"]
 
@@ -62,10 +62,10 @@ def test_a_turn_has_its_steps(people: AgentHost, model: PracticeModel):
     assert ("429" in retry["reason"], retry["wait_seconds"] >= 0.1) == (True, True)
     times = [step.get("began_at") or step["at"] for step in steps]
     assert times == sorted(times)
-    pages = [requests.get(f"{url}/steps", params={"limit": 4, "cursor": at}, timeout=30).json() for at in (0, 4, 8)]
+    pages = [requests.get(f"{url}/steps", params={"limit": 4, "cursor": at}).json() for at in (0, 4, 8)]
     assert [step for page in pages for step in page["steps"]] == steps
     assert [page["cursor"] for page in pages] == ["4", "8", None]
-    assert requests.get(f"{url}/steps?cursor=x", timeout=30).status_code == 400
+    assert requests.get(f"{url}/steps?cursor=x").status_code == 400
 
 
 def test_a_crash_is_visible_in_the_steps(lives: Callable[..., Lives], model: PracticeModel):
@@ -94,7 +94,7 @@ def test_a_crash_is_visible_in_the_steps(lives: Callable[..., Lives], model: Pra
     assert kinds(running) == ["wait:queue", "attempt", "model_call", "tool_call", "model_call"]
     assert (running[1]["ended"], running[-1]["outcome"]) == ("running", None)
     url = life.crash().url + path
-    wait_until(lambda: requests.get(url, timeout=30).json()["status"] == "completed", seconds=60)
+    wait_until(lambda: requests.get(url).json()["status"] == "completed", seconds=60)
     steps = steps_of(url)
     assert kinds(steps) == [*kinds(running), "attempt", "restart", "model_call", "end"]
     assert [step["ended"] for step in steps if step["kind"] == "attempt"] == ["crashed", "completed"]
@@ -133,7 +133,7 @@ def test_sessions_are_found(people: AgentHost, model: PracticeModel):
     assert (summary["status"], summary["running_turn_id"]) == ("waiting", pending_turn["turn_id"])
     for wrong in ("status=odd", "details=2", "used_from=soon", "used_to=9999-12-31T23:59:59-23:59"):
         assert people.get(f"/agents/Talker/sessions?{wrong}").status_code == 400
-    assert requests.post(f"{pending_turn['turn_url']}/cancel", timeout=30).ok
+    assert requests.post(f"{pending_turn['turn_url']}/cancel").ok
 
 
 def test_a_failed_model_call_is_a_step(people: AgentHost, model: PracticeModel):
@@ -183,29 +183,3 @@ def test_a_model_call_has_its_duration(tmp_path: Path):
     assert all(seconds_of(step) >= 0.25 for step in calls), calls
     tools = [step for step in steps if step["kind"] == "tool_call"]
     assert [call["began_at"] >= tool["ended_at"] for tool, call in zip(tools, (calls[1], calls[3]), strict=True)]
-
-
-def test_a_tool_that_a_cancel_cut_off_is_not_in_doubt(people: AgentHost, model: PracticeModel):
-    """It is cancelled, because nothing crashed."""
-    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 60}}]})
-    url = people.run("Rester", {"message": "rest", "wait_for_response": False}).json()["turn_url"]
-    wait_until(lambda: "tool_call" in kinds(steps_of(url)))
-    assert requests.post(f"{url}/cancel", timeout=30).ok
-    wait_until(lambda: requests.get(url, timeout=30).json()["status"] == "cancelled")
-    steps = steps_of(url)
-    assert kinds(steps) == ["wait:queue", "attempt", "model_call", "tool_call", "end"]
-    assert (steps[3]["outcome"], steps[3]["in_doubt"], steps[3]["ended_at"] is None) == ("cancelled", False, False)
-
-
-def test_a_model_call_that_a_cancel_cut_off_is_not_lost(people: AgentHost, model: PracticeModel):
-    """It is cancelled, with the text until then, and is not repeated."""
-    model.plan({"text": LONG_TEXT, "chunk_characters": 6, "delay_milliseconds": 60})
-    body = {"message": "talk", "wait_for_response": False}
-    url = people.run("Talker", body).json()["turn_url"]
-    wait_until(lambda: any(step.get("characters", 0) > 12 for step in steps_of(url)))
-    assert requests.post(f"{url}/cancel", timeout=30).ok
-    wait_until(lambda: requests.get(url, timeout=30).json()["status"] == "cancelled")
-    steps = steps_of(url)
-    assert kinds(steps) == ["wait:queue", "attempt", "model_call", "end"]
-    assert [steps[1]["ended"], steps[2]["outcome"], steps[3]["status"]] == ["cancelled"] * 3
-    assert (steps[2]["characters"] > 12, steps[2]["ended_at"] is None) == (True, False)

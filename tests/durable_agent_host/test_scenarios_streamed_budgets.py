@@ -1,7 +1,6 @@
 """Budgets: what a model has said counts, although its call comes to no end or the service gives no figures."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
@@ -80,24 +79,6 @@ def test_a_response_is_stopped_once_it_crosses_the_budget(budgets: AgentHost, mo
     assert "in the middle of the model's answer" in detail
     assert 1000 < read_usage(budgets, agent, session)["tokens"] < 10_000
     assert budgets.session(agent, session)["messages"] == []
-
-
-def test_turns_that_are_cancelled_use_up_the_session(budgets: AgentHost, model: PracticeModel):
-    """Cancelling does not reset anything: the next turn of a fork is refused before its first call."""
-    model.plan({"text": "word " * 700, "chunk_characters": 500, "delay_milliseconds": 300}, times=None)
-    session = uuid4().hex
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(budgets.run, "Cost", {"message": "go", "session_id": session})
-        wait_until(model.requests)
-        turn = wait_until(lambda: budgets.session("Cost", session)["running_turn_id"])
-        url = f"{budgets.url}/api/agents/Cost/sessions/{session}/turns/{turn}"
-        wait_until(lambda: characters_of(url) > 1500)
-        cancel({"turn_url": f"{budgets.url}/api/agents/Cost/sessions/{session}/turns/{turn}"})
-        assert future.result(60).status_code == 409
-    body = f'{{"at_turn": "{turn}", "before": true, "session_id": "{session}-2"}}'
-    assert budgets.post(f"/agents/Cost/sessions/{session}/fork", body.encode()).ok
-    assert "session's budget" in budget_error(budgets.run("Cost", {"message": "go", "session_id": f"{session}-2"}))
-    assert len(model.requests()) == 1
 
 
 def journal_of(*steps: JournalStep) -> JournalState:

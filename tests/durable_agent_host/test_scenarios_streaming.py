@@ -15,7 +15,6 @@ from durable_agent_host.model.log_entry import EVENT, LogEntry
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.durable_agent_host.sse_client import Event, Reader, read_events
 from tests.kit import AgentHost, Lives, PracticeModel
-from tests.processes import wait_until
 
 STREAM = {"accept": "text/event-stream", "content-type": "text/plain"}
 MESSAGE = ("message.started", "message.delta", "message.completed")
@@ -30,9 +29,7 @@ def stream_turn(
     extra_headers = {name.replace("_", "-"): value for name, value in headers.items()}
     params = {"session_id": session} if session else None
     url = f"{host.url}/api/agents/{agent}/run"
-    with requests.post(
-        url, data=text, params=params, headers=STREAM | extra_headers, stream=True, timeout=120
-    ) as response:
+    with requests.post(url, data=text, params=params, headers=STREAM | extra_headers, stream=True) as response:
         yield response
 
 
@@ -55,7 +52,7 @@ def events_url(host: AgentHost, response: requests.Response) -> str:
 def follow(url: str, **headers: str) -> list[Event]:
     """Get the events of a turn, from the first or after the one that a header names."""
     extra_headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    with requests.get(url, headers=extra_headers, stream=True, timeout=120) as response:
+    with requests.get(url, headers=extra_headers, stream=True) as response:
         assert response.status_code == 200, response.text
         return list(read_events(response))
 
@@ -135,8 +132,8 @@ def test_an_invalid_event_id_is_rejected(lab: AgentHost, last: str):
         read_all(response)
     url = events_url(lab, response)
     header = {"last-event-id": last.encode()}
-    assert "whole number" in problem(requests.get(url, headers=header, timeout=60), 400)
-    assert "whole number" in problem(requests.get(url, params={"after": last}, timeout=60), 400)
+    assert "whole number" in problem(requests.get(url, headers=header), 400)
+    assert "whole number" in problem(requests.get(url, params={"after": last}), 400)
 
 
 def test_an_unknown_turn_has_no_stream(lab: AgentHost):
@@ -150,16 +147,6 @@ def test_an_unknown_turn_has_no_stream(lab: AgentHost):
         f"No/sessions/x/turns/{turn}",
     ):
         problem(lab.get(f"/agents/{path}/events"), 404)
-
-
-def test_a_busy_session_is_a_status_and_no_stream(lab: AgentHost, model: PracticeModel, tmp_path: Path):
-    """With the policy reject, a client that asks for a stream gets 409 as others do."""
-    model.plan({"text": "word " * 20, "until_file": str(tmp_path / "go")})
-    with stream_turn(lab, "Kept", "hi", session="busy"):
-        body = {"message": "now!", "session_id": "busy", "policy": "reject"}
-        rejection = lab.run("Kept", body, headers={"accept": "text/event-stream"})
-        assert "busy" in problem(rejection, 409)
-        (tmp_path / "go").touch()
 
 
 def test_a_queued_turn_is_streamed_when_its_time_comes(lab: AgentHost, model: PracticeModel):
@@ -223,20 +210,6 @@ def test_tool_events_are_streamed(lab: AgentHost, model: PracticeModel, ledger):
     assert ledger.read_text() == "12.5\n"
 
 
-def test_a_call_that_cannot_be_read_has_both_events(lab: AgentHost, model: PracticeModel):
-    """A call whose arguments were cut begins and ends for clients; the steps have it once, as the model wrote it."""
-    model.plan({"calls": [{"name": "charge", "arguments": '{"amount": 1'}]}, {"text": "I see."})
-    with stream_turn(lab, "Ledger", "charge") as response:
-        reader = read_all(response)
-    assert reader.names()[1:3] == ["tool.started", "tool.completed"]
-    start, end = reader.events[1].data, reader.events[2].data
-    assert (start["name"], start["arguments"], end["outcome"]) == ("charge", None, "invalid_arguments")
-    assert end["call_id"] == start["call_id"]
-    steps = requests.get(events_url(lab, response).replace("/events", "/steps"), timeout=60).json()["steps"]
-    (call,) = [step for step in steps if step["kind"] == "tool_call"]
-    assert (call["arguments"], call["runs_in"], call["outcome"]) == ('{"amount": 1', "host", "invalid_arguments")
-
-
 def test_reasoning_and_hosted_code_are_streamed(lab: AgentHost, model: PracticeModel):
     """Reasoning has its own deltas; code is streamed as it is generated, once, between start and end of its call."""
     code = "print(6 * 7)\nprint('größer')"
@@ -263,7 +236,7 @@ def test_a_terminated_turn_closes_its_stream(lab: AgentHost, model: PracticeMode
         events = read_events(response)
         next(events)
         turn = response.headers["x-ms-turn-id"]
-        assert requests.post(f"{lab.management}/instances/{turn}/terminate?reason=enough", timeout=60).ok
+        assert requests.post(f"{lab.management}/instances/{turn}/terminate?reason=enough").ok
         *_, last = events
     assert last.name == "turn.failed"
     assert "terminated" in last.data["detail"]
@@ -340,7 +313,7 @@ def test_readers_that_do_not_read_hold_nothing_up(lives: Callable[..., Lives], m
     # So slow that the reader keeps up: the end of the turn, which takes memory of its own, comes behind what is read.
     model.plan({"text": text, "chunk_characters": 16_384, "delay_milliseconds": 32})
     with stream_turn(host, "Kept", "hi") as response, contextlib.ExitStack() as stuck:
-        for _ in range(40):
+        for _ in range(80):
             stuck.enter_context(open_without_reading(events_url(host, response)))
         reader, sizes = Reader(), []
         for event in read_events(response):
@@ -350,7 +323,7 @@ def test_readers_that_do_not_read_hold_nothing_up(lives: Callable[..., Lives], m
         assert reader.text == text
         # The kernel takes the first megabytes of each; after that, a queue for each would grow by all that is told.
         begin, end = len(sizes) * 5 // 10, len(sizes) * 8 // 10
-        assert sizes[end] - sizes[begin] < 0.25 * 40 * len(text) * 0.3
+        assert sizes[end] - sizes[begin] < 0.25 * 80 * len(text) * 0.3
 
 
 def open_without_reading(url: str) -> socket.socket:
@@ -366,25 +339,3 @@ def open_without_reading(url: str) -> socket.socket:
 def resident_bytes(host: AgentHost) -> int:
     """Tell how much memory the host's process holds."""
     return int(Path(f"/proc/{host.process.pid}/statm").read_text().split()[1]) * 4096
-
-
-def test_the_connection_of_a_client_that_leaves_is_closed(lab: AgentHost, model: PracticeModel):
-    """The connections of clients that have left are closed, while the turn continues."""
-    model.plan({"text": "word " * 2000, **SLOW})
-    with stream_turn(lab, "Kept", "hi") as response, contextlib.ExitStack() as leaving:
-        next(read_events(response))
-        url = events_url(lab, response)
-        ports = {leaving.enter_context(open_without_reading(url)).getsockname()[1] for _ in range(20)}
-        wait_until(lambda: count_connections(lab, ports) == len(ports))
-        leaving.close()
-        wait_until(lambda: count_connections(lab, ports) == 0)
-        assert lab.turn(response)["status"] == "running"
-    assert requests.post(url.removesuffix("/events") + "/cancel", timeout=60).ok
-
-
-def count_connections(host: AgentHost, ports: set[int]) -> int:
-    """Count the connections from these ports that the host holds. Source: ``/proc/net/tcp``, ports in hexadecimal."""
-    host_port = urlsplit(host.url).port
-    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    pairs = [(int(row[1].partition(":")[2], 16), int(row[2].partition(":")[2], 16), row[3]) for row in rows]
-    return sum(here == host_port and there in ports and state in {"01", "08"} for here, there, state in pairs)

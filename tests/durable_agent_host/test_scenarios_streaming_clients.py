@@ -17,7 +17,7 @@ import requests
 
 from tests.durable_agent_host.conftest import Reborn
 from tests.durable_agent_host.sse_client import Event, Reader
-from tests.durable_agent_host.test_scenarios_streaming import follow, open_without_reading
+from tests.durable_agent_host.test_scenarios_streaming import follow
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.kit_services import CuttingProxy, turn_log_of
 from tests.processes import wait_until
@@ -132,7 +132,7 @@ def test_cut_at_any_byte_a_client_has_the_stored_text(kind: str, model: Practice
             for client, reader in zip(clients, readers, strict=True):
                 turn = f"{host.url}/api/agents/Kept/sessions/{client.name}/turns/{client.turn_id}"
                 assert reader.names()[-1] == "turn.completed", reader.last
-                assert reader.text == requests.get(turn, timeout=60).json()["response"]
+                assert reader.text == requests.get(turn).json()["response"]
                 assert follow(f"{turn}/events") == reader.events
         finally:
             host.host.kill()
@@ -184,36 +184,18 @@ def test_a_cancel_reaches_all_readers(lab: AgentHost, model: PracticeModel):
     turn, events = start_turn(lab)
     with ThreadPoolExecutor(3) as threads:
         following = [threads.submit(follow, events) for _ in range(3)]
-        wait_until(lambda: len(requests.get(events, stream=True, timeout=60).raw.read(900)) == 900)
-        assert requests.post(f"{turn}/cancel", timeout=60).status_code == 202
+        wait_until(lambda: len(requests.get(events, stream=True).raw.read(900)) == 900)
+        assert requests.post(f"{turn}/cancel").status_code == 202
         first, *copies = [future.result() for future in following]
     assert all(copy == first for copy in copies)
     assert first[-1].name == "turn.cancelled"
     assert follow(events) == first
     assert follow(f"{events}?after={first[-3].id}") == first[-2:]
-    assert requests.get(f"{events}?after={first[-1].id}", timeout=60).status_code == 204
+    assert requests.get(f"{events}?after={first[-1].id}").status_code == 204
     text = "".join(event.data["text"] for event in first if event.name == "message.delta")
     assert TEXT.startswith(text[: len(TEXT)])
     assert text == first[-1].data["response"]
-    assert requests.get(turn, timeout=60).json()["status"] == "cancelled"
-
-
-def test_a_session_that_is_deleted_under_a_reader(lab: AgentHost, model: PracticeModel):
-    """A reader that paused while its session was deleted gets an event that says so; there is nothing to resume."""
-    # More than the kernel takes for a client that does not read.
-    model.plan({"text": "0123456789abcdef" * 600_000, "chunk_characters": 16_384})
-    turn, events = start_turn(lab, session_id="deleted")
-    with open_without_reading(events) as standing:
-        wait_until(lambda: requests.get(turn, timeout=60).json()["status"] == "completed")
-        assert requests.delete(turn.rpartition("/turns/")[0], timeout=60).ok
-        standing.settimeout(60)
-        response = b""
-        while not response.endswith(b"\r\n0\r\n\r\n"):
-            response += standing.recv(65536)
-    assert response.count(b"event: turn.") == 2
-    assert b"event: turn.failed" in response
-    assert b"its session was deleted" in response
-    assert requests.get(events, timeout=60).status_code == 404
+    assert requests.get(turn).json()["status"] == "cancelled"
 
 
 @with_curl
@@ -228,6 +210,6 @@ def test_another_host_on_the_same_store_knows_only_its_own_turns(
         for turn, events in urls:
             _, body = curl(events)
             assert "".join(e.data["text"] for e in events_of(body) if e.name == "message.delta") == TEXT
-            assert requests.get(turn, timeout=60).json()["response"] == TEXT
+            assert requests.get(turn).json()["response"] == TEXT
         other_url = urls[0][1].replace(first_host.url, other_host.url)
-        assert requests.get(other_url, timeout=60).status_code == 404
+        assert requests.get(other_url).status_code == 404

@@ -66,7 +66,7 @@ def example(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFact
 def read(host: AgentHost, bearer: str) -> requests.Response:
     """Read the session as the bearer of a token."""
     headers = {"authorization": f"Bearer {bearer}"}
-    return requests.get(f"{host.url}/api/agents/Helper/sessions/desk", headers=headers, timeout=60)
+    return requests.get(f"{host.url}/api/agents/Helper/sessions/desk", headers=headers)
 
 
 def test_sessions_belong_to_the_bearers_of_valid_tokens(example: AgentHost):

@@ -117,7 +117,7 @@ def test_an_orchestration_sees_that_the_agent_failed(lab: AgentHost):
 
 def keys_of(lab, agent):
     """List the sessions that an agent has."""
-    entities = requests.get(f"{lab.management}/entities/dafx-{agent}", timeout=30).json()
+    entities = requests.get(f"{lab.management}/entities/dafx-{agent}").json()
     return {entity["entityId"]["key"] for entity in entities}
 
 

@@ -33,7 +33,7 @@ def samples(_host: AgentHost, model: PracticeModel) -> AgentHost:
 
 def start_orchestration(host: AgentHost, name: str, body: Any) -> str:
     """Start an orchestration by the app's own route; gives where its status is."""
-    response = requests.post(f"{host.url}/api/start/{name}", json=body, timeout=60)
+    response = requests.post(f"{host.url}/api/start/{name}", json=body)
     assert response.status_code == 202, response.text
     return response.json()["statusQueryGetUri"]
 
@@ -91,15 +91,15 @@ def test_03_a_callback_feeds_a_stream_of_the_app(samples: AgentHost, model: Prac
     later = samples.run("Joker", {"message": "plan-a-trip", "wait_for_response": False})
     assert later.status_code == 202
     url = f"{samples.url}/api/agent/stream/{later.json()['session_id']}"
-    wait_until(lambda: "[DONE]" in requests.get(url, timeout=60).text)
-    response = requests.get(url, timeout=60)
+    wait_until(lambda: "[DONE]" in requests.get(url).text)
+    response = requests.get(url)
     assert response.headers["content-type"].startswith("text/event-stream")
     assert response.headers["x-conversation-id"] == later.json()["session_id"]
     events = response.text.strip().split("\n\n")
     text = "".join(event.partition("data: ")[2] for event in events if "event: message" in event)
     assert text == "Day one is for the old town."
     assert "event: done" in events[-1]
-    remaining_events = requests.get(url, params={"cursor": "0"}, timeout=60).text.strip().split("\n\n")
+    remaining_events = requests.get(url, params={"cursor": "0"}).text.strip().split("\n\n")
     assert remaining_events == events[1:]
 
 
@@ -136,12 +136,12 @@ def test_07_a_person_rejects_and_approves(samples: AgentHost, model: PracticeMod
     approve = url.replace("/status/", "/approve/")
 
     def is_waiting(attempt: int) -> bool:
-        return f"#{attempt}" in str(requests.get(url, timeout=60).json()["workflowStatus"])
+        return f"#{attempt}" in str(requests.get(url).json()["workflowStatus"])
 
     wait_until(lambda: is_waiting(1))
-    assert requests.post(approve, json={"approved": False, "feedback": "More waves"}, timeout=60).ok
+    assert requests.post(approve, json={"approved": False, "feedback": "More waves"}).ok
     wait_until(lambda: is_waiting(2))
-    assert requests.post(approve, json={"approved": True, "feedback": ""}, timeout=60).ok
+    assert requests.post(approve, json={"approved": True, "feedback": ""}).ok
     status = wait_for_end(url)
     assert status["output"] == {"content": "Second try"}, status
     assert status["workflowStatus"] == "Content published."
@@ -160,7 +160,6 @@ def test_08_agents_are_mcp_tools(samples: AgentHost, model: PracticeModel):
         f"{samples.url}/runtime/webhooks/mcp",
         json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
         headers={"accept": "application/json, text/event-stream"},
-        timeout=30,
     )
     tools = {tool["name"]: tool for tool in json.loads(response.text.partition("data:")[2])["result"]["tools"]}
     assert set(tools) == {"StockAdvisor", "PlantAdvisor"}

@@ -44,10 +44,10 @@ def result(host: AgentHost, name: str, body: str) -> dict[str, Any]:
 
 def start_until_question(host: AgentHost, name: str, submission: dict[str, str]) -> tuple[str, dict[str, Any]]:
     """Start a workflow, and wait until it asks a person; gives where its status is, and what it asks."""
-    response = requests.post(f"{host.url}/api/workflow/{name}/run", json=submission, timeout=60)
+    response = requests.post(f"{host.url}/api/workflow/{name}/run", json=submission)
     assert response.status_code == 202, response.text
     url = response.json()["statusQueryGetUri"]
-    (question,) = wait_until(lambda: requests.get(url, timeout=60).json().get("pendingHumanInputRequests"), 60)
+    (question,) = wait_until(lambda: requests.get(url).json().get("pendingHumanInputRequests"), 60)
     return url, question
 
 
@@ -69,9 +69,9 @@ def test_13_a_person_decides_within_a_workflow_of_a_workflow(flows: AgentHost, n
     assert question["requestId"] == "review_sub~0~ask-c-1"
     built = wait_until(lambda: notes.exists() and notes.read_text())
     assert built.rpartition("/")[2].replace("%7E", "~") == question["requestId"]
-    assert requests.post(question["respondUrl"], json={"approved": True, "notes": "fine"}, timeout=60).ok
+    assert requests.post(question["respondUrl"], json={"approved": True, "notes": "fine"}).ok
     assert wait_for_end(url)["output"] == ["c-1 PUBLISHED: fine"]
-    assert requests.post(f"{flows.url}/api/workflow/human_review/run", json={}, timeout=60).status_code == 404
+    assert requests.post(f"{flows.url}/api/workflow/human_review/run", json={}).status_code == 404
 
 
 def test_13_the_question_is_a_pending_call(flows: AgentHost):
@@ -89,9 +89,9 @@ def test_13_the_question_is_a_pending_call(flows: AgentHost):
         (400, {"call_id": call["call_id"], "approved": True}),
         (200, {"call_id": call["call_id"], "result": {"approved": True, "notes": "fine"}}),
     ):
-        response = requests.post(call["answer_url"], json=answer, timeout=60)
+        response = requests.post(call["answer_url"], json=answer)
         assert response.status_code == status, response.text
     assert wait_for_end(status_url)["output"] == ["c-2 PUBLISHED: fine"]
     assert flows.get("/pending").json()["pending_calls"] == []
-    late = requests.post(call["answer_url"], json=answer, timeout=60)
+    late = requests.post(call["answer_url"], json=answer)
     assert late.status_code == 404

@@ -6,11 +6,7 @@ from dataclasses import replace
 import pytest
 from agent_framework import FunctionTool, tool
 
-from durable_agent_host.segments.conversation_fork import make_fork
-from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
-from tests.durable_agent_host.test_wire_equivalence import ALL
-from tests.durable_agent_host.test_wire_equivalence import lab as conversation
 from tests.durable_agent_host.wire_lab import Lab
 
 THINK = {"reasoning": "Let me see."}
@@ -150,24 +146,3 @@ async def test_a_second_refusal_of_reasoning_fails_the_turn():
     outcome = await cold.cold_turn("second")
     assert outcome.status == "failed"
     assert refusal_count(cold) == 2
-
-
-@pytest.mark.drawn(10)
-@pytest.mark.parametrize("mode", ["unset", "false"])
-@pytest.mark.parametrize("scenario", ALL)
-async def test_a_turn_completes_despite_lost_state(scenario, mode):
-    """Responses, containers and keys are gone before every turn, or the session is a fork: no turn fails."""
-    for loss in ("everything", "containers and keys", "fork"):
-        cold, texts = conversation(scenario, mode)
-        service = cold.service.store
-        for index, text in enumerate([*texts, "and on"]):
-            if loss == "fork":
-                fork = make_fork(NULL_TURN_DATA_STORAGE.record(cold.session), f"fork-{index}")
-                cold.session = (await fork).session
-            else:
-                service.expire_containers()
-                service.expire_encrypted()
-            if loss == "everything":
-                service.responses.clear()
-                service.issued_items.clear()
-            assert (await cold.cold_turn(text)).error is None

@@ -82,29 +82,6 @@ def test_rewind_reaches_into_sub_orchestrations(host: Host):
     assert host.status(f"{instance_id}-child")["runtimeStatus"] == "Completed"
 
 
-def test_a_rewound_instance_may_fail_again(host: Host):
-    """Nothing has changed, so it fails as before, and can be rewound once more."""
-    instance_id = host.run("fan_in", ["no-g"])
-    first = host.wait(instance_id)
-    assert rewind(host, instance_id) == 202
-    wait_until(lambda: calls_of(host, "no-g") == 2)
-    assert host.wait(instance_id)["output"] == first["output"]
-    (host.data / "allow-no-g").touch()
-    assert rewind(host, instance_id) == 202
-    assert host.wait(instance_id)["output"] == ["no-g", "ok-last"]
-
-
-def test_rewind_of_an_exhausted_retry_runs_the_last_attempt_again(host: Host):
-    """After the last attempt there is one more."""
-    instance_id = host.run("retried", "no-h")
-    assert host.wait(instance_id)["runtimeStatus"] == "Failed"
-    assert calls_of(host, "no-h") == 2
-    (host.data / "allow-no-h").touch()
-    assert rewind(host, instance_id) == 202
-    assert host.wait(instance_id)["output"] == "no-h"
-    assert calls_of(host, "no-h") == 3
-
-
 def test_rewind_leaves_caught_failures_alone(host: Host):
     """The path that the orchestrator took is kept up to the failure that ended it."""
     instance_id = host.run("caught", "no-i")

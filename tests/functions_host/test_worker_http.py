@@ -164,15 +164,6 @@ def test_cookies_are_written_as_the_functions_host_writes_them(app_host: Host):
     assert cookies(app_host, "no_flag") == []
 
 
-def test_cookies_that_make_no_sense(app_host: Host):
-    """A date that is none, and an age that is none, fail the call; the log has the value."""
-    assert get(app_host, "cookies/no_date").status == 500
-    assert get(app_host, "cookies/no_age").status == 500
-    log = app_host.log.read_text()
-    assert "the cookie's Expires is no date: 'Tomorrow'" in log
-    assert "the cookie's Max-Age is no number of seconds: 'Long'" in log
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -214,9 +205,3 @@ def test_texts_that_describe_a_response(app_host: Host, response_text: str, stat
     """A returned JSON object with a body is a response; anything else is text."""
     answer = app_host.send("POST", "/api/described", response_text)
     assert (answer.status, answer.headers["content-type"], answer.text) == (status, kind, text)
-
-
-def test_loops_and_tasks(app_host: Host):
-    """A function may run a loop of its own, and tasks keep the context that they were given."""
-    assert get(app_host, "own_loop").text == "looped"
-    assert get(app_host, "contexts").text == "5 10 0"

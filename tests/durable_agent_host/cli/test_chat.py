@@ -147,24 +147,6 @@ def test_a_call_is_approved_denied_and_edited_at_the_prompt(people: AgentHost, m
     assert book.read_text().splitlines() == ["paid 1.0", "paid 33.0"]
 
 
-def test_a_killed_chat_resumes_the_pending_turn(people: AgentHost, model: PracticeModel, book):
-    """Calling it again with the session shows the running turn first, and asks what it waits for."""
-    model.plan(plan_payments(7), {"text": "Paid seven."})
-    session = f"chat-{uuid4().hex[:8]}"
-    with Terminal("chat", "--url", people.url, "Payer", "--session", session) as chat:
-        chat.sees("> ")
-        chat.type("pay seven\n")
-        chat.sees("Approve?")
-    with Terminal("chat", "--url", people.url, "Payer", "--session", session) as chat:
-        chat.sees("Approve?")
-        chat.type("y\n")
-        chat.sees("Paid seven.")
-        chat.sees("> ")
-        chat.type(CTRL_D)
-        assert chat.wait_for_exit() == 0
-    assert len(book.read_text().splitlines()) == 1
-
-
 def test_a_script_gets_complete_responses_and_an_exit_status(lab: AgentHost):
     """A line is a message and an answer a line; a failed turn is told on stderr and in the status."""
     session = f"chat-{uuid4().hex[:8]}"

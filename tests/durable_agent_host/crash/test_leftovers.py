@@ -66,24 +66,24 @@ def turn(host: AgentHost) -> None:
 
 
 def fork(host: AgentHost) -> None:
-    answer = requests.post(url(host, "s/fork"), json={"session_id": "f"}, timeout=60)
+    answer = requests.post(url(host, "s/fork"), json={"session_id": "f"})
     assert answer.status_code == 201 or "already has a session 'f'" in answer.json()["detail"], answer.text
     assert spoken(host, "f") == spoken(host, "s")
 
 
 def import_(host: AgentHost) -> None:
-    answer = requests.post(url(host, "i/import"), data=document(), timeout=120)
+    answer = requests.post(url(host, "i/import"), data=document())
     assert (answer.status_code, answer.json()["message_count"]) == (201, 120)
     assert spoken(host, "i") == json.loads(document())["data"]["conversationHistory"]
 
 
 def repair(host: AgentHost) -> None:
     """Mend a call without a result in the head; what is asked a second time may be mended already."""
-    answer = requests.post(url(host, "s/repair"), timeout=60)
+    answer = requests.post(url(host, "s/repair"))
     assert answer.status_code == 200, answer.text
-    assert requests.get(url(host, "s/verify"), timeout=60).json()["problems"] == []
+    assert requests.get(url(host, "s/verify")).json()["problems"] == []
     [original] = [name for name in sessions(host) if name != "s"]
-    problems = requests.get(url(host, f"{original}/verify"), timeout=60).json()["problems"]
+    problems = requests.get(url(host, f"{original}/verify")).json()["problems"]
     assert [problem["problem"] for problem in problems] == ["call lost has no result"]
 
 
@@ -127,12 +127,12 @@ head of a copy, and at a repair first the head of the original's second name."""
 
 
 def sessions(host: AgentHost, agent: str = AGENT) -> list[str]:
-    entries = requests.get(f"{host.url}/api/agents/{agent}/sessions", timeout=60).json()["sessions"]
+    entries = requests.get(f"{host.url}/api/agents/{agent}/sessions").json()["sessions"]
     return [entry["session_id"] for entry in entries]
 
 
 def spoken(host: AgentHost, session: str, agent: str = AGENT) -> list[dict[str, Any]]:
-    response = requests.get(url(host, f"{session}/export", agent), timeout=60)
+    response = requests.get(url(host, f"{session}/export", agent))
     assert response.status_code == 200, response.text
     return response.json()["data"]["conversationHistory"]
 

@@ -29,7 +29,7 @@ ANSWERS = {"client": 4, "callback": 3, "question": 4, "deep": 3, "eyes": 2, "fan
 """How many answers each scenario takes."""
 WAITS = {"client": 2, "callback": 2, "question": 3, "deep": 1, "eyes": 2, "fan": 2, "crowd": 2}
 """How often each waits; a call that was answered may wait again for something else."""
-DRAWN = 4
+DRAWN = 3
 """How many scenarios are drawn, each with one kill."""
 
 

@@ -53,11 +53,15 @@ async def write_table() -> str:
             parts.append(_THREAD)
         parts.append("| block | value | framework: streamed | stored | replayed | here: streamed | stored | replayed |")
         parts.append("|---|---|---|---|---|---|---|---|")
-        for probe in probes:
-            cells = [*_cells(await with_framework(kind, probe)), *_cells(await with_host(kind, probe))]
-            parts.append(f"| `{probe.block}` | {_name(probe.value)} | {' | '.join(cells)} |")
+        parts += [await measure_row(kind, probe) for probe in probes]
         parts.append("")
     return "\n".join([*parts, write_services()])
+
+
+async def measure_row(kind: str, probe: Probe) -> str:
+    """Measure a value with the framework and with the host; gives its row."""
+    cells = [*_cells(await with_framework(kind, probe)), *_cells(await with_host(kind, probe))]
+    return f"| `{probe.block}` | {_name(probe.value)} | {' | '.join(cells)} |"
 
 
 def _name(value: str) -> str:

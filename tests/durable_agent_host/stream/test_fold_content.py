@@ -1,14 +1,11 @@
 """The arguments of a call whose pieces have several forms: what the fold gives is what a live run gives the tool."""
 
-import json
-
 import pytest
-from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
+from agent_framework import ChatResponse, ChatResponseUpdate, Content
 
 from durable_agent_host.stream.fold import fold_contents, fold_updates
-from tests.durable_agent_host.scripted_service import scripted_service
 from tests.durable_agent_host.stream.comparing import fold_part
-from tests.durable_agent_host.stream.streams import encode_messages, provider, stored_all
+from tests.durable_agent_host.stream.streams import provider, stored_all
 from tests.kit import RECORDINGS
 
 STREAMS = {
@@ -68,18 +65,6 @@ def find_recordings(service, suffix):
     return sorted([*folder.glob(f"*{suffix}"), *folder.glob(f"multiturn/*/*{suffix}")]) if folder.exists() else []
 
 
-async def updates_of_recording(make_client, path):
-    """What the framework's client makes of a recorded stream."""
-    with scripted_service() as service:
-        service.play([json.loads(line)["data"] for line in path.read_text().splitlines()])
-        client = make_client(service.url)
-        return [update async for update in client._inner_get_response(messages=QUESTION, stream=True, options=LIMITED)]
-
-
-QUESTION = [Message("user", ["go"])]
-LIMITED = {"max_tokens": 100}
-
-
 def anthropic_client(url):
     from agent_framework_anthropic import AnthropicClient
 
@@ -95,32 +80,3 @@ def gemini_client(url):
 
 STREAMED = [(anthropic_client, path) for path in find_recordings("anthropic", ".jsonl")]
 STREAMED += [(gemini_client, path) for path in find_recordings("gemini", ".jsonl")]
-
-
-@pytest.mark.recordings
-@pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")  # within Google's SDK
-@pytest.mark.parametrize(
-    ("make_client", "path"), STREAMED, ids=lambda value: "/".join(getattr(value, "parts", ("",))[-3:])
-)
-async def test_calls_of_recorded_streams_have_the_arguments_of_the_live_run(make_client, path):
-    """Names, ids and arguments of every call are those that the framework's own end of a stream has."""
-    updates = await updates_of_recording(make_client, path)
-    live = ChatResponse.from_updates(updates).messages
-    messages = fold_updates(updates, provider).messages
-
-    def calls(messages):
-        kinds = {"function_call", "mcp_server_tool_call", "code_interpreter_tool_call", "shell_tool_call"}
-        found = [content for message in messages for content in message.contents if content.type in kinds]
-        return [
-            (
-                content.type,
-                content.call_id,
-                content.name or content.tool_name,
-                content.arguments,
-                [part.text for part in content.inputs or ()],
-            )
-            for content in found
-        ]
-
-    assert calls(messages) == calls(live)
-    assert encode_messages(messages) == encode_messages(fold_updates(fold_part(updates, provider), provider).messages)

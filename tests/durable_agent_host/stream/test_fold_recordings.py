@@ -50,6 +50,7 @@ def stream(name):
     return next(recorded_stream for recorded_stream in read_recordings() if recorded_stream.name == name)
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize("name", cases())
 def test_cutting_and_folding_a_recorded_stream_changes_nothing(stream):
     """Deltas cut elsewhere, parts folded first, parts of those, and the folded response, give the fold of the whole."""
@@ -79,6 +80,7 @@ def test_the_fold_is_the_providers_final_response(stream):
     assert comparable(sent) == comparable(expected_items)
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize("name", cases())
 def test_a_recorded_stream_may_end_anywhere(stream):
     """Of a stream that breaks, what was said is there: the text so far, each call before its result, nothing twice."""

@@ -1,10 +1,7 @@
 """Agents of the Azure AI Agents service at ``MODEL_URL``; a tool leaves a line in the file ``EFFECTS``."""
 
 import os
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, tool
 from agent_framework_openai import OpenAIChatClient

@@ -3,11 +3,8 @@
 import asyncio
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Never
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 import httpx
 import httpx2

@@ -2,13 +2,10 @@
 
 import asyncio
 import os
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent
 

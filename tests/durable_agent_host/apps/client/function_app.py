@@ -2,13 +2,10 @@
 
 import json
 import os
-import sys
 from dataclasses import asdict
 from inspect import isasyncgen
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 import azure.functions as func
 from agent_framework import Agent, tool

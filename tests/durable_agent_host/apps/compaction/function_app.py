@@ -1,10 +1,5 @@
 """Agents whose contexts are compacted."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
-
 from agent_framework import Agent, SlidingWindowStrategy, SummarizationStrategy, TruncationStrategy, tool
 
 from durable_agent_host import DurableAgentApp

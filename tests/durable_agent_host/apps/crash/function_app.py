@@ -3,13 +3,9 @@
 import asyncio
 import json
 import os
-import sys
 import time
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import (
     Agent,

@@ -2,11 +2,8 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, AgentResponse, AgentResponseUpdate, Content, Message
 from agent_framework_durabletask import AgentCallbackContext

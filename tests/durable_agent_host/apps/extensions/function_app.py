@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from durable_agent_host import DurableAgentApp
 from tests.durable_agent_host.extension_points import all_agents

@@ -1,12 +1,8 @@
 """Agents that read files and make some, and whose clients may choose options."""
 
 import base64
-import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import (
     Agent,

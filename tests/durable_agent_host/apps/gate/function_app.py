@@ -2,11 +2,8 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any, Never
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 import azure.functions as func
 from agent_framework import (

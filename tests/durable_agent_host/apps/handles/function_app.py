@@ -1,10 +1,5 @@
 """Agents whose services keep files and conversations, for callers that the header ``x-who`` names."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
-
 import azure.functions as func
 from agent_framework import Agent
 from agent_framework_anthropic import AnthropicClient

@@ -1,11 +1,7 @@
 """An app with wrong functions: ``authorize`` says neither yes nor no, or nobody is known."""
 
 import os
-import sys
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, tool
 

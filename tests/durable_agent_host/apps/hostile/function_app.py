@@ -1,10 +1,5 @@
 """An agent with everything that a stranger can ask for: code, a tool that waits for a person, MCP."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
-
 from agent_framework import Agent, tool
 
 from durable_agent_host import DurableAgentApp

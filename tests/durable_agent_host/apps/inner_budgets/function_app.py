@@ -1,10 +1,7 @@
 """Agents with budgets whose tools are agents."""
 
 import os
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent
 from agent_framework_orchestrations import SequentialBuilder

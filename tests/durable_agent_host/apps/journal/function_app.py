@@ -3,13 +3,10 @@
 import asyncio
 import os
 import signal
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, AgentResponse, Content, FunctionTool, Message, tool
 from agent_framework_openai import OpenAIChatClient

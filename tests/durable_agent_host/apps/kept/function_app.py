@@ -2,10 +2,6 @@
 
 import gc
 import os
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 import azure.functions as func
 from agent_framework import Agent, Message

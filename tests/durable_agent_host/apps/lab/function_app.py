@@ -1,12 +1,9 @@
 """Agents that show how the host behaves at its edges."""
 
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, AgentResponse, Message, tool
 from agent_framework_openai import OpenAIChatClient

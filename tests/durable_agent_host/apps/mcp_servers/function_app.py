@@ -5,8 +5,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
-
 from agent_framework import Agent, MCPStdioTool, MCPStreamableHTTPTool
 
 from durable_agent_host import DurableAgentApp

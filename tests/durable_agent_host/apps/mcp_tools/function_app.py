@@ -1,10 +1,6 @@
 """Agents as MCP tools: one that says what it has seen, and one that fails."""
 
-import sys
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import AgentResponse, Message
 

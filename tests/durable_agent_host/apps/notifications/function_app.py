@@ -3,11 +3,8 @@
 import json
 import os
 import signal
-import sys
 from dataclasses import asdict
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import (
     Agent,

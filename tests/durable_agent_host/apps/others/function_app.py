@@ -2,11 +2,8 @@
 
 import json
 import os
-import sys
 import time
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, FunctionTool, tool
 from agent_framework_anthropic import AnthropicClient

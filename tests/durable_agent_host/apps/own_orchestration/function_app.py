@@ -1,10 +1,7 @@
 """An app of the user's own: no DurableAgentApp, an orchestration, and an agent in one of its activities."""
 
 import os
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 import azure.durable_functions as df
 import azure.functions as func

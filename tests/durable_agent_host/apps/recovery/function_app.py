@@ -1,11 +1,7 @@
 """Agents of every kind of client, all of which ask the practice model."""
 
 import os
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import (
     Agent,

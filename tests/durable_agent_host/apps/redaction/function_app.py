@@ -4,11 +4,8 @@ import asyncio
 import copy
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, Content, ContextProvider, FileHistoryProvider, Message, tool
 from agent_framework.observability import configure_otel_providers

@@ -1,10 +1,6 @@
 """Agents with budgets, of clients whose services report token counts in their own words; all ask ``MODEL_URL``."""
 
 import os
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent
 from agent_framework_anthropic import AnthropicClient

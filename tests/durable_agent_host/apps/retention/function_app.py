@@ -1,11 +1,7 @@
 """Agents whose sessions are kept for different times, and an orchestration of the app's own."""
 
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, AgentResponse, Message, tool
 

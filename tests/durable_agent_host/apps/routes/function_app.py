@@ -1,12 +1,8 @@
 """Routes of an app's own, beside an agent: written for `azure.functions`, and for the streaming extension."""
 
 import json
-import sys
 import threading
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 import azure.durable_functions as df
 import azure.functions as func

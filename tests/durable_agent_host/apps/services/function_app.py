@@ -1,10 +1,6 @@
 """Agents whose clients name their service, each with the same tools; all ask the endpoint ``SERVICE_URL``."""
 
 import os
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, Content
 from agent_framework_anthropic import AnthropicClient

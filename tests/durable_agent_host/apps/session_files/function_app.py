@@ -1,11 +1,8 @@
 """The framework's harness agent, agents whose providers keep files and todos, and one that asks such an agent."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import (
     Agent,

@@ -1,11 +1,7 @@
 """An app whose redaction of long texts waits until another turn has called a tool."""
 
 import os
-import sys
 import threading
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 import azure.functions as func
 from agent_framework import Agent, Content, tool

@@ -1,11 +1,8 @@
 """An agent whose tool calls are measured by an observer."""
 
 import os
-import sys
 import time
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, tool
 from tool_spans import ToolSpans

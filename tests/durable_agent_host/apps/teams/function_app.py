@@ -1,10 +1,7 @@
 """Agents that are workflows of several agents, each built by a function; TEAM names one that is given as it is."""
 
 import os
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import (
     Agent,

@@ -2,11 +2,7 @@
 
 import logging
 import os
-import sys
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, tool
 from agent_framework.observability import configure_otel_providers

@@ -6,12 +6,9 @@ at once, branch on what they say and wait for a person, and agents as MCP tools.
 
 import json
 import os
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 import azure.functions as func
 from agent_framework import Agent

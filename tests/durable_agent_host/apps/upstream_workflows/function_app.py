@@ -1,12 +1,9 @@
 """What upstream's samples 11 and 13 do, in one app: workflows in parallel, and with a person."""
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Never
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import (
     Agent,

@@ -1,10 +1,5 @@
 """A workflow of two agents, of which one hands its answer to the other, ones that ask or break, and an agent."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
-
 from typing import Never
 
 import azure.functions as func

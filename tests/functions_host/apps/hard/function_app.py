@@ -52,12 +52,6 @@ def over(context):
 
 
 @app.orchestration_trigger(context_name="context")
-def retried(context):
-    answer = yield context.call_activity_with_retry("counted", df.RetryOptions(10, 2), context.get_input())
-    return answer
-
-
-@app.orchestration_trigger(context_name="context")
 def caught(context):
     """A failure that was caught is not what failed it."""
     try:

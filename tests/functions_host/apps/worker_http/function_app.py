@@ -2,7 +2,6 @@
 # ruff: noqa: D101, D102, LOG015 - apps write logs as they like
 
 import asyncio
-import contextvars
 import hashlib
 import json
 import logging
@@ -13,7 +12,6 @@ import azure.functions as func
 
 app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)
 logger = logging.getLogger("orders")
-number = contextvars.ContextVar("number", default=0)
 PAGE = "<p>Grüße™</p>"
 
 
@@ -192,8 +190,6 @@ COOKIES = {
     "short": ["b=2"],
     "empty": [""],
     "escaped": ['c="x y/="; SameSite=None'],
-    "no_date": ["d=3; Expires=Tomorrow"],
-    "no_age": ["e=4; Max-Age=Long"],
     "no_flag": ["f=5; SecureFalse; HttpOnly"],
 }
 
@@ -267,32 +263,3 @@ def prints(req: func.HttpRequest):
     print("but two pieces")
     print("left over", end="")
     return "printed"
-
-
-# --- loops and tasks --------------------------------------------------------------------------
-
-
-@app.route()
-def own_loop(req: func.HttpRequest) -> func.HttpResponse:
-    async def log_line() -> None:
-        logger.info("in a loop of its own")
-
-    loop = asyncio.SelectorEventLoop()
-    asyncio.set_event_loop(loop)
-    loop.run_until_complete(log_line())
-    loop.close()
-    return func.HttpResponse("looped")
-
-
-@app.route()
-async def contexts(req: func.HttpRequest):
-    async def count() -> str:
-        await asyncio.sleep(0)
-        return str(number.get())
-
-    first = contextvars.copy_context()
-    first.run(number.set, 5)
-    second = contextvars.copy_context()
-    second.run(number.set, 10)
-    tasks = [asyncio.create_task(count(), context=context) for context in (first, second, None)]
-    return " ".join(await asyncio.gather(*tasks))
