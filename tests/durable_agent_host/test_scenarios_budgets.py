@@ -350,3 +350,45 @@ def read_other_pending_calls(turn, call):
     """Read which calls wait, when another one than this waits."""
     pending = requests.get(turn["turn_url"]).json().get("pending_calls") or []
     return [other for other in pending if other["call_id"] != call["call_id"]]
+
+
+IN_A_TOOL = {"calls": [{"name": "buy", "arguments": {"what": "sleep", "seconds": 60}}], "usage": USAGE}
+
+
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize(
+    ("agent", "steps", "counts"),
+    [
+        ("Calls", [IN_A_TOOL], (400, 1, 1)),
+        (
+            "Calls",
+            [BUY_AGAIN | {"usage": USAGE}, {"text": "It takes long. " * 50, "delay_milliseconds": 400}],
+            (0, 2, 1),
+        ),
+        ("AskCalls", [BUY_AGAIN | {"usage": USAGE}] * 2, (800, 2, 2)),
+    ],
+    ids=["in a tool", "in a model call", "waits for a person"],
+)
+def test_a_turn_that_an_operator_terminates_is_counted(
+    budgets: AgentHost, model: PracticeModel, purchases, agent: str, *, steps, counts
+):
+    """Its usage counts for its session and does not grow; the next turn has the right total."""
+    tokens, model_calls, tool_calls = counts
+    model.plan(*steps)
+    body = {"message": "go", "session_id": (session := uuid4().hex)}
+    accepted_response = budgets.run(agent, body, headers={"x-ms-wait-for-response": "false"})
+    wait_until(lambda: len(model.requests()) == model_calls and len(purchases()) == tool_calls)
+    if agent == "AskCalls":
+        wait_until(
+            lambda: budgets.get(accepted_response.json()["turn_url"].partition("/api")[2]).json().get("pending_calls")
+        )
+    url = f"{budgets.management}/instances/{accepted_response.json()['turn_id']}/terminate"
+    assert requests.post(url, params={"reason": "enough"}, timeout=60).ok
+    model.reset()
+    model.plan({"text": "Fine.", "usage": USAGE})
+    assert budgets.run(agent, body | {"message": "again"}).status_code == 200
+    after = read_usage(budgets, agent, session)
+    assert (after["model_calls"], after["tool_calls"]) == (model_calls + 1, tool_calls)
+    assert after["tokens"] >= tokens + 400
+    assert after["tokens"] == tokens + 400 or model_calls == 2
+    assert len(model.requests()) == 1

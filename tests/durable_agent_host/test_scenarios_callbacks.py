@@ -15,6 +15,9 @@ APP = Path(__file__).parent / "apps" / "callbacks"
 EVA = {"x-who": "eva"}
 
 
+BOSS = {"x-who": "bob/boss"}
+
+
 class Studio:
     """A host on one data directory that may crash, and the ledger of its tools."""
 
@@ -125,6 +128,20 @@ def test_a_token_answers_its_call_without_a_key_or_a_name(studio: Studio, model:
     ]
 
 
+def test_a_tool_of_an_agent_within_the_agent_may_defer(studio: Studio, model: PracticeModel):
+    """The call is named by its path, its token answers it, and neither agent asks its model again."""
+    model.plan({"calls": [{"name": "cutter", "arguments": {"task": "cut"}}]}, {"text": "Directed."}, agent="Direct.")
+    model.plan({"calls": [{"name": "render", "arguments": {"film": "M"}}]}, {"text": "It is cut."}, agent="Cut.")
+    turn = studio.begin("within", "Director")
+    (call,) = studio.waiting(turn)
+    assert (call["kind"], call["name"], call["path"].count("/t:")) == ("callback", "render", 2)
+    assert studio.call_back(studio.paths()["M"], {"result": "rendered"}).status_code == 200
+    assert studio.ended(turn)["response"] == "Directed."
+    assert studio.outputs() == ["It is cut."]
+    assert len(model.requests()) == 4
+    assert len(studio.lines) == 1
+
+
 def test_a_token_opens_nothing_else(studio: Studio, model: PracticeModel):
     """A changed token, another call's and none at all learn nothing; the token is no key to other routes."""
     plan(model, ("render", {"film": "Faust"}))
@@ -187,6 +204,23 @@ def test_a_result_may_come_before_the_turn_waits(studio: Studio, model: Practice
     assert studio.call_back(path, {"result": "rendered"}).status_code == 200
     assert studio.ended(turn)["status"] == "completed"
     assert studio.outputs() == ["rendered", "climbed"]
+
+
+def test_a_tool_that_needs_approval_may_defer(studio: Studio, model: PracticeModel):
+    """The approval and the callback are two calls; the tool runs once, with what the approver has changed."""
+    plan(model, ("build", {"house": "red"}))
+    turn = studio.begin("build")
+    (approval,) = studio.waiting(turn)
+    url = f"{studio.host.url}/api{turn}/answers"
+    body = {"call_id": approval["call_id"], "approved": True}
+    assert requests.post(url, json=body, headers=EVA, timeout=30).status_code == 403
+    assert requests.post(url, json=body, headers=BOSS, timeout=30).status_code == 200
+    callback = wait_until(lambda: next((call for call in studio.waiting(turn) if call["kind"] == "callback"), None))
+    assert callback["call_id"] != approval["call_id"]
+    assert requests.post(url, json=body | {"call_id": callback["call_id"]}, headers=BOSS, timeout=30).status_code == 400
+    assert studio.call_back(studio.paths()["red"], {"result": "built"}).status_code == 200
+    assert studio.ended(turn)["status"] == "completed"
+    assert (studio.outputs(), len(studio.lines)) == (["built"], 1)
 
 
 def test_a_call_cannot_wait_longer_than_its_log_is_kept(studio: Studio, model: PracticeModel):

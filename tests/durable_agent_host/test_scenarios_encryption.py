@@ -198,6 +198,20 @@ def rows(data: Path) -> list[Any]:
     return [blob_rows, states]
 
 
+def test_encryption_can_be_enabled_later(data: Path, model: PracticeModel):
+    """What was stored before is read and continued, and what is added is encrypted."""
+    states = dict(rows(data)[1])
+    assert "canary-question without keys" in states["@dafx-clerk@only-before"]
+    assert "canary" not in states["@dafx-clerk@before"]
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
+        assert len(texts(host, "before")) == 4
+        assert len(texts(host, "only-before")) == 2
+        ask(host, model, "only-before", "with keys")
+        sent = json.dumps(model.requests()[-1]["body"]["input"])
+        assert "canary-question without keys" in sent
+    assert "canary" not in dict(rows(data)[1])["@dafx-clerk@only-before"]
+
+
 def test_plaintext_can_be_rejected(data: Path, model: PracticeModel):
     """What is not encrypted is a 409 that names the setting, and stays; an export and import before that brings it."""
     strict = {KEYS: key(1), PLAINTEXT: "refuse"}

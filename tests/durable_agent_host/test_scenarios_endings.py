@@ -1,7 +1,9 @@
 """How an answer ended is told in the same words for every service: refused, filtered, cut off, or blocked before it."""
 
+import contextlib
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from tests.durable_agent_host.hostile_model import (
 from tests.durable_agent_host.openai_outputs import message, refusal, text
 from tests.durable_agent_host.service_rules import find_violation
 from tests.durable_agent_host.test_scenarios_hostile_model import COMPLETE_STREAMS
-from tests.kit import RECORDINGS, AgentHost
+from tests.kit import RECORDINGS, AgentHost, wait_until
 
 AZURE_FILTER = {"hate": {"filtered": True, "severity": "high"}, "violence": {"filtered": False, "severity": "safe"}}
 AZURE_BLOCK = {
@@ -456,3 +458,18 @@ def test_a_format_does_not_hide_how_an_answer_ended(
     model.play(answer)
     body = host.run("Completions", {"message": "How many?", "response_format": FORMAT}).json()
     assert (body["status"], body.get("value"), len(model.received)) == (status, value, 1), body
+
+
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize("point", ["journal.model.after_append:1", "journal.model.after_append:2"])
+def test_a_crash_between_two_tries_repeats_none(tmp_path: Path, model: HostileModel, point: str):
+    """Each try is one request, whenever the process dies; the stream ends with the answer that fits."""
+    model.play(saying("Completions", "No."), saying("Completions", FITTING))
+    with bounded_host(tmp_path, model, tmp_path / "effects.txt", DURABLE_AGENT_HOST_CRASH=point) as crashing:
+        body = {"message": "How many?", "session_id": "killed", "response_format": FORMAT}
+        with contextlib.suppress(requests.ConnectionError):
+            crashing.run("Completions", body, headers={"Idempotency-Key": "k"})
+        wait_until(lambda: crashing.process.poll() is not None)
+    with bounded_host(tmp_path, model, tmp_path / "effects.txt") as restarted:
+        reply = restarted.run("Completions", body, headers={"Idempotency-Key": "k"})
+        assert (reply.json().get("value"), len(model.received)) == ({"words": 2}, 2), reply.text

@@ -241,6 +241,19 @@ def test_a_file_has_an_etag_and_a_head(files: AgentHost):
     assert requests.head(file["file_url"][:-1] + "x").status_code == 404
 
 
+def test_files_of_a_session_without_turns_are_deleted(files: AgentHost):
+    """A deletion erases and reports them; a second one is a 404, and the id is free for a turn."""
+    (file,) = upload(files, "unused", b"canary of a file", "a.txt").json()["files"]
+    url = f"{files.url}/api/agents/Reader/sessions/unused"
+    deletion = requests.delete(url, timeout=60)
+    assert (deletion.status_code, deletion.json()["status"]) == (200, "deleted"), deletion.text
+    assert (deletion.json()["erased"]["turns"], deletion.json()["erased"]["pieces"]) == (0, 2)
+    assert [requests.get(path, timeout=60).status_code for path in (file["file_url"], f"{url}/files")] == [404, 404]
+    assert requests.delete(url, timeout=60).status_code == 404
+    assert files.run("Reader", {"message": "hi", "session_id": "unused"}).ok
+    assert list_files(files, "unused") == []
+
+
 @pytest.mark.parametrize(
     ("part", "reason"),
     [

@@ -11,6 +11,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.cli.terminal import run_piped
+from tests.durable_agent_host.sse_client import read_events
 from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn, waiting_turn
 from tests.durable_agent_host.test_scenarios_journal import CrashingHost, call
 from tests.durable_agent_host.test_scenarios_provider_approvals import ASK, CALL
@@ -172,10 +173,59 @@ def test_a_tool_of_the_provider_waits_for_approval_within_an_agent(
     assert len(model.requests()) == 5
 
 
+@pytest.mark.parametrize("agent", ["clerk", "keeper"])
+def test_an_approval_beside_a_tool_call_within_an_agent_waits(
+    host: AgentHost, model: PracticeModel, effects: Callable[[], list[str]], agent: str
+):
+    """The tool runs, the turn waits, and every later request of the inner model has the answer once."""
+    outer = {"clerk": "Over", "keeper": "OverKeeper"}[agent]
+    model.plan(ask(agent, "publish"), {"text": "Done."}, agent=f"You are {outer}.")
+    both = {"items": [{"item": ASK}, use("note", text="a")]}
+    after = {"items": [{"item": CALL}, use("note", text="b")]}
+    model.plan(both, after, {"text": "Published."}, agent=f"You are {agent}.")
+    turn = waiting_turn(host, agent=outer)
+    (pending_call,) = turn["pending_calls"]
+    assert [line.split()[1] for line in effects()] == ["a"]
+    assert approve(turn, {"call_id": pending_call["call_id"], "approved": True}).status_code == 200
+    ended_turn = wait_until(lambda: read_ended_turn(turn))
+    assert (ended_turn["status"], ended_turn["response"]) == ("completed", "Done."), ended_turn
+    assert [line.split()[1] for line in effects()] == ["a", "b"]
+    bodies = [request["body"] for request in model.requests() if request["body"]["instructions"] == f"You are {agent}."]
+    types = [[item.get("type") for item in body["input"]] for body in bodies]
+    counts = [sent.count("mcp_approval_response") for sent in types]
+    assert counts == ([0, 1, 0] if agent == "clerk" else [0, 1, 1]), types
+
+
 def sent_approvals_of(model: PracticeModel) -> list[bool]:
     """List the decisions about tools of the provider in all requests."""
     items = [item for request in model.requests() for item in request["body"]["input"]]
     return [item["approve"] for item in items if item["type"] == "mcp_approval_response"]
+
+
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize("agent", ["Deep", "Crowd"])
+def test_a_broken_stream_within_an_agent_repeats_its_call_alone(
+    host: AgentHost, model: PracticeModel, effects: Callable[[], list[str]], agent: str
+):
+    """A connection that breaks in mid-answer of an inner model costs that call once more; no tool runs again."""
+    name = {"Deep": "clerk", "Crowd": "left"}[agent]
+    broken = {"text": "Written, at last.", "chunk_characters": 4, "break_after_events": 7}
+    model.plan(use("note", text="a"), broken, {"text": "Written, at last."}, agent=f"You are {name}.")
+    model.plan(ask("manager", "go"), {"text": "All done."}, agent="You are Deep.")
+    model.plan({"calls": [*ask("clerk", "write")["calls"], call("note", text="b")]}, {"text": "Ok."}, agent="manager")
+    model.plan(use("linger", text="b"), {"text": "Middle."}, agent="You are middle.")
+    model.plan(use("note", text="c"), {"text": "Right."}, agent="You are right.")
+    response = host.run(agent, {"message": "go", "session_id": uuid4().hex})
+    assert (response.status_code, response.json()["status"]) == (200, "success"), response.text
+    lines = {"Deep": ["note a", "note b"], "Crowd": ["begin b", "end b", "note a", "note c"]}[agent]
+    assert sorted(" ".join(line.split()[:2]) for line in effects()) == lines
+    inner_inputs = [
+        json.dumps(request["body"]["input"])
+        for request in model.requests()
+        if request["body"]["instructions"] == f"You are {name}."
+    ]
+    assert (len(inner_inputs), inner_inputs[1]) == (3, inner_inputs[2])
+    assert len(model.requests()) == {"Deep": 7, "Crowd": 7}[agent]
 
 
 def test_side_by_side_agents_with_equal_call_ids_are_told_apart(
@@ -287,9 +337,41 @@ def test_a_team_that_is_killed_goes_on(crashing_host: CrashingHost, model: Pract
     assert texts[0] == texts[1]
 
 
+def test_a_killed_team_streams_what_it_stores(crashing_host: CrashingHost, model: PracticeModel):
+    """An answer that is replayed has the messages that it has when it streams, and nothing has to be corrected."""
+    texts = ["One.", "Two.", "Three."]
+    model.plan({"text": "First."}, agent="You are first.")
+    model.plan({"items": [{"text": text} for text in texts]}, agent="You are second.")
+    turn = crashing_host.run("Line", "journal.model.after_append:2")
+    events_url = f"{crashing_host.host.url}/api/agents/Line/sessions/s/turns/{turn['turn_id']}/events"
+    with requests.get(events_url, stream=True, timeout=60) as response:
+        events = list(read_events(response))
+    assert [message["text"] for message in events[-1].data["messages"]] == texts
+    assert [event.data["text"] for event in events if event.name == "message.completed"][-3:] == texts
+    assert 0 not in [event.data["discard_from"] for event in events if event.name == "turn.restarted"]
+
+
 def list_texts(session: dict[str, Any]) -> list[str | None]:
     """List the texts of a conversation."""
     return [content.get("text") for message in session["messages"] for content in message["contents"]]
+
+
+def test_four_eyes_hold_within_a_team(model: PracticeModel, tmp_path: Path):
+    """Who asked for the turn cannot approve a tool of a member; somebody else can."""
+    ledger = tmp_path / "ledger.txt"
+    ledger.touch()
+    with running_host(tmp_path / "data", model, app=APP, LEDGER=str(ledger), IDENTIFY="1") as host:
+        model.plan(use("transfer", amount=3), {"text": "Sent."}, agent="You are first.")
+        response = host.run("Line", {"message": "send", "session_id": uuid4().hex}, headers={"x-user": "ann"})
+        turn = response.json()
+        (pending_call,) = turn["pending_calls"]
+        assert pending_call["approved_by"] == "another"
+        answers = [
+            requests.post(f"{turn['turn_url']}/answers", json=allow(pending_call), headers={"x-user": name}, timeout=30)
+            for name in ("ann", "bob")
+        ]
+        assert ledger.read_text() == "" or answers[1].ok
+        assert [answer.status_code for answer in answers] == [403, 404], [answer.text for answer in answers]
 
 
 def test_clients_see_what_agents_within_do(host: AgentHost, model: PracticeModel):

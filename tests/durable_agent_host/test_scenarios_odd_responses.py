@@ -294,11 +294,32 @@ def test_a_number_for_an_id_becomes_a_text(host: AgentHost, model: HostileModel,
     assert not any("a text or null is expected" in item["problem"] for item in verification.json()["problems"])
 
 
+@pytest.mark.parametrize("client", CLIENTS[:2])
+def test_a_number_for_a_name_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
+    """The model gets an error that there is no such tool."""
+    tool_call = tool_call_stream(client, [("call_1", ARGUMENTS)]).replace(b'"name": "say"', b'"name": 7')
+    model.play(stream(tool_call), COMPLETE_STREAMS[client], COMPLETE_STREAMS[client])
+    assert run_turn(host, client, "number-name") == "Hello."
+    assert run_turn(host, client, "number-name", "And now?") == "Hello."
+    sent = json.dumps(last_request(client, model))
+    assert '"name": "7"' in sent
+    assert '"name": 7' not in sent
+
+
 @pytest.mark.parametrize("client", CLIENTS[:3])
 def test_an_id_that_is_neither_text_nor_number_fails_the_turn(host: AgentHost, model: HostileModel, client: str):
     """The problem names it and shows it."""
     model.play(fallback=stream(tool_call_stream(client, [("here", ARGUMENTS)]).replace(ID_MARK, b'["x"]')))
     assert "id' is no text: ['x']" in problem(host, client, "list-id")
+
+
+def test_a_number_for_a_finish_reason_becomes_a_text(host: AgentHost, model: HostileModel):
+    """It is shown as the service's word."""
+    spoken = COMPLETE_STREAMS["Completions"].partition(b"\r\n\r\n")[2]
+    model.play(stream(spoken.replace(b'"finish_reason": "stop"', b'"finish_reason": 5')))
+    reply = host.run("Completions", {"message": "Good morning", "session_id": "reason"})
+    url = f"{host.url}/api/agents/Completions/sessions/reason/turns/{reply.headers['x-ms-turn-id']}/steps"
+    assert [step["finish_reason"] for step in requests.get(url, timeout=60).json()["steps"] if "usage" in step] == ["5"]
 
 
 ODD_FIELDS = [

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from durable_agent_host.providers.client_errors import explain_overflow
+from tests.durable_agent_host.test_scenarios_journal import CrashingHost
 from tests.kit import AgentHost, PracticeModel, running_host
 
 APP = Path(__file__).parent / "apps" / "recovery"
@@ -106,6 +107,41 @@ def test_the_strategy_of_the_agent_compacts(host: AgentHost, model: PracticeMode
     assert "A summary." in json.dumps(repeated["body"])
     assert 3 in questions(repeated)
     assert 0 not in questions(repeated)
+
+
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize(
+    ("point", "refusals"),
+    [
+        ("journal.overflow.before_append", 2),
+        ("journal.overflow.after_append", 1),
+        ("journal.model.before_append:2", 1),
+        ("turn.before_outcome", 1),
+    ],
+)
+def test_a_kill_does_not_repeat_the_request_that_was_too_long(
+    tmp_path: Path, model: PracticeModel, point: str, refusals: int
+):
+    """After the journal knows it, the request is the smaller one in every attempt."""
+    crashing_host = CrashingHost(tmp_path, model, APP)
+    try:
+        model.plan(*[{"text": f"Answer {n}."} for n in range(3)])
+        first_host = crashing_host.start()
+        talk(first_host, "Responses", "s", *range(3))
+        first_host.stop()
+        before = len(model.requests())
+        model.plan(refusal("Responses"), times=refusals, user_text="question-3")
+        call = {"calls": [{"name": "find_word", "arguments": {"word": "x"}}]}
+        model.plan(call, {"text": "Done."}, times=None, by_round=True, user_text="question-3")
+        turn = crashing_host.run("Responses", point, message=f"question-3 {LONG}")
+        assert turn["response"] == "Done.", turn
+        requests = model.requests()[before:]
+        assert [questions(request) for request in requests[:refusals]] == [[*range(4)]] * refusals
+        repeated = requests[refusals:]
+        assert {tuple(questions(request)) for request in repeated} == {(2, 3)}
+        assert len(repeated) == (3 if point.startswith("journal.model") else 2)
+    finally:
+        crashing_host.stop()
 
 
 MESSAGES = [

@@ -102,6 +102,32 @@ def test_agents_that_share_a_provider_do_not_share_it_across_owners(host: AgentH
     assert user_texts(model) == ["and mine"]
 
 
+@pytest.mark.parametrize("agent", ["Noted", "Filed"])
+def test_a_session_of_an_owner_is_copied_reset_and_deleted_as_any(host: AgentHost, model: PracticeModel, agent: str):
+    """Every operation uses the messages that the provider stores."""
+    session = uuid4().hex
+    first = say(host, "ada", agent, session, "one").headers["x-ms-turn-id"]
+    say(host, "ada", agent, session, "two")
+    assert user_texts(model) == ["one", "two"]
+    fork = ask(host, "ada", "POST", f"{agent}/sessions/{session}/fork", json={"at_turn": first})
+    assert fork.status_code == 201, fork.text
+    say(host, "ada", agent, fork.json()["session_id"], "else")
+    assert user_texts(model) == ["one", "else"]
+    document = ask(host, "ada", "GET", f"{agent}/sessions/{session}/export").content
+    imported_id = uuid4().hex
+    assert ask(host, "bob", "POST", f"{agent}/sessions/{imported_id}/import", data=document).status_code == 201
+    say(host, "bob", agent, imported_id, "three")
+    assert user_texts(model)[-1] == "three"
+    assert texts(host, "bob", agent, imported_id) == ["one", "two", "three"]
+    host.signal(agent, session, "reset", None)
+    wait_until(lambda: texts(host, "ada", agent, session) == [])
+    say(host, "ada", agent, session, "again")
+    assert user_texts(model) == ["again"]
+    assert ask(host, "ada", "DELETE", f"{agent}/sessions/{session}").status_code == 200
+    say(host, "ada", agent, session, "anew")
+    assert user_texts(model) == ["anew"]
+
+
 def test_a_session_created_before_owners_continues(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):
     """Its provider knows it by its own id, also when it has been adopted; a later one of that id does not see it."""
     folder, data = str(tmp_path / "histories"), tmp_path / "data"

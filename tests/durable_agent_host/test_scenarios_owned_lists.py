@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site, call_tool
-from tests.kit import Lives, running_host
+from tests.kit import AgentHost, Lives, running_host
 from tests.processes import wait_until
 
 EMPTY = {"schemaVersion": "1.1.0", "data": {"conversationHistory": []}}
@@ -81,6 +81,26 @@ def test_notes_prove_nothing(site: Site):
     wrong = "SELECT home, replace(holder, 'of-pia', 'of-ola'), held_at FROM holders WHERE holder LIKE '%of-pia'"
     notes(site.data, f"INSERT INTO holders {wrong}")
     assert list_sessions(site, "pia") == ["of-pia"]
+
+
+def test_a_missing_owner_entry_is_restored(tmp_path: Path):
+    """A session without one gets it with its next turn in another process."""
+    lives = Lives(tmp_path / "data", None, app=APP, LEDGER=str(tmp_path / "asked.txt"))
+
+    def build_site(host: AgentHost) -> Site:
+        return Site(host, tmp_path / "data", tmp_path)
+
+    try:
+        for index in range(3):
+            assert build_site(lives.host).run("ida", "hi", f"ida-{index}").ok
+        lives.host.kill()
+        notes(tmp_path / "data", "DELETE FROM holders WHERE holder LIKE '%ida-1'")
+        now = build_site(lives.crash())
+        assert sorted(list_sessions(now, "ida")) == ["ida-0", "ida-2"]
+        assert now.run("ida", "again", "ida-1").ok
+        assert sorted(list_sessions(now, "ida")) == ["ida-0", "ida-1", "ida-2"]
+    finally:
+        lives.host.stop()
 
 
 def copy_sessions(data: Path, caller: str, count: int) -> None:

@@ -17,6 +17,7 @@ from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.workflow_routes import run_of
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
+from tests.durable_agent_host.cli.terminal import run_piped
 from tests.durable_agent_host.hostile_callers import (
     BEGINNERS,
     FILE,
@@ -321,6 +322,18 @@ def test_files_uploaded_before_a_session_belong_to_their_senders(site: Site):
     assert (site.ask("GET", f"{SESSIONS}/early", "bob").json()["message_count"], names("bob")) == (2, ["bob.txt"])
 
 
+def test_a_session_that_was_deleted_leaves_nothing_for_the_next_one(site: Site):
+    """Its uploads are erased with it, and whoever begins one of the same id has a new session."""
+    assert site.run("ada", "hi", "gone").ok
+    assert site.ask("POST", f"{SESSIONS}/gone/files?name=a.txt", "ada", data=b"a file").ok
+    deletion = site.ask("DELETE", f"{SESSIONS}/gone", "ada").json()
+    assert (deletion["status"], deletion["erased"]["pieces"]) == ("deleted", 2)
+    assert site.ask("GET", f"{SESSIONS}/gone/files", "ada").status_code == 404
+    assert site.run("bob", "hi", "gone").ok
+    assert site.ask("GET", f"{SESSIONS}/gone/files", "bob").json()["files"] == []
+    assert site.ask("DELETE", f"{SESSIONS}/gone", "ada").status_code == 404
+
+
 @pytest.mark.parametrize(
     "headers", [{}, {"x_ms_wait_for_response": "false"}, {"accept": "text/event-stream"}, {"idempotency_key": "same"}]
 )
@@ -576,6 +589,17 @@ def test_only_the_owner_steers(site: Site, model: PracticeModel):
     wait_until(lambda: site.ask("GET", url, "ada@contoso").json()["status"] == "completed")
     sent = json.dumps(model.requests()[-1]["body"])
     assert ("It is urgent." in sent, "I am" in sent) == (True, False)
+
+
+def test_the_command_line_says_who_may_answer(site: Site, model: PracticeModel):
+    """The way to answer is told, as the command was given, to somebody who may, and to nobody else."""
+    for caller, tool, may_answer in (("ada@contoso", "pay", False), ("ada@contoso:finance", "lend", True)):
+        model.plan({"calls": [{"name": tool, "arguments": {"amount": 3}}]}, user_text=tool)
+        header = f"x-who: {caller}"
+        result = run_piped(["chat", "--url", site.host.url, "--header", header, "Payer"], f"{tool}\n")
+        assert (result.returncode, f"{tool}(" in result.stderr) == (2, True), result.stderr
+        command = f" --url {site.host.url} --header '{header}'"
+        assert ("somebody else" in result.stderr, command in result.stderr) == (not may_answer, may_answer)
 
 
 def test_changed_arguments_need_another_approver(site: Site, model: PracticeModel):

@@ -15,10 +15,12 @@ from durable_agent_host import DurableAgentApp, redact_personal_data
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.providers.openai import chat_client_from_environment
 from tests.durable_agent_host.stored_bytes import read_all_bytes
+from tests.durable_agent_host.test_scenarios_mcp import call
 from tests.durable_agent_host.test_scenarios_redaction import (
     APP,
     MASK,
     MESSAGE,
+    MODEL_SECRETS,
     SECRETS,
     SPOKEN,
     leaks,
@@ -117,6 +119,17 @@ def _host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactor
 def host(_host: AgentHost, model: PracticeModel) -> AgentHost:
     """A host that keeps its turn log in SQLite."""
     return _host
+
+
+def test_mcp_clients_get_it_redacted(host: AgentHost, model: PracticeModel):
+    """The result of a tool call, and the problem of one that fails, say what is kept."""
+    error = {"error": {"status": 400, "code": "bad", "message": f"{SECRETS['model error']} is no temperature"}}
+    model.plan(*SPOKEN, error)
+    results = [call(host, "Teller", query=MESSAGE, sessionId=(session := uuid4().hex)) for _ in range(2)]
+    assert f"It is {MASK}, says {MASK}" in results[0]["content"][0]["text"]
+    assert results[1]["isError"] is True
+    assert leaks(json.dumps(results).encode() + read_views(host, "Teller", session)) == []
+    assert set(leaks(sent(model))) >= MODEL_SECRETS - {"answer", "citation", "logs"}
 
 
 def test_structured_responses_and_forks_are_redacted(host: AgentHost, model: PracticeModel):

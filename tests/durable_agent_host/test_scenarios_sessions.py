@@ -99,6 +99,18 @@ def test_a_broken_session_is_repaired_and_continues(lab: AgentHost, model: Pract
     assert any("not known" in json.dumps(output) for output in outputs)
 
 
+def test_a_session_without_a_version_is_repaired(lab: AgentHost, capsys):
+    """A state that is refused because its version is missing is readable after a repair."""
+    session, document = f"no-version-{uuid4().hex[:8]}", golden("session-upstream-1.1")
+    del document["schemaVersion"]
+    lab.put_state("Ledger", session, document)
+    assert lab.run("Ledger", {"message": "hi", "session_id": session}).status_code == 409
+    assert command(lab, capsys, "verify", session)[0] == 1
+    assert command(lab, capsys, "repair", session)[0] == 0
+    assert lab.state("Ledger", session)["data"] == document["data"] | lab.state("Ledger", session)["data"]
+    assert lab.run("Ledger", {"message": "hi", "session_id": session}).status_code == 200
+
+
 def test_a_newer_session_is_not_repaired(lab: AgentHost, capsys):
     """A session of a newer version stays unchanged, and the message says to upgrade."""
     session, document = f"newer-{uuid4().hex[:8]}", golden("session-v1") | {"schemaVersion": "2.0.0"}
@@ -184,6 +196,23 @@ def test_commands_report_errors(lab: AgentHost, capsys):
         main(["sessions", "show", "a", "b", "--nonsense"])
     assert exit_info.value.code == 2
     assert "--nonsense" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change", [{"status": [[]]}, {"status": 5}, {"error": [1]}, {"stats": "x"}, {"spent": ["x"]}, {"endedAt": {}}]
+)
+def test_an_invalid_receipt_breaks_no_route(lab: AgentHost, change):
+    """What others stored as the end of a turn is reported, and the turn is shown without it or not there."""
+    session, turn = f"odd-{uuid4().hex[:8]}", uuid4().hex
+    lab.run("Ledger", {"message": "hello", "session_id": session})
+    state = lab.state("Ledger", session)
+    assert state is not None
+    state["data"]["extensionData"]["durableAgentHost"]["receipts"][0] |= {"turnId": turn} | change
+    lab.put_state("Ledger", session, state)
+    path = f"/agents/Ledger/sessions/{session}"
+    for suffix in ("", "/events"):
+        assert lab.get(f"{path}/turns/{turn}{suffix}").status_code in {200, 404}
+    assert lab.get(f"{path}/verify").json()["problems"]
 
 
 @pytest.mark.parametrize("url", ["zz", "http://[::1", "localhost:7071", "file:///etc/passwd", "http://"])

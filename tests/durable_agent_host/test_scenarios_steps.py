@@ -183,3 +183,29 @@ def test_a_model_call_has_its_duration(tmp_path: Path):
     assert all(seconds_of(step) >= 0.25 for step in calls), calls
     tools = [step for step in steps if step["kind"] == "tool_call"]
     assert [call["began_at"] >= tool["ended_at"] for tool, call in zip(tools, (calls[1], calls[3]), strict=True)]
+
+
+def test_a_tool_that_a_cancel_cut_off_is_not_in_doubt(people: AgentHost, model: PracticeModel):
+    """It is cancelled, because nothing crashed."""
+    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 60}}]})
+    url = people.run("Rester", {"message": "rest", "wait_for_response": False}).json()["turn_url"]
+    wait_until(lambda: "tool_call" in kinds(steps_of(url)))
+    assert requests.post(f"{url}/cancel", timeout=30).ok
+    wait_until(lambda: requests.get(url, timeout=30).json()["status"] == "cancelled")
+    steps = steps_of(url)
+    assert kinds(steps) == ["wait:queue", "attempt", "model_call", "tool_call", "end"]
+    assert (steps[3]["outcome"], steps[3]["in_doubt"], steps[3]["ended_at"] is None) == ("cancelled", False, False)
+
+
+def test_a_model_call_that_a_cancel_cut_off_is_not_lost(people: AgentHost, model: PracticeModel):
+    """It is cancelled, with the text until then, and is not repeated."""
+    model.plan({"text": LONG_TEXT, "chunk_characters": 6, "delay_milliseconds": 60})
+    body = {"message": "talk", "wait_for_response": False}
+    url = people.run("Talker", body).json()["turn_url"]
+    wait_until(lambda: any(step.get("characters", 0) > 12 for step in steps_of(url)))
+    assert requests.post(f"{url}/cancel", timeout=30).ok
+    wait_until(lambda: requests.get(url, timeout=30).json()["status"] == "cancelled")
+    steps = steps_of(url)
+    assert kinds(steps) == ["wait:queue", "attempt", "model_call", "end"]
+    assert [steps[1]["ended"], steps[2]["outcome"], steps[3]["status"]] == ["cancelled"] * 3
+    assert (steps[2]["characters"] > 12, steps[2]["ended_at"] is None) == (True, False)

@@ -15,6 +15,7 @@ from durable_agent_host.model.log_entry import EVENT, LogEntry
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.durable_agent_host.sse_client import Event, Reader, read_events
 from tests.kit import AgentHost, Lives, PracticeModel
+from tests.processes import wait_until
 
 STREAM = {"accept": "text/event-stream", "content-type": "text/plain"}
 MESSAGE = ("message.started", "message.delta", "message.completed")
@@ -147,6 +148,16 @@ def test_an_unknown_turn_has_no_stream(lab: AgentHost):
         f"No/sessions/x/turns/{turn}",
     ):
         problem(lab.get(f"/agents/{path}/events"), 404)
+
+
+def test_a_busy_session_is_a_status_and_no_stream(lab: AgentHost, model: PracticeModel, tmp_path: Path):
+    """With the policy reject, a client that asks for a stream gets 409 as others do."""
+    model.plan({"text": "word " * 20, "until_file": str(tmp_path / "go")})
+    with stream_turn(lab, "Kept", "hi", session="busy"):
+        body = {"message": "now!", "session_id": "busy", "policy": "reject"}
+        rejection = lab.run("Kept", body, headers={"accept": "text/event-stream"})
+        assert "busy" in problem(rejection, 409)
+        (tmp_path / "go").touch()
 
 
 def test_a_queued_turn_is_streamed_when_its_time_comes(lab: AgentHost, model: PracticeModel):
@@ -339,3 +350,25 @@ def open_without_reading(url: str) -> socket.socket:
 def resident_bytes(host: AgentHost) -> int:
     """Tell how much memory the host's process holds."""
     return int(Path(f"/proc/{host.process.pid}/statm").read_text().split()[1]) * 4096
+
+
+def test_the_connection_of_a_client_that_leaves_is_closed(lab: AgentHost, model: PracticeModel):
+    """The connections of clients that have left are closed, while the turn continues."""
+    model.plan({"text": "word " * 2000, **SLOW})
+    with stream_turn(lab, "Kept", "hi") as response, contextlib.ExitStack() as leaving:
+        next(read_events(response))
+        url = events_url(lab, response)
+        ports = {leaving.enter_context(open_without_reading(url)).getsockname()[1] for _ in range(20)}
+        wait_until(lambda: count_connections(lab, ports) == len(ports))
+        leaving.close()
+        wait_until(lambda: count_connections(lab, ports) == 0)
+        assert lab.turn(response)["status"] == "running"
+    assert requests.post(url.removesuffix("/events") + "/cancel", timeout=60).ok
+
+
+def count_connections(host: AgentHost, ports: set[int]) -> int:
+    """Count the connections from these ports that the host holds. Source: ``/proc/net/tcp``, ports in hexadecimal."""
+    host_port = urlsplit(host.url).port
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    pairs = [(int(row[1].partition(":")[2], 16), int(row[2].partition(":")[2], 16), row[3]) for row in rows]
+    return sum(here == host_port and there in ports and state in {"01", "08"} for here, there, state in pairs)

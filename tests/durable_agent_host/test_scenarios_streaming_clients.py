@@ -17,7 +17,7 @@ import requests
 
 from tests.durable_agent_host.conftest import Reborn
 from tests.durable_agent_host.sse_client import Event, Reader
-from tests.durable_agent_host.test_scenarios_streaming import follow
+from tests.durable_agent_host.test_scenarios_streaming import follow, open_without_reading
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.kit_services import CuttingProxy, turn_log_of
 from tests.processes import wait_until
@@ -196,6 +196,24 @@ def test_a_cancel_reaches_all_readers(lab: AgentHost, model: PracticeModel):
     assert TEXT.startswith(text[: len(TEXT)])
     assert text == first[-1].data["response"]
     assert requests.get(turn).json()["status"] == "cancelled"
+
+
+def test_a_session_that_is_deleted_under_a_reader(lab: AgentHost, model: PracticeModel):
+    """A reader that paused while its session was deleted gets an event that says so; there is nothing to resume."""
+    # More than the kernel takes for a client that does not read.
+    model.plan({"text": "0123456789abcdef" * 600_000, "chunk_characters": 16_384})
+    turn, events = start_turn(lab, session_id="deleted")
+    with open_without_reading(events) as standing:
+        wait_until(lambda: requests.get(turn, timeout=60).json()["status"] == "completed")
+        assert requests.delete(turn.rpartition("/turns/")[0], timeout=60).ok
+        standing.settimeout(60)
+        response = b""
+        while not response.endswith(b"\r\n0\r\n\r\n"):
+            response += standing.recv(65536)
+    assert response.count(b"event: turn.") == 2
+    assert b"event: turn.failed" in response
+    assert b"its session was deleted" in response
+    assert requests.get(events, timeout=60).status_code == 404
 
 
 @with_curl

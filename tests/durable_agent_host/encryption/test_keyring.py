@@ -87,6 +87,22 @@ async def test_what_is_no_wrapped_key_is_an_error(store: SqliteBlobStore, data: 
     assert sorted(await read_wrapped_keys(store)) == sorted([*before, data])
 
 
+@pytest.mark.parametrize(
+    "associated_data", [("piece", "home", "other"), ("piece", "other", "name"), ("log", "home", "name")]
+)
+async def test_ciphertext_is_bound_to_its_associated_data(store: SqliteBlobStore, associated_data: tuple[str, ...]):
+    """At another place, or with any bit changed, it is refused; at its own, the same text gives the same bytes."""
+    cipher = Cipher(ring(store, OLD))
+    data = cipher.encrypt(ASSOCIATED_DATA, b"text")
+    assert (cipher.encrypt(ASSOCIATED_DATA, b"text"), cipher.decrypt(ASSOCIATED_DATA, data)) == (data, b"text")
+    with pytest.raises(CorruptStateError, match="moved"):
+        cipher.decrypt(associated_data, data)
+    for at in range(4, len(data)):
+        with pytest.raises(CorruptStateError):
+            cipher.decrypt(ASSOCIATED_DATA, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    assert cipher.encrypt(associated_data, b"text")[4:] != data[4:]
+
+
 OAEP = padding.OAEP(padding.MGF1(SHA256()), SHA256(), None)
 
 
