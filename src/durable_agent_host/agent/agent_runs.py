@@ -69,7 +69,7 @@ from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import ContextOverflowError, TurnError, TurnTimedOutError
 from durable_agent_host.model.budget import Budgets, BudgetUsage
 from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT, CallPath
-from durable_agent_host.model.journal_entry import ClientSwitchedEntry
+from durable_agent_host.model.journal_entry import ClientSwitchedEntry, ContextOverflowedEntry
 from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import ResponseLimits, TurnRequest
@@ -618,7 +618,7 @@ class AgentRuns:
         if path in self._overflows:
             return None
         self._overflows[path] = overflow.share
-        await run.journal.context_overflowed(path, overflow.share)
+        await run.journal.append(ContextOverflowedEntry(path, overflow.share))
         _LOGGER.warning("%s: the request is longer than the model's context window; again with less", run.label)
         return RunRestarted("the request was longer than the model's context window", 0.0)
 
