@@ -67,7 +67,7 @@ from durable_agent_host.durable.workflow_functions import (
 )
 from durable_agent_host.durable.workflow_runs import open_request
 from durable_agent_host.encryption.data_key_storage import PlaintextGuard
-from durable_agent_host.encryption.store_factory import StoreFactory, stores_of
+from durable_agent_host.encryption.store_factory import StoreFactory, choose_turn_log, stores_of
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.http.app_routes import hosted_agents
 from durable_agent_host.http.event_stream import EventStream
@@ -93,7 +93,6 @@ from durable_agent_host.telemetry.telemetry_observers import report_end, turn_ob
 from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.turn_redactor import Redact
-from durable_agent_host.turn_log.turn_log_factory import choose_turn_log
 from durable_agent_host.webhooks import make_notify
 from sqlite_store.reserve import DiskReserve
 
