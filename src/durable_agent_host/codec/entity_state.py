@@ -4,9 +4,9 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.encryption_envelope import read_envelope
@@ -19,6 +19,9 @@ from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnStats
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def last_use_of_document(state: Any) -> str:
@@ -277,8 +280,7 @@ def decode_budget_usage(wire: Any) -> BudgetUsage | None:
     """Decode spending."""
     if not isinstance(wire, dict):
         return None
-    fields_by_name = cast("dict[str, Any]", wire)
-    return BudgetUsage(*(fields_by_name.get(field.name, field.default) for field in fields(BudgetUsage)))
+    return BudgetUsage(*field_values(BudgetUsage, cast("dict[str, Any]", wire)))
 
 
 def encode_stats(stats: TurnStats) -> StatsWire:
@@ -290,4 +292,23 @@ def encode_stats(stats: TurnStats) -> StatsWire:
 
 def decode_stats(wire: Mapping[str, Any]) -> TurnStats:
     """Decode the stats of a turn; unknown names are ignored."""
-    return TurnStats(*(wire.get(field.name, field.default) for field in fields(TurnStats)))
+    return TurnStats(*field_values(TurnStats, wire))
+
+
+def field_values(kind: "type[DataclassInstance]", wire: Mapping[str, Any]) -> list[Any]:
+    """Read the values of a dataclass from the JSON object with its names, in order.
+
+    Returns:
+        The values, with tuples for lists, and defaults for those that are absent or null.
+
+    Raises:
+        KeyError: one without a default is absent.
+    """
+    values: list[Any] = []
+    for field in fields(kind):
+        is_required = field.default is field.default_factory is MISSING
+        value = wire[field.name] if is_required else wire.get(field.name)
+        if value is None and not is_required:
+            value = field.default if field.default_factory is MISSING else field.default_factory()
+        values.append(tuple(cast("list[Any]", value)) if isinstance(value, list) else value)
+    return values
