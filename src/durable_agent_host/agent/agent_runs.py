@@ -17,7 +17,6 @@ from typing import Any, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
 
-from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.budget_accounting import Ask, BudgetAccount
 from durable_agent_host.agent.call_middleware import RunCalls, Send
 from durable_agent_host.agent.call_order import (
@@ -67,7 +66,7 @@ from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.cooperative_yield import TaskSlice
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import ContextOverflowError, TurnError, TurnTimedOutError
-from durable_agent_host.model.budget import Budgets, BudgetUsage
+from durable_agent_host.model.budget import NO_BUDGETS, Budgets, BudgetUsage
 from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT, CallPath
 from durable_agent_host.model.journal_entry import ClientSwitchedEntry, ContextOverflowedEntry
 from durable_agent_host.model.provider_item import ItemPart, LostState

@@ -5,7 +5,6 @@ import json
 import azure.functions as func
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret
 from durable_agent_host.durable.external_sessions import ExternalSessions
@@ -16,6 +15,7 @@ from durable_agent_host.durable.turn_client import TurnClient, TurnServices
 from durable_agent_host.http.app_routes import health
 from durable_agent_host.http.gate import Authorizer
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
+from durable_agent_host.model.budget import NO_BUDGETS
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE
 from durable_agent_host.settings import Settings
