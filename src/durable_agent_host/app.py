@@ -42,8 +42,7 @@ from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
 from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
-from durable_agent_host.durable.app_secret import AppSecret
-from durable_agent_host.durable.callback_tokens import make_token
+from durable_agent_host.durable.app_secret import AppSecret, make_token
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.function_registration import (
     check_duplicate_names,
@@ -84,7 +83,6 @@ from durable_agent_host.http.rate_limits import CallerLimits
 from durable_agent_host.http.request_handling import HandlerContext
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
-from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.model.access import ERASURE, MAINTENANCE
 from durable_agent_host.model.budget import NO_BUDGETS, Budgets
 from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
@@ -92,12 +90,11 @@ from durable_agent_host.model.notification import Notify
 from durable_agent_host.model.principal import THE_APP, Owner, Principal
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call, identify_caller
 from durable_agent_host.providers.registry import provider_for
-from durable_agent_host.redaction import add_known_secrets, find_secrets
+from durable_agent_host.redaction import add_known_secrets, find_secrets, redact_log_records
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.settings import NO_MAINTENANCE, Settings
-from durable_agent_host.telemetry.instruments import Gauge
 from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
-from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
+from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, Gauge, metrics_page
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.turn_redactor import Redact, Redactor
 from durable_agent_host.webhooks import make_notify

@@ -28,8 +28,7 @@ from durable_agent_host.errors import log_reason
 from durable_agent_host.model.conversation_file import no_files
 from durable_agent_host.model.log_entry import ATTEMPT_STARTED, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.redaction import mask_secrets
-from durable_agent_host.stream.continued_events import ContinuedEvents
-from durable_agent_host.stream.live_events import EventReader, LiveEvents
+from durable_agent_host.stream.live_events import ContinuedEvents, EventReader, LiveEvents
 from durable_agent_host.stream.redacted_events import RedactedEvents
 from durable_agent_host.stream.response_messages import response_messages
 from durable_agent_host.turn.turn_events import (

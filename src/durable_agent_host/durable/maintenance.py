@@ -16,7 +16,7 @@ from typing import Any, Final
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.codec.entity_state import document_digest
-from durable_agent_host.durable.instance_listing import InstanceListItem, ended_instance_pages, entity_pages, read_time
+from durable_agent_host.durable.instance_status import InstanceListItem, ended_instance_pages, entity_pages, read_time
 from durable_agent_host.durable.session_documents import raise_if_busy, read_session
 from durable_agent_host.durable.session_erasure import ERASE_ORCHESTRATION, BlobReferrers, start_erasure
 from durable_agent_host.durable.turn_data_cleanup import CLEANUP_ORCHESTRATION

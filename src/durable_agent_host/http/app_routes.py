@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from azurefunctions.extensions.http.fastapi import Response
 
+from durable_agent_host.durable.store_health import name_of
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, NotFoundError
 from durable_agent_host.http.gate import DISK_FULL
@@ -22,7 +23,6 @@ from durable_agent_host.http.response_types import (
     HostedAgentWire,
 )
 from durable_agent_host.http.response_views import json_response
-from durable_agent_host.turn_log.turn_log_health import name_of
 
 _PROMETHEUS: Final = "text/plain; version=0.0.4"
 
