@@ -13,6 +13,7 @@ from durable_agent_host.codec.encryption_envelope import read_envelope
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.session_blobs import decode_sealed, encode_sealed
 from durable_agent_host.codec.session_schema import find_outline_violations
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.codec.wire_types import EXTENSION, SpentWire, StatsWire
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, UnknownSchemaVersionError
 from durable_agent_host.model.budget import BudgetUsage
@@ -37,12 +38,8 @@ def last_use_of_document(state: Any) -> str:
 def _times(state: Any) -> Iterator[Any]:
     extension = _extension(state)
     yield extension.get("usedAt")
-    yield _field(_last(extension.get("receipts")), "endedAt")
-    yield _field(_last(_field(_field(state, "data"), "conversationHistory")), "createdAt")
-
-
-def _field(of: Any, name: str) -> Any:
-    return cast("Mapping[str, Any]", of).get(name) if isinstance(of, Mapping) else None
+    yield value_at(_last(extension.get("receipts")), "endedAt")
+    yield value_at(_last(value_at(state, "data", "conversationHistory")), "createdAt")
 
 
 def _last(of: Any) -> Any:
@@ -229,7 +226,7 @@ def document_digest(state: Any) -> str:
 
 
 def _extension(document: Any) -> dict[str, Any]:
-    data = _field(document, "data")
+    data = value_at(document, "data")
     return extension_of(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else {}
 
 

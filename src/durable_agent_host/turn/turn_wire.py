@@ -12,6 +12,7 @@ from durable_agent_host.codec.entity_state import (
     field_values,
 )
 from durable_agent_host.codec.session_blobs import decode_sealing, encode_sealing, json_bytes_of
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStatus
 from durable_agent_host.turn.turn_events import SEPARATOR, ResponseMessageWire
@@ -190,6 +191,6 @@ def check_turn_named(wire: Any) -> None:
     Raises:
         RequestError: it does not.
     """
-    turn_id: Any = cast("dict[str, Any]", wire).get("turn_id") if isinstance(wire, dict) else None
+    turn_id = value_at(wire, "turn_id")
     if not isinstance(turn_id, str) or not turn_id:
         raise RequestError("the operation takes an object with the 'turn_id' of a turn, a text")
