@@ -1,6 +1,7 @@
 """Streams of every provider that end too early: recorded responses over HTTP, cut at many positions."""
 
 import asyncio
+import codecs
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,7 @@ from tests.durable_agent_host.hostile_model import (
     hostile_model,
     http_response,
     messages_events,
+    parts_stream,
     response_events,
     stream,
 )
@@ -173,6 +175,8 @@ def test_an_interrupted_chat_completions_stream_is_retried(model: HostileModel):
         {"error": {"code": 502, "message": "upstream went away"}},
         {"id": "c", "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]},
         {"id": "c", "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "network_error"}]},
+        {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "TIMEOUT"}]},
+        {"choices": None, "base_resp": {"status_code": 1002, "status_msg": "rate limit"}},
         {"object": "error", "message": "upstream went away", "type": "InternalServerError", "code": 500},
         {"error": "upstream went away"},
         {"detail": "upstream went away"},
@@ -207,6 +211,10 @@ CLAUDE = messages_events("Hi")
         ("gemini", error_response(429, GOOGLE_BUSY), GEMINI),
         ("gemini", error_response(500, GOOGLE), GEMINI),
         ("gemini", stream(events({"candidates": []}, GOOGLE)), GEMINI),
+        ("gemini", stream(events({"candidates": []}) + json.dumps(GOOGLE, indent=2).encode()), GEMINI),
+        ("gemini", stream(events({"error": {"code": "429", "message": "busy"}})), GEMINI),
+        ("gemini", stream(events({"error": "upstream went away"})), GEMINI),
+        ("gemini", http_response(json.dumps([GOOGLE]).encode()), GEMINI),
         ("anthropic", error_response(529, OVERLOADED), stream(events(*CLAUDE))),
         ("anthropic", stream(events(OVERLOADED)), stream(events(*CLAUDE))),
         ("anthropic", stream(events(*CLAUDE[:3], OVERLOADED)), stream(events(*CLAUDE))),
@@ -238,7 +246,7 @@ def test_transient_errors_are_retried(model: HostileModel, kind: str, error_byte
         ("completions", stream(events({"code": "InvalidParameter", "message": "no", "request_id": "r"}))),
         (
             "completions",
-            http_response(b'{"id": "", "choices": null, "base_resp": {"status_code": 13, "status_msg": "no"}}'),
+            http_response(b'{"id": "", "choices": null, "base_resp": {"status_code": 1008, "status_msg": "no money"}}'),
         ),
         ("openai-responses", http_response(b'{"error": {"code": "invalid_prompt", "message": "no"}}')),
         ("completions", error_response(503, {"error": {"message": "no"}}, x_should_retry="false")),
@@ -268,12 +276,48 @@ def test_a_failed_turn_carries_the_retry_delay(model: HostileModel):
         ("completions", {"choices": [{"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}]}),
         ("openai-responses", response_events("Hi")[-1]["response"]),
         ("anthropic", CLAUDE[0]["message"] | {"content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn"}),
+        ("gemini", [json.loads(event[6:]) for event in COMPLETE_STREAMS["gemini"].splitlines()[::2]]),
     ],
 )
-def test_a_service_that_does_not_stream_is_read(model: HostileModel, kind: str, answer: dict[str, Any]):
-    """A whole answer in place of a stream is the answer, and is paid for once."""
-    outcome = play(model, kind, http_response(json.dumps(answer, indent=1).encode()))
+def test_a_service_that_does_not_stream_is_read(model: HostileModel, kind: str, answer: Any):
+    """A whole answer in place of a stream is the answer; one that is cut off, here within a character, is not."""
+    body = json.dumps(answer, indent=1).encode()
+    outcome = play(model, kind, http_response(codecs.BOM_UTF8 + body))
     assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 1), outcome.error
+    outcome = play(model, kind, http_response(body[: body.index(b"H")] + "é".encode()[:1]), http_response(body))
+    assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 2), outcome.error
+
+
+LINE_ENDS = {"CRLF": b"\r\n", "CR": b"\r"}
+WRITINGS: dict[str, Callable[[bytes], bytes]] = {
+    "byte order mark": lambda body: codecs.BOM_UTF8 + body,
+    "comments": lambda body: b": keep-alive\n\n" + body.replace(b"\n\n", b"\n: PROCESSING {\n\n: keep-alive\n\n"),
+    "ids": lambda body: body.replace(b"data:", b"id: 7\nretry: 1000\ndata:"),
+    "names": lambda body: body if b"event:" in body else body.replace(b"data:", b"event: message\ndata:"),
+    "no spaces": lambda body: body.replace(b"data: ", b"data:").replace(b"event: ", b"event:"),
+    "pieces of data": lambda body: body.replace(b", ", b",\ndata: "),
+    "no last line": lambda body: body.rstrip(b"\n"),
+    **{name: lambda body, end=end: body.replace(b"\n", end) for name, end in LINE_ENDS.items()},
+}
+"""Ways to write server-sent events, in which proxies and gateways pass on the same ones."""
+
+
+@pytest.mark.parametrize("kind", COMPLETE_STREAMS)
+def test_a_complete_response_is_read_however_its_events_are_written(model: HostileModel, kind: str):
+    """It is the same answer, and is paid for once; CRLF may come in two pieces."""
+    model.by_path = AGENTS_ROUTES if kind == "agents" else {}
+    complete_stream = COMPLETE_STREAMS[kind]
+    split_stream = complete_stream.replace(b"\n", b"\r\n").replace(b"\r", b"\r|").split(b"|")
+    bodies = {name: stream(write(complete_stream)) for name, write in WRITINGS.items()}
+    try:
+        expected_outcome = play(model, kind, stream(complete_stream))
+        for name, body in (*bodies.items(), ("split CRLF", parts_stream(split_stream))):
+            outcome = play(model, kind, body)
+            assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 1), (name, outcome.error)
+            usage_and_messages = (outcome.usage, outcome.entries[1]["messages"])
+            assert usage_and_messages == (expected_outcome.usage, expected_outcome.entries[1]["messages"]), name
+    finally:
+        model.by_path = {}
 
 
 AT_ONCE = {"trailing bytes", "broken chunk", "broken gzip"}

@@ -164,6 +164,13 @@ ENDINGS: dict[str, tuple[str, bytes, str, str, Any]] = {
         "content_filter",
         ("filter", None),
     ),
+    "chat filter of Cohere's": (
+        "Completions",
+        completions("ERROR_TOXIC", {"content": "This"}),
+        "This",
+        "content_filter",
+        ("filter", None),
+    ),
     "chat length": ("Completions", completions("length", {"content": "This"}), "This", "length", None),
     "claude": ("Claude", claude("refusal", "Well", CYBER), "Well", "refusal", ("This was blocked.", "cyber")),
     "claude without details": ("Claude", claude("refusal"), "", "refusal", ("refused", None)),
@@ -276,6 +283,11 @@ BLOCKS: dict[str, tuple[str, bytes, str]] = {
             status=403,
         ),
         "violence/graphic",
+    ),
+    "minimax": (
+        "Completions",
+        http_response(b'{"base_resp": {"status_code": 1026, "status_msg": "input new_sensitive"}}'),
+        "",
     ),
     "claude": (
         "Claude",

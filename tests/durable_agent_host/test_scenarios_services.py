@@ -1,6 +1,7 @@
 """Services that refuse what OpenAI takes: each gets requests in its form, and what is stored stays as it was."""
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -328,32 +329,64 @@ def test_a_service_without_pictures_is_told_of_them(host: AgentHost, service: Sc
     )
 
 
+DONE: dict[str, list[Any]] = {
+    "Chatunknown": chat_response({"content": "Done."}),
+    "Responsesunknown": responses_text("Done."),
+    "Claude": anthropic_response(anthropic_text("Done.")),
+    "Gemini": gemini_response({"text": "Done."}),
+}
+THOUGHT: dict[str, Any] = {"type": "thinking", "thinking": "Hm.", "signature": "sealed"}
+
+
+def fetch_call(agent: str, number: int, **arguments: bool) -> list[Any]:
+    """A response that calls a tool, after a thought where the service seals thoughts."""
+    text = json.dumps(arguments)
+    match agent:
+        case "Claude":
+            return anthropic_response(THOUGHT, anthropic_call(f"toolu_{number}", "fetch", text), stop="tool_use")
+        case "Gemini":
+            call = {"id": f"g{number}", "name": "fetch", "args": arguments}
+            return gemini_response({"functionCall": call, "thoughtSignature": "c2VhbGVk"})
+        case "Chatunknown":
+            return call_chunks(f"abcdefgh{number}", text, name="fetch")
+        case _:
+            return responses_call("fetch", text, number=number, call_id=f"call_{number}")
+
+
 @pytest.mark.parametrize(
-    ("message", "refusal_count"), [("Invalid request body.", 2), ("The image data you provided is not valid.", 1)]
+    ("agent", "message", "refusal_count"),
+    [
+        ("Chatunknown", "Invalid request body.", 2),
+        ("Chatunknown", "The image data you provided is not valid.", 1),
+        ("Responsesunknown", "Invalid request body.", 2),
+        ("Responsesunknown", "The image data you provided is not valid.", 1),
+        ("Claude", "Could not process image", 1),
+        ("Gemini", "Unable to process input image. Please retry or report in https://developers.google.com", 1),
+        ("Gemini", "Request contains an invalid argument.", 1),
+    ],
 )
-@pytest.mark.parametrize("kind", ["Chat", "Responses"])
 def test_a_picture_that_a_service_refuses_does_not_hide_the_next(
-    host: AgentHost, service: ScriptedService, kind: str, message: str, refusal_count: int
+    host: AgentHost, service: ScriptedService, agent: str, message: str, refusal_count: int
 ):
     """Only what the refused request had in addition is left out; earlier and later files of tools are sent."""
     broken = b64encode(b"broken").decode()
-    is_chat = kind == "Chat"
-
-    def fetch(number: int, **arguments: bool) -> list[Any]:
-        text = json.dumps(arguments)
-        if is_chat:
-            return call_chunks(f"abcdefgh{number}", text, name="fetch")
-        return responses_call("fetch", text, number=number, call_id=f"call_{number}")
-
-    done = chat_response({"content": "Done."}) if is_chat else responses_text("Done.")
-    service.find_violation = lambda body: (400, {"error": {"message": message}}) if broken in json.dumps(body) else None
-    service.play(fetch(1), fetch(2, broken=True), fetch(3), done, done)
-    session = f"broken-{kind}-{refusal_count}"
-    assert run(host, f"{kind}unknown", session) == run(host, f"{kind}unknown", session) == "Done."
+    error = {"message": message, "type": "invalid_request_error", "code": 400, "status": "INVALID_ARGUMENT"}
+    service.find_violation = lambda body: (
+        (400, {"type": "error", "error": error}) if broken in json.dumps(body) else None
+    )
+    done = DONE[agent]
+    calls = (fetch_call(agent, 1), fetch_call(agent, 2, broken=True), fetch_call(agent, 3))
+    service.play(*calls, done, done)
+    session = f"broken-{agent}-{message.partition(' ')[0]}"
+    assert run(host, agent, session) == run(host, agent, session) == "Done."
     assert len(service.refusals) == refusal_count
     assert [json.dumps(body).count(PNG) for body in service.bodies] == [0, 1, 1, 2, 2]
-    assert "[file: image/png, 6 bytes; not sent" in json.dumps(service.bodies[-1])
-    assert ("parallel_tool_calls" in service.bodies[-1]) == (refusal_count == 1)
+    last_text = json.dumps(service.bodies[-1])
+    assert "[file: image/png, 6 bytes; not sent" in last_text
+    if agent in {"Claude", "Gemini"}:
+        assert len(re.findall('"sealed"|"c2VhbGVk"', last_text)) == 3
+    else:
+        assert ("parallel_tool_calls" in service.bodies[-1]) == (refusal_count == 1)
 
 
 def test_what_a_service_can_no_longer_read_does_not_end_the_session(host: AgentHost, service: ScriptedService):

@@ -103,7 +103,7 @@ def classify_error(error: BaseException) -> RetryDecision | None:
         if status is not None or code in _PASSING_CODES or _is_stream_error(cause):
             headers = _extract_headers(cause)
             retryable = (
-                code in _PASSING_CODES or status in RETRYABLE_STATUS or (status is not None and 500 <= status < 600)  # noqa: PLR2004
+                code in _PASSING_CODES or status in RETRYABLE_STATUS or (status or 0) >= 500  # noqa: PLR2004
             )
             if (should_retry := str(headers.get("x-should-retry", "")).lower()) in {"true", "false"}:
                 retryable = should_retry == "true"

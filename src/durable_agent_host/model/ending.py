@@ -17,11 +17,13 @@ CONTENT_FILTER: Final = "content_filter"
 REFUSAL: Final = "refusal"
 
 _NEUTRAL: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("end_turn", "stop_sequence", "STOP", "COMPLETE", "eos", "eos_token"), "stop"),
-    **dict.fromkeys(("max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length", "incomplete"), LENGTH),
+    **dict.fromkeys(("end_turn", "stop_sequence", "STOP_SEQUENCE", "STOP", "COMPLETE", "eos", "eos_token"), "stop"),
+    **dict.fromkeys(
+        ("max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length", "incomplete", "ERROR_LIMIT"), LENGTH
+    ),
     "model_context_window_exceeded": LENGTH,
     **dict.fromkeys(("content_filtered", "guardrail_intervened", "SAFETY", "safety", "sensitive"), CONTENT_FILTER),
-    **dict.fromkeys(("RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), CONTENT_FILTER),
+    **dict.fromkeys(("RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "ERROR_TOXIC"), CONTENT_FILTER),
     **dict.fromkeys(("tool_use", "function_call"), "tool_calls"),
     "pause_turn": "pause",
 }

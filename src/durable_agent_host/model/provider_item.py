@@ -50,7 +50,7 @@ class LostState:
         kind: the continuation of a conversation, a container in which code ran, encrypted reasoning, a field that the
             service does not accept, the form of the request as a whole, or some of its content: files or reasoning.
         name: of the container, the field, or the answer which the turn had continued; empty when unknown. Of content,
-            ``form`` when its form is refused if there is nothing to leave out.
+            ``form`` when its form is refused if there is nothing to leave out, ``file`` when no reasoning is refused.
     """
 
     kind: Literal["continuation", "container", "reasoning", "field", "form", "content"]

@@ -4,18 +4,16 @@
 
 import io
 import json
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from durable_agent_host.agent.http_exchange import HttpExchange, record_request
 from durable_agent_host.agent.response_limits import ResponseSizeMeter, received_bytes
-from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.response_cleanup import track_response
 from durable_agent_host.providers.stream_completion import is_complete_json
 
 EVENT_STREAM: Final = "text/event-stream"
 _LONG_BYTES: Final = 512 * 1024
-_MAX_PLAIN_LINE_BYTES: Final = 1024 * 1024
-"""Maximum line that is not an event, which Google's SDK reads character by character."""
 
 
 class BoundedSession:
@@ -99,8 +97,7 @@ class BoundedContent:
         self._content = content
         self._exchange = exchange
         self._meter = ResponseSizeMeter(is_stream=is_stream)
-        self._ready = b""
-        self._position = 0
+        self._is_stream = is_stream
 
     def __getattr__(self, name: str) -> Any:
         """Return unguarded attributes of the original."""
@@ -110,22 +107,21 @@ class BoundedContent:
         """Read all, or the available data; a chunk may be longer than requested."""
         if n >= 0:
             return await self.readany()
+        return b"".join([chunk async for chunk in self])
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the data as it arrives."""
         parts: list[bytes] = []
         try:
             while chunk := await self.readany():
-                parts.append(chunk)
+                parts += () if self._is_stream else (chunk,)
+                yield chunk
         except Exception:
-            if received_bytes().exceeded_limit is not None or not is_complete_json(parts):
+            if self._is_stream or received_bytes().exceeded_limit is not None or not is_complete_json(parts):
                 raise
-        return b"".join(parts)
 
     async def readany(self) -> bytes:
         """Read the available data; empty at the end."""
-        if self._position < len(self._ready):
-            ready = self._ready[self._position :]
-            self._ready = b""
-            self._position = 0
-            return ready
         while raw := await self._read_available():
             if ready := self._meter.feed(raw):
                 return self._record_chunk(ready)
@@ -147,28 +143,3 @@ class BoundedContent:
         if self._exchange is not None and chunk:
             self._exchange.record_chunk(chunk)
         return chunk
-
-    async def readline(self, **_: Any) -> bytes:
-        """Read a line with its end, ignoring the SDK's own length limit; empty at the end."""
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            end = self._ready.find(b"\n", self._position) + 1
-            part = self._ready[self._position : end or None]
-            self._position += len(part)
-            size += len(part)
-            parts.append(part)
-            self._meter.check_line(size)
-            if end:
-                break
-            self._ready = await self.readany()
-            self._position = 0
-            if not self._ready:
-                break
-        line = b"".join(parts)
-        if len(line) > _MAX_PLAIN_LINE_BYTES and not line.startswith(b"data:"):
-            raise ProviderError(
-                "the model's service sent a long line that is not an event: check the endpoint's address",
-                retryable=False,
-            )
-        return line

@@ -8,7 +8,6 @@ from typing import Any, Final, cast
 from agent_framework.exceptions import ChatClientException, ResponseInvalidatedException
 
 from durable_agent_host.agent.retry_classification import (
-    RETRYABLE_STATUS,
     RetryDecision,
     causes_of,
     classify_error,
@@ -35,8 +34,15 @@ _COMMON_HINTS: Final[Hints] = (
     (429, "", "wait and try again, or raise the quota"),
 )
 
-_TRANSIENT_CODES: Final = frozenset({"", "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"})
-"""Codes of failures during a response that a retry may avoid; other codes concern the request."""
+_TRANSIENT_CODE: Final = re.compile(
+    r"|server_error|rate_limit_exceeded|server_is_overloaded|slow_down"  # OpenAI, or none
+    r"|408|409|425|429|5\d\d"  # statuses, of OpenRouter and vLLM
+    r"|1000|1001|1002|1024|1033|1039|1041|2045"  # MiniMax: platform.minimax.io/docs/api-reference/errorcode
+    r"|1234|1302|1303|1305|1312"  # Zhipu: docs.bigmodel.cn/cn/api/api-code
+    r"|2|4|18|336100|336501|336502"  # Baidu: ai.baidu.com/ai-doc/WENXINWORKSHOP/tlmyncueh
+    r"|3007|3008|3040"  # Cloudflare: developers.cloudflare.com/workers-ai/platform/errors
+)
+"""Codes of failures during a response that a retry may avoid; others concern the request, the key or the account."""
 
 
 _OVERFLOW: Final = re.compile(
@@ -90,8 +96,8 @@ def explain_client_error(error: BaseException, hints: Hints = ()) -> ProviderErr
     client_error = next((cause for cause in causes if isinstance(cause, ChatClientException)), None)
     if client_error is None:
         return None
-    if any(isinstance(cause, json.JSONDecodeError) for cause in causes_of(client_error)):
-        return ProviderError("the model's service sent an event that is not JSON; try again", retryable=True)
+    if any(isinstance(cause, json.JSONDecodeError | UnicodeDecodeError) for cause in causes_of(client_error)):
+        return ProviderError("the model's service sent JSON that is cut off or unreadable; try again", retryable=True)
     if any(type(cause).__name__ == "TooManyRedirects" for cause in causes):
         return ProviderError("the model's endpoint redirects in a circle: check its address", retryable=False)
     if (blocked := _find_block(client_error)) is not None:
@@ -109,10 +115,11 @@ def explain_client_error(error: BaseException, hints: Hints = ()) -> ProviderErr
 _BLOCKING_STATUSES: Final = frozenset({None, 400, 403, 422})
 _BLOCKED: Final = re.compile(
     r"^content_filter\b|^content_policy_violation\b|content management policy|blocked by content filtering policy"
-    r"|violat\w+ (?:our )?usage (?:policy|guidelines)|your input was flagged",
+    r"|violat\w+ (?:our )?usage (?:policy|guidelines)|your input was flagged|put new_sensitive",
     re.IGNORECASE,
 )
-"""Code and message of a blocked request: of Azure, OpenAI's images, Azure, Anthropic, OpenAI and xAI, OpenRouter."""
+"""Code and message of a blocked request: Azure, OpenAI's images, Azure, Anthropic, OpenAI and xAI, OpenRouter,
+MiniMax."""
 
 
 def _find_block(error: BaseException) -> RequestBlockedError | None:
@@ -140,7 +147,7 @@ def response_failure(code: Any, message: Any) -> ProviderError:
     reason = ": ".join(str(part) for part in (code, message) if part) or "no reason was given"
     if (overflow := explain_overflow(reason)) is not None:
         return overflow
-    is_transient = (code or "") in _TRANSIENT_CODES or _is_transient_status(code)
+    is_transient = _TRANSIENT_CODE.fullmatch(str(code or "")) is not None
     hint = "try again" if is_transient else "check the request"
     return ProviderError(
         f"the model's service failed during its response: {reason.rstrip('. ')} - {hint}", retryable=is_transient
@@ -158,12 +165,6 @@ def rejection_text(error: BaseException, statuses: Collection[int]) -> str:
 def _find_code(error: BaseException) -> str:
     codes = (code for cause in causes_of(error) if isinstance(code := getattr(cause, "code", None), str))
     return next(codes, "")
-
-
-def _is_transient_status(code: object) -> bool:
-    """Return whether a code is a transient HTTP status, as sent by OpenRouter and vLLM in a stream."""
-    status = int(str(code)) if str(code).isdigit() else 0
-    return status >= 500 or status in RETRYABLE_STATUS  # noqa: PLR2004
 
 
 def _explain_truncation(error: ResponseInvalidatedException) -> ProviderError:

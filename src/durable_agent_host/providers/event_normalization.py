@@ -3,11 +3,14 @@
 The SDKs of OpenAI and Anthropic, which one generator builds, take what a compatible service sends as it is: a missing
 list is None, and the framework fails at its first use. The copy of an SDK's client here passes the JSON of each event
 through a normalizer of its dialect, which may change, drop or add events. What is stored is still the service's own.
+The SDKs of Google and of Azure AI Agents read only events that are written as their services write them; they get
+events that are decoded here.
 """
 
 # ruff: noqa: SLF001 - the SDKs have no public way to change a stream's events
 
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
@@ -18,6 +21,10 @@ from durable_agent_host.providers.neutral_contents import as_object, as_objects
 Json = dict[str, Any]
 
 _DONE: Final = "[DONE]"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_OTHER_LINE: Final = re.compile(rb"$|:|\w")
+"""A blank line, a comment, another field of an event."""
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r(?=[^\n])")
 
 
 class EventNormalizer(Protocol):
@@ -52,7 +59,7 @@ class NormalizedEventsMixin:
 
     def _make_sse_decoder(self) -> Any:
         client: Any = super()
-        return _NormalizingDecoder(client._make_sse_decoder(), self.create_normalizer())
+        return NormalizingDecoder(client._make_sse_decoder(), self.create_normalizer())
 
 
 def normalize_streams(adapter: Any, client: Any, mixin: type[NormalizedEventsMixin]) -> Any:
@@ -68,7 +75,14 @@ def normalize_streams(adapter: Any, client: Any, mixin: type[NormalizedEventsMix
     return adapter
 
 
-class _NormalizingDecoder(NamedTuple):
+class NormalizingDecoder(NamedTuple):
+    """Decodes the events of one stream, and passes them through a normalizer.
+
+    Attributes:
+        decoder: of bytes into events; the SDK's own where it has one.
+        normalizer: of the dialect.
+    """
+
     decoder: Any
     normalizer: EventNormalizer
 
@@ -80,36 +94,63 @@ class _NormalizingDecoder(NamedTuple):
                 continue  # not an event, by the specification of event streams
             if event.data.startswith(_DONE):
                 for fields in self.normalizer.end(is_done=True):
-                    yield _ParsedEvent(fields.get("type"), fields)
+                    yield _Event(fields.get("type"), fields)
                 yield event
                 return
-            try:
-                data = json.loads(event.data)
-            except ValueError:
-                yield event  # the SDK reports it
-                continue
+            data = json.loads(event.data)
             fields = as_object(data)
             is_event = fields.get("type") or fields.get("choices")
             if not is_event or fields.get("object") == "error" or isinstance(fields.get("error"), str):
                 data = _failure_event(fields) or data
             for fields in self.normalizer.read(event.event, data):
-                yield _ParsedEvent(fields.get("type"), fields)
-        for fields in (*(self._read_body(body) if body else ()), *self.normalizer.end(is_done=bool(body))):
-            yield _ParsedEvent(fields.get("type"), fields)
+                yield _Event(fields.get("type"), fields)
+        for fields in (*self._read_body(body), *self.normalizer.end(is_done=bool(body))):
+            yield _Event(fields.get("type"), fields)
 
     def _read_body(self, body: list[bytes]) -> Iterable[Json]:
-        response = as_object(json.loads(b"".join(body)))
-        return self.normalizer.read(None, _failure_event(response) or response)
+        for response in to_object_list(json.loads(b"".join(body) or b"[]")):
+            yield from self.normalizer.read(None, _failure_event(response) or response)
+
+
+class EventDecoder:
+    """Decodes server-sent events, and failures that a service writes among them as plain JSON."""
+
+    async def aiter_bytes(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        """Yield the events that have data, without their ids."""
+        name = b""
+        data: list[bytes] = []
+        async for line in _read_lines(chunks):
+            if line.startswith(b"data:"):
+                data.append(line[5:])
+            elif line.startswith(b"event:"):
+                name = line[6:]
+            elif not line and data:
+                yield _Event(name.decode().strip(), None, b"\n".join(data).decode().strip())
+                name = b""
+                data = []
+            elif not _OTHER_LINE.match(line):
+                data.append(line)
+
+
+async def _read_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    line = b""
+    async for chunk in chunks:
+        *lines, line = _LINE_END.split(line + chunk)
+        for complete_line in lines:
+            yield complete_line
+    yield line.rstrip(b"\r")
+    yield b""
 
 
 async def _without_json(chunks: AsyncIterator[bytes], body: list[bytes]) -> AsyncIterator[bytes]:
     """Yield the chunks of a stream; add those of a response that is JSON instead to its body."""
     has_started = False
-    async for chunk in chunks:
-        if body or (not has_started and chunk.lstrip().startswith(b"{")):
+    async for raw_chunk in chunks:
+        chunk = raw_chunk if has_started or body else raw_chunk.removeprefix(_BYTE_ORDER_MARK).lstrip()
+        if body or (not has_started and chunk.startswith((b"{", b"["))):
             body.append(chunk)
-        else:
-            has_started = has_started or bool(chunk.strip())
+        elif chunk:
+            has_started = True
             yield chunk
 
 
@@ -131,16 +172,16 @@ def _failure_event(fields: Json) -> Json | None:
     return None
 
 
-class _ParsedEvent(NamedTuple):
-    """An event of the SDK whose data is parsed already."""
+class _Event(NamedTuple):
+    """An event as SDKs have it, whose data may be parsed already."""
 
     event: Any
-    fields: Json
+    fields: Json | None
     data: str = "{}"
 
-    def json(self) -> Json:
+    def json(self) -> Any:
         """Return the data."""
-        return self.fields
+        return json.loads(self.data) if self.fields is None else self.fields
 
 
 _FIRST_MILLISECONDS: Final = 10**11

@@ -24,7 +24,9 @@ from durable_agent_host.agent.http_exchange import HttpExchange, record_request
 from durable_agent_host.agent.response_limits import ResponseSizeMeter, received_bytes
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_aiohttp import EVENT_STREAM, BoundedSession
-from durable_agent_host.providers.neutral_contents import as_object
+from durable_agent_host.providers.client_errors import response_failure
+from durable_agent_host.providers.event_normalization import EventDecoder, Json, NormalizingDecoder, to_object_list
+from durable_agent_host.providers.neutral_contents import as_object, within
 from durable_agent_host.providers.response_cleanup import closing_responses, track_response, tracked_responses
 from durable_agent_host.providers.stream_completion import is_complete_json
 from durable_agent_host.providers.surrogate_replacement import encode_body, with_surrogate_replacement
@@ -65,9 +67,9 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
 def _list_credentials(sdk: Any) -> list[str]:
     """List the text credentials of an SDK's client."""
     headers: Any = getattr(sdk, "_custom_headers", None)
-    secret = {name: str(value) for name, value in dict(headers or {}).items() if _SECRET_HEADER.search(name)}
+    secrets = [str(value) for name, value in dict(headers or {}).items() if _SECRET_HEADER.search(name)]
     keys = [getattr(sdk, name, None) for name in ("api_key", "auth_token", "_azure_ad_token", "admin_api_key")]
-    return [key for key in (*keys, *secret.values()) if isinstance(key, str)]
+    return [key for key in (*keys, *secrets) if isinstance(key, str)]
 
 
 class _SharedConnectionsMixin:
@@ -139,15 +141,13 @@ def _port(url: Any) -> int | None:
 
 async def _limit_response(response: Any) -> None:
     track_response(response)
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    encoding = response.headers.pop("content-encoding", "identity").strip().lower()
     if encoding not in {"gzip", "x-gzip", "identity", ""}:
         raise ProviderError(
             f"the model's service sent its response compressed as {encoding!r}, which was not requested: check "
             "the endpoint's address, and proxies in front of it",
             retryable=False,
         )
-    if "content-encoding" in response.headers:
-        del response.headers["content-encoding"]
     base = next((kind for kind in type(response.stream).__mro__ if kind.__name__ == "AsyncByteStream"), object)
     is_stream = response.headers.get("content-type", "").partition(";")[0].strip().lower() == EVENT_STREAM
     meter = ResponseSizeMeter(is_stream=is_stream)
@@ -219,6 +219,30 @@ class _LimitedBody:
         await self._stream.aclose()
 
 
+class _GoogleStream:
+    """In place of a streamed response of Google's SDK, which reads only what is written as Google writes it."""
+
+    def __init__(self, response: Any) -> None:
+        self.headers = response.headers
+        self._body = response.response_stream
+
+    async def __aiter__(self) -> AsyncIterator[Json]:
+        chunks = self._body.aiter_bytes() if hasattr(self._body, "aiter_bytes") else aiter(self._body.content)
+        async for event in NormalizingDecoder(EventDecoder(), self).aiter_bytes(chunks):
+            yield event.json()
+
+    def read(self, _name: str | None, data: Any) -> list[Json]:
+        """Return the chunks of an event; the SDK expects the code of an error to be a status."""
+        if error := within(data, "error"):
+            raise response_failure(within(error, "code"), within(error, "message"))
+        return to_object_list(data)
+
+    def end(self, *, is_done: bool) -> tuple[()]:
+        """Add nothing."""
+        del is_done
+        return ()
+
+
 class _GuardedGoogleMixin(_SharedConnectionsMixin):
     """An API client of Google's SDK without redirects, with valid UTF-8 and limited responses."""
 
@@ -226,7 +250,8 @@ class _GuardedGoogleMixin(_SharedConnectionsMixin):
         client: Any = super()
         if body := as_object(request.data):
             request.data = encode_body(body) or body
-        return await client._async_request_once(request, *args, **kwargs)
+        response = await client._async_request_once(request, *args, **kwargs)
+        return response if isinstance(response.response_stream, list) else _GoogleStream(response)
 
     async def async_request_streamed(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
         client: Any = super()

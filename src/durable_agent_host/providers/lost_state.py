@@ -70,7 +70,7 @@ def apply_losses(
     for loss in new_losses:
         if loss.kind == "container":
             expired_containers += [loss.name] if loss.name else rules.containers(contents)
-        elif loss.kind in {"reasoning", "content"} and all_payloads:
+        elif loss.kind in {"reasoning", "content"} and loss.name != "file" and all_payloads:
             last_unreadable = fingerprint(all_payloads[-1])
     if not expired_containers and not last_unreadable:
         return list(messages), dict(stored_losses)
@@ -139,7 +139,13 @@ _NOT_THE_FORM: Final = re.compile(
 )
 
 
-_FILE: Final = re.compile(r"\bimages?\b|image_|\baudio|input_audio|\bpdf\b|file_data|input_file", re.IGNORECASE)
+_FILE: Final = re.compile(
+    r"\bimages?\b|image_|\baudio|input_audio|\bpdf\b|file_data|input_file"
+    r"|inline_data|\bmime.?type|media_type|document has no pages",  # Gemini, Anthropic
+    re.IGNORECASE,
+)
+_UNEXPLAINED: Final = "contains an invalid argument"
+"""All that Gemini says of some pictures (google-gemini/gemini-cli#14838)."""
 
 
 def find_refusal(error: BaseException, write_request: WriteRequest | None = None) -> LostState | None:
@@ -147,8 +153,8 @@ def find_refusal(error: BaseException, write_request: WriteRequest | None = None
 
     Args:
         error: of the model call.
-        write_request: the body of a request, and a row → the body in the form of that row; without it, only fields are
-            found.
+        write_request: the body of a request, and a row → the body in the form of that row; without it, only fields and
+            files are found.
 
     Returns:
         ``field`` with its name; ``form`` when the reason can be the form of the messages; ``content`` when it can be a
@@ -164,8 +170,10 @@ def find_refusal(error: BaseException, write_request: WriteRequest | None = None
     name = next((name for name in names if name not in _NEEDED), None)
     if name is not None:
         return LostState("field", {"include_usage": "stream_options"}.get(name, name))
-    if _NOT_THE_FORM.search(text) or write_request is None:
+    if _NOT_THE_FORM.search(text):
         return None
+    if write_request is None:
+        return LostState("content", "file") if _FILE.search(text) or _UNEXPLAINED in text else None
     has_form = _can_tighten(error, write_request)
     if _FILE.search(text):
         return LostState("content", "form" if has_form else "")

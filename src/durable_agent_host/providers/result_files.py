@@ -89,7 +89,7 @@ def omit_rejected_files(
 
     sent_messages = [
         message
-        if message.role == "assistant" or all(map(accepts, message.contents))
+        if message.role == "assistant"
         else with_contents(
             message,
             [

@@ -34,7 +34,7 @@ def is_truncated(updates: Iterable[Any]) -> bool:
 def is_complete_json(body: Iterable[bytes]) -> bool:
     """Return whether a response that is not streamed has arrived in full, however its connection ended."""
     try:
-        return isinstance(json.loads(b"".join(body)), dict)
+        return isinstance(json.loads(b"".join(body)), dict | list)
     except (ValueError, RecursionError):
         return False
 
@@ -128,7 +128,7 @@ READ_TO_END: Final = object()
 
 
 def _is_read_to_end(raw: Any) -> bool | None:
-    return True if raw is READ_TO_END else None
+    return raw is READ_TO_END or None
 
 
 _ENDINGS: Final[tuple[Callable[[Any], bool | None], ...]] = (

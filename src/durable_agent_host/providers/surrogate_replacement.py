@@ -26,13 +26,9 @@ def with_surrogate_replacement(sdk: Any) -> Any:
 
 
 def without_lone_surrogates(value: Any) -> Any:
-    """Make texts encodable as UTF-8.
-
-    Returns:
-        The same value, or a copy where something changed.
-    """
+    """Return a JSON value whose texts are encodable as UTF-8."""
     if isinstance(value, str):
-        return value if _is_utf8(value) else _replace_surrogates(value)
+        return encode_text(value).decode()
     if isinstance(value, list):
         return [without_lone_surrogates(element) for element in cast("list[Any]", value)]
     if isinstance(value, dict):
@@ -54,19 +50,7 @@ def encode_text(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return _replace_surrogates(text).encode()
-
-
-def _replace_surrogates(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 class _SurrogateReplacingMixin:

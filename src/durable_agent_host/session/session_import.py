@@ -92,7 +92,7 @@ def session_to_import(document: Any, owner: Owner | None = None) -> Session:
     except StateError as error:
         raise RequestError(f"{_NO_SESSION}: {error}") from None
     if not session.document:
-        raise RequestError("the body is empty: send what 'export' returned")
+        raise RequestError(f"{_NO_SESSION}: send what 'export' returned")
     if violations := find_schema_violations(document):
         raise RequestError(f"{_NO_SESSION}: {format_violations(violations)}")
     if session.sealed != SegmentList():

@@ -73,7 +73,7 @@ class AnthropicProvider(GenericProvider):
         return ServedFile(bytes(await response.read()), metadata.filename, metadata.mime_type)
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
-        """Return the container that no longer exists, ``reasoning`` for a rejected signature, or a refused field."""
+        """Return the container that no longer exists, ``reasoning`` for a rejected signature, or what is refused."""
         text = rejection_text(error, {400, 404, 410})
         if _SIGNATURE_REJECTED.search(text):
             return LostState("reasoning")

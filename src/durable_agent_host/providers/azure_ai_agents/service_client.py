@@ -7,7 +7,6 @@ the endpoint that the app configured.
 # ruff: noqa: SLF001 - the SDK has no public way to copy a client with another transport
 
 import copy
-import json
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import aclosing
 from functools import cache
@@ -17,7 +16,8 @@ from weakref import WeakKeyDictionary
 
 from durable_agent_host.agent.response_limits import ResponseSizeMeter
 from durable_agent_host.providers.bounded_aiohttp import BoundedSession
-from durable_agent_host.providers.response_cleanup import closing_responses, tracked_responses
+from durable_agent_host.providers.event_normalization import EventDecoder
+from durable_agent_host.providers.response_cleanup import closing_responses, closing_stream, tracked_responses
 from durable_agent_host.providers.surrogate_replacement import without_lone_surrogates
 
 _COPIES: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
@@ -220,66 +220,33 @@ class AgentsService:
         return (await self.sdk.files.upload(body, **_ONCE)).id
 
 
-@cache
-def _raw_events() -> type[Any]:
-    """Create the class that reads a stream without the SDK's models, which rename fields and drop unknown events."""
-    from azure.ai.agents.models import BaseAsyncAgentEventHandler  # noqa: PLC0415 - loaded when used
-
-    class RawEvents(BaseAsyncAgentEventHandler[tuple[str, Any]]):
-        def initialize(self, response_iterator: Any, submit_tool_outputs: Any) -> None:
-            super().initialize(_split_lines(response_iterator), submit_tool_outputs)
-
-        async def _process_event(self, event_data_str: str) -> tuple[str, Any]:
-            return _parse_event(event_data_str)
-
-    return RawEvents
-
-
 async def _split_lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-    """Limit a stream, also over the app's connection; the SDK would copy an event for each of its chunks."""
+    """Limit a stream, also over the app's connection."""
     meter = ResponseSizeMeter(is_stream=True, is_counted=True)
-    try:
+    async with closing_stream(chunks):
         async for chunk in chunks:
             if lines := meter.feed(chunk):
                 yield lines
         yield meter.flush()
-    finally:
-        if callable(close := getattr(chunks, "aclose", None)):
-            await cast("Any", close())
-
-
-def _parse_event(event: str) -> tuple[str, Any]:
-    name = ""
-    data = list[str]()
-    for line in event.split("\n"):
-        field, _, value = line.rstrip("\r").partition(":")
-        if field == "event":
-            name = value.strip()
-        elif field == "data":
-            data.append(value.removeprefix(" "))
-    text = "\n".join(data)
-    try:
-        return name, json.loads(text) if text else None
-    except ValueError:
-        return name, text
 
 
 async def _stream(start: Any, *ids: str, body: Json, **options: Any) -> AsyncGenerator[tuple[str, Any]]:
-    handler = _raw_events()()
+    from azure.ai.agents.models import BaseAsyncAgentEventHandler  # noqa: PLC0415 - loaded when used
+
+    handler = BaseAsyncAgentEventHandler[Any]()
     request_body = without_lone_surrogates({**body, "stream": True})
     with tracked_responses() as responses:
         await start(*ids, request_body, event_handler=handler, stream=True, **options, **_ONCE)
-    async with aclosing(closing_responses(_events(handler), responses)) as events:
+    async with aclosing(closing_responses(_read_events(handler.response_iterator), responses)) as events:
         async for event in events:
             yield event
 
 
-async def _events(handler: Any) -> AsyncGenerator[tuple[str, Any]]:
-    try:
-        async for name, data in handler:
-            if name:
-                yield name, data
-    finally:
-        close: Any = getattr(cast("AsyncIterable[bytes]", handler.response_iterator), "aclose", None)
-        if callable(close):
-            await cast("Any", close())
+async def _read_events(chunks: Any) -> AsyncGenerator[tuple[str, Any]]:
+    """Decode a stream without the SDK's models, which rename fields and drop unknown events."""
+    async with aclosing(_split_lines(chunks)) as lines:
+        async for event in EventDecoder().aiter_bytes(lines):
+            try:
+                yield event.event, event.json()
+            except ValueError:
+                yield event.event, event.data

@@ -29,8 +29,8 @@ _IGNORED_FIELDS: Final = frozenset(
 )
 """Fields of a response that are not stored: padding, filters, routing, tokens."""
 
-_FAILURES: Final = frozenset({"error", "network_error", "abort"})
-"""Finish reasons of failed responses: of OpenRouter, of Zhipu, of vLLM and SGLang."""
+_FAILURES: Final = frozenset({"error", "network_error", "abort", "ERROR", "TIMEOUT"})
+"""Finish reasons of failed responses: of OpenRouter, of Zhipu, of vLLM and SGLang, and two of Cohere."""
 
 _PLAIN_DELTA: Final = frozenset({"content", "role"})
 

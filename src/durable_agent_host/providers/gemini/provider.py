@@ -16,6 +16,7 @@ from durable_agent_host.providers.gemini.client import PartPreservingMixin
 from durable_agent_host.providers.gemini.part_mapping import LOSS_RULES, METADATA, unknown_call, unknown_part
 from durable_agent_host.providers.gemini.raw_json_transport import with_raw_json
 from durable_agent_host.providers.generic_provider import GenericProvider
+from durable_agent_host.providers.lost_state import find_refusal
 from durable_agent_host.providers.tool_call_names import client_function
 
 _COMPUTER_FUNCTIONS: Final = (
@@ -76,8 +77,11 @@ class GeminiProvider(GenericProvider):
         return [client_function(name, tool) for name in _COMPUTER_FUNCTIONS if name not in excluded_names]
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
-        """Return ``reasoning`` when the service cannot read a signature; a missing one is another error."""
-        return LostState("reasoning") if _SIGNATURE_REJECTED.search(rejection_text(error, {400})) else None
+        """Return ``reasoning`` when the service cannot read a signature, or a refused file."""
+        if _SIGNATURE_REJECTED.search(rejection_text(error, {400})):
+            return LostState("reasoning")
+        loss = find_refusal(error)
+        return loss if loss is not None and loss.kind == "content" else None
 
     def check_message(self, message: Message, /) -> None:
         """Reject file ids, which the client would omit."""

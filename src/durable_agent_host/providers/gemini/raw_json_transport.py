@@ -120,9 +120,7 @@ def raw_json(response: Any) -> dict[str, Any]:
 
 def raw_part(part_json: Mapping[str, Any]) -> Any:
     """Make a part of the SDK that is sent as exactly this JSON."""
-    part = _raw_part_class().model_construct()
-    part.part_json = dict(part_json)
-    return part
+    return _raw_part_class().model_construct(part_json=dict(part_json))
 
 
 def long_data_part(uri: str, media_type: str) -> Any:
@@ -157,27 +155,15 @@ def _part_json(part: Any) -> dict[str, Any]:
 
 def _with_accepted_names(tool: Any) -> Any:
     """Write the type of a hosted tool under the name used in the recorded requests that were accepted."""
-    tool_fields: Any = tool
-    if not isinstance(tool, dict):
-        return tool_fields
-    return {"tool_type" if name == "toolType" else name: value for name, value in tool_fields.items()}
+    return {"tool_type" if name == "toolType" else name: value for name, value in as_object(tool).items()}
 
 
 @cache
 def _raw_part_class() -> type[Any]:
     from google.genai.types import Part  # noqa: PLC0415 - only where the client is installed
-    from pydantic import PrivateAttr  # noqa: PLC0415 - comes with it
 
     class RawPart(Part):
-        _part_json: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
-
-        @property
-        def part_json(self) -> dict[str, Any]:
-            return self._part_json
-
-        @part_json.setter
-        def part_json(self, part_json: dict[str, Any]) -> None:
-            self._part_json = part_json
+        part_json: dict[str, Any]
 
     return RawPart
 
