@@ -83,6 +83,7 @@ from durable_agent_host.http.rate_limits import CallerLimits
 from durable_agent_host.http.request_handling import HandlerContext
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
+from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.model.access import ERASURE, MAINTENANCE
 from durable_agent_host.model.budget import NO_BUDGETS, Budgets
 from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
@@ -90,7 +91,7 @@ from durable_agent_host.model.notification import Notify
 from durable_agent_host.model.principal import THE_APP, Owner, Principal
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call, identify_caller
 from durable_agent_host.providers.registry import provider_for
-from durable_agent_host.redaction import add_known_secrets, find_secrets, redact_log_records
+from durable_agent_host.redaction import add_known_secrets, find_secrets
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.settings import NO_MAINTENANCE, Settings
 from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
@@ -299,12 +300,8 @@ class DurableAgentApp(AgentFunctionApp):
         source = agent
         agent = build_agent(agent)
         name = validate_agent_name(entity_id or getattr(agent, "name", None))
-        existing_name = next((other for other in self._runners if other.casefold() == name.casefold()), None)
-        if existing_name is not None and existing_name == name and self._runners[existing_name].agent is agent:
-            _LOGGER.warning("agent %r is added a second time: the first one applies", name)
+        if self._is_hosted(name, agent):
             return
-        if existing_name is not None:
-            raise duplicate_name_error(existing_name, name)
         if entity_id is not None and enable_http_endpoint is None:
             enable_http_endpoint = False
         self._allowed_options[name] = check_allowed(self._allowed if allowed_options is None else allowed_options)
@@ -324,6 +321,16 @@ class DurableAgentApp(AgentFunctionApp):
         reject_lost_declarations(f"agent {name!r}", agent, why_not, [*list_journaled_agents(agent)])
         reject_external_stores(name, agent)
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
+
+    def _is_hosted(self, name: str, agent: SupportsAgentRun) -> bool:
+        """Return whether an agent is hosted already; refuse another one of its name."""
+        existing_name = next((other for other in self._runners if other.casefold() == name.casefold()), None)
+        if existing_name is None:
+            return False
+        if existing_name != name or self._runners[name].agent is not agent:
+            raise duplicate_name_error(existing_name, name)
+        _LOGGER.warning("agent %r is added a second time: the first one applies", name)
+        return True
 
     def get_agent(
         self,

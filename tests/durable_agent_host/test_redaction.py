@@ -12,14 +12,8 @@ from agent_framework import Content
 
 from durable_agent_host import redact_personal_data
 from durable_agent_host.errors import ProviderError, RedactionError, RequestError
-from durable_agent_host.redaction import (
-    MASK,
-    add_known_secrets,
-    find_secrets,
-    mask_credentials,
-    mask_secrets,
-    redact_log_records,
-)
+from durable_agent_host.log_redaction import redact_log_records
+from durable_agent_host.redaction import MASK, add_known_secrets, find_secrets, mask_credentials, mask_secrets
 from durable_agent_host.turn.error_texts import error_details, format_problem
 from tests.durable_agent_host.test_scenarios_secrets import NEEDLES, SECRET_TEXTS
 

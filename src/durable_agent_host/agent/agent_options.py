@@ -119,7 +119,7 @@ def choose_redactor(name: str, redact: Redact, why_not: str, redactors: Iterable
     check_hook("redact", redact, "content", is_plain=True)
     if why_not:
         raise RegistrationError(f"agent {name!r} cannot be redacted: {why_not}")
-    redactor = next((known for known in redactors if known.does(redact)), None) or Redactor(redact)
+    redactor = next((candidate for candidate in redactors if candidate.does(redact)), None) or Redactor(redact)
     try:
         redactor.check()
     except ValueError as error:

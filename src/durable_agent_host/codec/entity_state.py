@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.encryption_envelope import read_envelope
@@ -20,9 +20,6 @@ from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnStats
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 
 def last_use_of_document(state: Any) -> str:
@@ -292,7 +289,7 @@ def decode_stats(wire: Mapping[str, Any]) -> TurnStats:
     return TurnStats(*field_values(TurnStats, wire))
 
 
-def field_values(kind: "type[DataclassInstance]", wire: Mapping[str, Any]) -> list[Any]:
+def field_values(kind: type[Any], wire: Mapping[str, Any]) -> list[Any]:
     """Read the values of a dataclass from the JSON object with its names, in order.
 
     Returns:

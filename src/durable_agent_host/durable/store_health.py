@@ -117,20 +117,6 @@ class LogProbe(Probe):
             ) from error
 
 
-def name_of(error: BaseException) -> str:
-    """Return an error's name in one word, for callers who may not see more: the driver's code or type of error.
-
-    Returns:
-        Such as ``SQLITE_FULL``, ``403`` or ``ConnectionError``.
-    """
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    status: Any = getattr(cause, "status_code", None)
-    kind = "StoreError" if type(cause) is Exception else type(cause).__name__  # the durable SDK has no type for it
-    return str(getattr(cause, "sqlite_errorname", "") or status or kind)
-
-
 CHECK_OPERATION: Final = "check"
 """An operation of an agent's entity that does nothing."""
 
