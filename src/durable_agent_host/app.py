@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import azure.functions as func
-from agent_framework import CompactionStrategy, RawAgent, SupportsAgentRun, Workflow, WorkflowAgent
+from agent_framework import CompactionStrategy, RawAgent, SupportsAgentRun, Workflow
 from agent_framework_azurefunctions import AgentFunctionApp
 from agent_framework_azurefunctions._workflow import run_workflow_orchestrator
 from agent_framework_durabletask import (
@@ -35,7 +35,7 @@ from durable_agent_host.agent.compaction import CompactionChoice
 from durable_agent_host.agent.context_stores import reject_external_stores
 from durable_agent_host.agent.declarations import reject_lost_declarations
 from durable_agent_host.agent.fallbacks import FallbackChoice
-from durable_agent_host.agent.history_providers import ProviderHistory, redaction_unsupported_reason
+from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.agent.hosted_agent import duplicate_name_error, validate_agent_name, why_no_journal
 from durable_agent_host.agent.nested_agents import list_journaled_agents
 from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
@@ -310,14 +310,12 @@ class DurableAgentApp(AgentFunctionApp):
         why_not = why_no_journal(agent)
         self._compactions[name] = choose_compaction(name, compaction, self._default_compaction, why_not)
         self._response_retries[name] = choose_response_retries(response_retries, self._default_response_retries)
-        why_no_budgets = "" if isinstance(agent, WorkflowAgent) else why_not
-        self._budgets[name] = choose_budgets(name, budgets, self._default_budgets, why_no_budgets)
+        self._budgets[name] = choose_budgets(name, agent, budgets, self._default_budgets)
         self._fallbacks[name] = choose_fallbacks(
             name, agent, fallbacks, fallback_sticky, default=self._default_fallbacks, provider_for=provider_for
         )
         if (redact := redact or self._default_redact) is not None:
-            why_no_redaction = redaction_unsupported_reason(agent)
-            self._redactors[name] = choose_redactor(name, redact, why_no_redaction, self._redactors.values())
+            self._redactors[name] = choose_redactor(name, agent, redact, self._redactors.values())
         reject_lost_declarations(f"agent {name!r}", agent, why_not, [*list_journaled_agents(agent)])
         reject_external_stores(name, agent)
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)

@@ -196,6 +196,17 @@ def test_declarations_within_a_workflow_executor_are_rejected():
     assert DurableAgentApp(workflows=[WorkflowBuilder(name="flow", start_executor=payer()).build()])
 
 
+@pytest.mark.parametrize("kind", [SequentialBuilder, HandoffBuilder, GroupChatBuilder])
+def test_workflows_that_can_only_be_agents_are_rejected(kind: Any):
+    """Upstream gives their agents empty texts, or each agent's answer to all others without end."""
+    members = [plain("a"), plain("b")]
+    builder = kind(participants=members, **({"selection_func": max} if kind is GroupChatBuilder else {}))
+    team = (builder.with_start_agent(members[0]) if kind is HandoffBuilder else builder).build()
+    team.name = "team"
+    with pytest.raises(RegistrationError, match=r"host it as an agent, agents=\[make_agent\]"):
+        DurableAgentApp(workflows=[team])
+
+
 def test_effective_declarations_are_accepted():
     """Tools of a hosted agent, and tools that are agents."""
 

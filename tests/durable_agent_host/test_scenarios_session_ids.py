@@ -10,7 +10,7 @@ from tests.kit import AgentHost
 
 
 @pytest.mark.drawn(1)
-@pytest.mark.parametrize("session", ["größer", "😀 雨", "a b;c=d,e"])
+@pytest.mark.parametrize("session", ["größer", "😀 雨", " a b;c=d,e "])
 def test_a_session_by_any_name(lab: AgentHost, session: str):
     """Turns are run, streamed and read, and the session is listed, kept, repaired, forked and deleted."""
     run = lab.run("Instant", {"message": "hi", "session_id": session})

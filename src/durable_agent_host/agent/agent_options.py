@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from agent_framework import CompactionStrategy, SupportsAgentRun
+from agent_framework import CompactionStrategy, SupportsAgentRun, WorkflowAgent
 
 from durable_agent_host.agent.call_middleware import supports_middleware
 from durable_agent_host.agent.compaction import CompactionChoice
 from durable_agent_host.agent.fallbacks import NO_FALLBACKS, FallbackChoice
+from durable_agent_host.agent.history_providers import redaction_unsupported_reason
 from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.errors import RegistrationError
@@ -29,12 +30,13 @@ def default_budgets(budgets: Budgets | None) -> Budgets:
     return budgets
 
 
-def choose_budgets(name: str, budgets: Budgets | None, default: Budgets, why_not: str) -> Budgets:
+def choose_budgets(name: str, agent: SupportsAgentRun, budgets: Budgets | None, default: Budgets) -> Budgets:
     """Return the budgets of an agent.
 
     Raises:
         RegistrationError: a limit or price is invalid, or the agent's own budgets cannot be enforced.
     """
+    why_not = "" if isinstance(agent, WorkflowAgent) else why_no_journal(agent)
     if budgets is None:
         return NO_BUDGETS if why_not else default
     if why_not:
@@ -110,14 +112,14 @@ def check_strategy(strategy: object, label: str) -> None:
         )
 
 
-def choose_redactor(name: str, redact: Redact, why_not: str, redactors: Iterable[Redactor]) -> Redactor:
+def choose_redactor(name: str, agent: SupportsAgentRun, redact: Redact, redactors: Iterable[Redactor]) -> Redactor:
     """Return the redactor of an agent, one for each function; it also applies to all errors and log lines.
 
     Raises:
         RegistrationError: the agent cannot be redacted, the function is not callable, or it fails for any text.
     """
     check_hook("redact", redact, "content", is_plain=True)
-    if why_not:
+    if why_not := redaction_unsupported_reason(agent):
         raise RegistrationError(f"agent {name!r} cannot be redacted: {why_not}")
     redactor = next((candidate for candidate in redactors if candidate.does(redact)), None) or Redactor(redact)
     try:

@@ -281,11 +281,7 @@ async def _answer(pending_calls: PendingCalls, request: Content, path: CallPath)
 
 
 def _is_approved(answer: Mapping[str, Any], call: Content) -> bool:
-    return answer.get("approved") is True and not _is_changed(answer, call)
-
-
-def _is_changed(answer: Mapping[str, Any], call: Content) -> bool:
-    return answer.get("arguments") not in (None, read_arguments(call.arguments))
+    return answer.get("approved") is True and answer.get("arguments") in (None, read_arguments(call.arguments))
 
 
 def _denial(pending_calls: PendingCalls, request: Content, path: CallPath) -> str | None:

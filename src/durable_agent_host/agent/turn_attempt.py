@@ -291,7 +291,8 @@ class TurnAttempt:
                     await observers.notify(ToolCallCompleted(path.call_id, "", "unknown", replayed=False))
         metrics = self.metrics.done()
         committed_outcome = replace(committed_outcome, attempt_metrics=metrics)
-        is_known = outcome.status == "suspended" and self.recorded.waiting_call_ids == _call_ids(outcome)
+        pending_ids = tuple(call["call_id"] for call in outcome.pending)
+        is_known = outcome.status == "suspended" and self.recorded.waiting_call_ids == pending_ids
         notification = AttemptEnded(ending, replace(outcome, attempt_metrics=metrics), replayed=is_known)
         await self._events.observe(self._turn, notification)  # before the outcome, which is the log's last entry
         if outcome.status != "suspended":
@@ -346,10 +347,6 @@ class TurnAttempt:
         except TimeoutError:
             pass
         raise FencedError("another process has taken the turn over")
-
-
-def _call_ids(outcome: TurnOutcome) -> tuple[str, ...]:
-    return tuple(call["call_id"] for call in outcome.pending)
 
 
 def _log_id(request: TurnRequest) -> str:

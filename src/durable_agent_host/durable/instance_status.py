@@ -190,11 +190,7 @@ async def entity_pages(
     if used_before is not None:
         params["lastOperationTimeTo"] = _wire_time(used_before)
     async for page, _ in _pages(client, f"entities/{quote(name.lower())}", params):
-        yield [_read_item(item) for item in page]
-
-
-def _read_item(item: Mapping[str, Any]) -> SessionListItem:
-    return SessionListItem(str(item.get("lastOperationTime") or ""), item["entityId"]["key"])
+        yield [SessionListItem(str(item.get("lastOperationTime") or ""), item["entityId"]["key"]) for item in page]
 
 
 async def ended_instance_pages(

@@ -9,9 +9,10 @@ counted per execution of the activity, and exceeding a limit fails it.
 """
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, Final
 
 import azure.durable_functions as df
 from agent_framework import Workflow
@@ -32,14 +33,27 @@ from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.codec.strict_json import CLASS_FIELDS, names_python_class
 from durable_agent_host.durable.run_questions import run_asking
-from durable_agent_host.errors import TurnError
+from durable_agent_host.errors import RegistrationError, TurnError
 from durable_agent_host.model.turn import ResponseLimits
 
 type RunWorkflow = Callable[[df.DurableOrchestrationContext, Workflow, Any, dict[str, Any]], Generator[Any, Any, Any]]
 
+_AGENT_ONLY: Final = re.compile(r"agent_framework_orchestrations\.(?!_concurrent)")
+"""Modules of executors whose requests upstream gives to agents as empty texts, or to all agents again and again."""
+
 
 def register_workflow_orchestration(app: df.DFApp, workflow: Workflow, run: RunWorkflow) -> None:
-    """Register the orchestration of a workflow, under upstream's name."""
+    """Register the orchestration of a workflow, under upstream's name.
+
+    Raises:
+        RegistrationError: it is a builder's whose messages upstream does not deliver.
+    """
+    for executor in workflow.executors.values():
+        if _AGENT_ONLY.match(type(executor).__module__):
+            raise RegistrationError(
+                f"workflow {workflow.name!r} has a {type(executor).__name__}, which workflows= cannot run: host it as "
+                "an agent, agents=[make_agent], where make_agent() calls the workflow's builder, build() and as_agent()"
+            )
     bind: Any = app
 
     @bind.function_name(workflow_orchestrator_name(workflow.name))

@@ -207,7 +207,7 @@ async def follow_turn(
                     yield HEARTBEAT
                     continue
                 offset = page.next_offset
-                if _has_outcome(page):
+                if any(record.entry.kind == OUTCOME for record in page.records):
                     has_run = True
                     client.hint(request.turn_id)
                 if data := _encode_page(page, request, base_url, hidden_events):
@@ -361,10 +361,6 @@ def _encode_page(page: LogPage, request: TurnRequest, base_url: str, hidden_even
         for record in page.records
         if record.entry.kind == EVENT and record.entry.data["event"] not in hidden_events
     )
-
-
-def _has_outcome(page: LogPage) -> bool:
-    return any(record.entry.kind == OUTCOME for record in page.records)
 
 
 async def _cancel(*tasks: asyncio.Future[Any]) -> None:

@@ -139,9 +139,9 @@ def _header_value(name: str) -> str:
     """Write the id of a session or turn so that a header can carry it.
 
     Returns:
-        The id, percent-encoded as in URLs when it is not ASCII.
+        The id, percent-encoded as in URLs when it is not ASCII, or begins or ends with a space.
     """
-    return name if name.isascii() else quote(name)
+    return name if name.isascii() and name == name.strip() else quote(name)
 
 
 def session_headers(session_id: str) -> dict[str, str]:

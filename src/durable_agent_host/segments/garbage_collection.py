@@ -234,7 +234,10 @@ class GarbageCollector:
         left = set(names)
         for session in live:
             left -= {name for at, name in blobs_of_head(session) if at == namespace}
-        key = document_digest([sorted(left), [_mark(session) for session in live]]) if clean is not None else ""
+        key = ""
+        if clean is not None:
+            marks = [[encode_sealed(session.sealed), sorted(map(list, blobs_of_head(session)))] for session in live]
+            key = document_digest([sorted(left), marks])
         if not left or (clean is not None and clean.has(namespace, key)):
             return []
         for session in live:
@@ -266,10 +269,6 @@ class CleanNamespaces:
         self._states.move_to_end(namespace)
         if len(self._states) > _MAX_STATES:
             self._states.popitem(last=False)
-
-
-def _mark(session: Session) -> list[object]:
-    return [encode_sealed(session.sealed), sorted(map(list, blobs_of_head(session)))]
 
 
 async def turns_of(store: BlobStore, session: Session) -> AsyncIterator[list[str]]:

@@ -462,7 +462,7 @@ class StepReader:
         usage = cast("Mapping[str, Any] | None", model_response.usage_details)
         end = end_of_answer(model_response)
         response: ModelResponseWire = {
-            "model": _bounded_or_none(model_response.model),
+            "model": bounded_name(model_response.model or "") or None,
             "usage": cast("UsageWire", dict(usage)) if usage else None,
             "finish_reason": end.finish_reason,
         }
@@ -482,10 +482,6 @@ def _locate_tool(step: ToolCallStepWire, path: CallPath) -> None:
         step["path"] = str(path)
     else:
         step["position"] = path.position
-
-
-def _bounded_or_none(model: str | None) -> str | None:
-    return bounded_name(model) if model else model
 
 
 def turn_summary(turn: Turn) -> TurnSummaryWire:

@@ -127,9 +127,10 @@ class _ThreadReader:
             file_fields = await self.service.file(file_id)
             data = await self.service.read_file(file_id)
         except Exception as error:
-            if getattr(error, "status_code", None) not in _UNAVAILABLE_STATUSES:
+            status: Any = getattr(error, "status_code", None)
+            if status not in _UNAVAILABLE_STATUSES:
                 raise
-            self.imported_thread.missing.append(f"file {file_id}: the service does not give it out ({_status(error)})")
+            self.imported_thread.missing.append(f"file {file_id}: the service does not give it out ({status})")
             return content
         self.imported_thread.files[file_id] = len(data)
         name = str(file_fields.get("filename") or file_id)
@@ -140,7 +141,3 @@ class _ThreadReader:
         uri = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
         properties = {**content.additional_properties, "file_id": file_id, "filename": name}
         return Content("data", uri=uri, media_type=media_type, name=name, additional_properties=properties)
-
-
-def _status(error: Exception) -> Any:
-    return getattr(error, "status_code", "")
