@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import azure.functions as func
-from agent_framework import CompactionStrategy, RawAgent, SupportsAgentRun, Workflow, WorkflowAgent
+from agent_framework import CompactionStrategy, RawAgent, SupportsAgentRun, Workflow
 from agent_framework_azurefunctions import AgentFunctionApp
 from agent_framework_azurefunctions._workflow import run_workflow_orchestrator
 from agent_framework_durabletask import (
@@ -20,22 +20,29 @@ from agent_framework_durabletask import (
 )
 
 from durable_agent_host.activities import plan_times, run_limits
-from durable_agent_host.agent.agent_budgets import AgentBudgets
-from durable_agent_host.agent.agent_redactors import Redactors
+from durable_agent_host.agent.agent_options import (
+    check_strategy,
+    choose_budgets,
+    choose_compaction,
+    choose_fallbacks,
+    choose_redactor,
+    choose_response_retries,
+    default_budgets,
+    list_clients,
+)
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.agent.compaction import Compactions
+from durable_agent_host.agent.compaction import CompactionChoice
 from durable_agent_host.agent.context_stores import reject_external_stores
 from durable_agent_host.agent.declarations import reject_lost_declarations
-from durable_agent_host.agent.fallbacks import NO_FALLBACKS, FallbackChoice, check_fallbacks, list_clients
-from durable_agent_host.agent.history_providers import ProviderHistory, redaction_unsupported_reason
+from durable_agent_host.agent.fallbacks import FallbackChoice
+from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.agent.hosted_agent import duplicate_name_error, validate_agent_name, why_no_journal
 from durable_agent_host.agent.nested_agents import list_journaled_agents
 from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
 from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
-from durable_agent_host.durable.app_secret import AppSecret
-from durable_agent_host.durable.callback_tokens import make_token
+from durable_agent_host.durable.app_secret import AppSecret, make_token
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.function_registration import (
     check_duplicate_names,
@@ -51,7 +58,7 @@ from durable_agent_host.durable.function_registration import (
     register_run_notifications,
     register_turn_functions,
 )
-from durable_agent_host.durable.maintenance import Maintenance, SessionTtls
+from durable_agent_host.durable.maintenance import Maintenance, ttl_seconds
 from durable_agent_host.durable.orchestration_agent import OrchestrationAgent
 from durable_agent_host.durable.session_entity import DurableAgentEntity
 from durable_agent_host.durable.session_erasure import Eraser
@@ -67,8 +74,7 @@ from durable_agent_host.durable.workflow_functions import (
 )
 from durable_agent_host.durable.workflow_runs import open_request
 from durable_agent_host.encryption.data_key_storage import PlaintextGuard
-from durable_agent_host.encryption.store_factory import StoreFactory, stores_of
-from durable_agent_host.errors import RegistrationError
+from durable_agent_host.encryption.store_factory import StoreFactory, choose_turn_log, stores_of
 from durable_agent_host.http.app_routes import hosted_agents
 from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
@@ -79,7 +85,7 @@ from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.model.access import ERASURE, MAINTENANCE
-from durable_agent_host.model.budget import Budgets
+from durable_agent_host.model.budget import NO_BUDGETS, Budgets
 from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
 from durable_agent_host.model.notification import Notify
 from durable_agent_host.model.principal import THE_APP, Owner, Principal
@@ -88,12 +94,10 @@ from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import add_known_secrets, find_secrets
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.settings import NO_MAINTENANCE, Settings
-from durable_agent_host.telemetry.instruments import Gauge
 from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
-from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
+from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, Gauge, metrics_page
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
-from durable_agent_host.turn.turn_redactor import Redact
-from durable_agent_host.turn_log.turn_log_factory import choose_turn_log
+from durable_agent_host.turn.turn_redactor import Redact, Redactor
 from durable_agent_host.webhooks import make_notify
 from sqlite_store.reserve import DiskReserve
 
@@ -185,12 +189,16 @@ class DurableAgentApp(AgentFunctionApp):
             identify, authorize, valid_settings.adopt_sessions, valid_settings.session_names, limits, disk=disk
         )
         self._observers = observers
-        self._redactors = Redactors(redact)
+        self._default_redact = redact
+        self._redactors: dict[str, Redactor] = {}
         self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}
         self._allows_client_tools = allow_client_tools
-        self._compactions = Compactions(compaction)
-        self._budgets = AgentBudgets(budgets)
+        check_strategy(compaction, "the app")
+        self._default_compaction = compaction
+        self._compactions: dict[str, CompactionChoice] = {}
+        self._default_budgets = default_budgets(budgets)
+        self._budgets: dict[str, Budgets] = {}
         self._default_fallbacks = FallbackChoice(list_clients(fallbacks), fallback_sticky)
         self._fallbacks: dict[str, FallbackChoice] = {}
         self._default_response_retries = response_retries
@@ -201,7 +209,8 @@ class DurableAgentApp(AgentFunctionApp):
         self._has_agent_routes: bool | None = None
         self._agents_auth_level = check_auth_level(http_auth_level)
         self._has_inspector = enable_inspector
-        self._ttls = SessionTtls(session_ttl, self.settings.session_ttl_seconds)
+        self._default_ttl = ttl_seconds(session_ttl, self.settings.session_ttl_seconds)
+        self._ttls: dict[str, float] = {}
         self._open_stores()
         super().__init__(
             agents=cast("Any", agents),
@@ -240,7 +249,7 @@ class DurableAgentApp(AgentFunctionApp):
         )
         self._services = TurnServices(
             wakeups=Notifier(),
-            stopper=TurnStopper(self._open_log, self._budgets.of_agent),
+            stopper=TurnStopper(self._open_log, lambda agent: self._budgets.get(agent, NO_BUDGETS)),
             probes=StoreProbes(self._open_log, storage.open_store, self._runners),
             storage=storage,
             external_sessions=external_sessions,
@@ -291,38 +300,35 @@ class DurableAgentApp(AgentFunctionApp):
         source = agent
         agent = build_agent(agent)
         name = validate_agent_name(entity_id or getattr(agent, "name", None))
-        existing_name = next((other for other in self._runners if other.casefold() == name.casefold()), None)
-        if existing_name is not None and existing_name == name and self._runners[existing_name].agent is agent:
-            _LOGGER.warning("agent %r is added a second time: the first one applies", name)
+        if self._is_hosted(name, agent):
             return
-        if existing_name is not None:
-            raise duplicate_name_error(existing_name, name)
         if entity_id is not None and enable_http_endpoint is None:
             enable_http_endpoint = False
         self._allowed_options[name] = check_allowed(self._allowed if allowed_options is None else allowed_options)
-        self._ttls.register(name, session_ttl)
+        self._ttls[name] = ttl_seconds(session_ttl, self._default_ttl)
         self._sources[name] = source
-        self._compactions.add(name, compaction, why_no_journal(agent))
-        self._response_retries[name] = _check_retries(response_retries, self._default_response_retries)
-        self._budgets.add(name, budgets, "" if isinstance(agent, WorkflowAgent) else why_no_journal(agent))
-        self._fallbacks[name] = self._choose_fallbacks(agent, name, fallbacks, fallback_sticky)
-        self._redactors.add(name, redact, redaction_unsupported_reason(agent))
-        reject_lost_declarations(f"agent {name!r}", agent, why_no_journal(agent), [*list_journaled_agents(agent)])
+        why_not = why_no_journal(agent)
+        self._compactions[name] = choose_compaction(name, compaction, self._default_compaction, why_not)
+        self._response_retries[name] = choose_response_retries(response_retries, self._default_response_retries)
+        self._budgets[name] = choose_budgets(name, agent, budgets, self._default_budgets)
+        self._fallbacks[name] = choose_fallbacks(
+            name, agent, fallbacks, fallback_sticky, default=self._default_fallbacks, provider_for=provider_for
+        )
+        if (redact := redact or self._default_redact) is not None:
+            self._redactors[name] = choose_redactor(name, agent, redact, self._redactors.values())
+        reject_lost_declarations(f"agent {name!r}", agent, why_not, [*list_journaled_agents(agent)])
         reject_external_stores(name, agent)
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
-    def _choose_fallbacks(
-        self, agent: SupportsAgentRun, name: str, fallbacks: Sequence[Any] | None, is_sticky: bool | None
-    ) -> FallbackChoice:
-        why_not = why_no_journal(agent)
-        default = self._default_fallbacks
-        if fallbacks is None and why_not:
-            return NO_FALLBACKS
-        choice = FallbackChoice(
-            default.clients if fallbacks is None else list_clients(fallbacks),
-            default.is_sticky if is_sticky is None else is_sticky,
-        )
-        return check_fallbacks(f"agent {name!r}", choice, why_not, provider_for)
+    def _is_hosted(self, name: str, agent: SupportsAgentRun) -> bool:
+        """Return whether an agent is hosted already; refuse another one of its name."""
+        existing_name = next((other for other in self._runners if other.casefold() == name.casefold()), None)
+        if existing_name is None:
+            return False
+        if existing_name != name or self._runners[name].agent is not agent:
+            raise duplicate_name_error(existing_name, name)
+        _LOGGER.warning("agent %r is added a second time: the first one applies", name)
+        return True
 
     def get_agent(
         self,
@@ -510,9 +516,9 @@ class DurableAgentApp(AgentFunctionApp):
             limits=run_limits(self.settings),
             storage=self._services.storage,
             history=history,
-            compaction=self._compactions.of_agent(agent_name),
-            budgets=self._budgets.of_agent(agent_name),
-            fallbacks=self._fallbacks.get(agent_name, NO_FALLBACKS),
+            compaction=self._compactions[agent_name],
+            budgets=self._budgets[agent_name],
+            fallbacks=self._fallbacks[agent_name],
             response_retries=self._response_retries[agent_name],
             notify_end=report_end,
             redactor=self._redactors.get(agent_name),
@@ -543,13 +549,6 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _setup_health_route(self) -> None:
         """Omit upstream's route: ours checks the stores."""
-
-
-def _check_retries(chosen: Any, default: Any) -> int:
-    value = default if chosen is None else chosen
-    if type(value) is not int or value < 0:
-        raise RegistrationError(f"response_retries is {value!r}: give a whole number, 0 for none")
-    return value
 
 
 def _prepare_process() -> None:

@@ -308,6 +308,20 @@ def log_reason(error: BaseException) -> str:
     return f"{name} at {file}:{frames[-1].lineno} in {frames[-1].name}" if frames else name
 
 
+def error_name(error: BaseException) -> str:
+    """Return an error's name in one word, for callers who may not see more: the driver's code or type of error.
+
+    Returns:
+        Such as ``SQLITE_FULL``, ``403`` or ``ConnectionError``.
+    """
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    status: Any = getattr(cause, "status_code", None)
+    kind = "StoreError" if type(cause) is Exception else type(cause).__name__  # the durable SDK has no type for it
+    return str(getattr(cause, "sqlite_errorname", "") or status or kind)
+
+
 def _name_of(path: str) -> str:
     return path.replace("\\", "/").rpartition("/")[2]
 

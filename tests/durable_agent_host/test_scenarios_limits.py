@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from durable_agent_host.agent.exchange_recorder import MAX_FULL_BODY_BYTES, MOST_EXCHANGES
+from durable_agent_host.agent.http_exchange import MAX_FULL_BODY_BYTES, MOST_EXCHANGES
 from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
-from durable_agent_host.concurrency.cooperative_yield import set_switch_interval
 from durable_agent_host.concurrency.singleton import once
+from durable_agent_host.concurrency.thread_offload import set_switch_interval
 from durable_agent_host.tool_calls import RUNNING_CALL
 
 _LOGGER = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ from typing import Any, Final, cast
 
 from agent_framework import AgentResponse, Content, SupportsAgentRun
 
-from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runs import AgentRuns
 from durable_agent_host.agent.compaction import NO_COMPACTION_CHOICE, CompactionChoice
@@ -61,7 +60,7 @@ from durable_agent_host.errors import (
     log_reason,
     strip_error_text,
 )
-from durable_agent_host.model.budget import Budgets, Price
+from durable_agent_host.model.budget import NO_BUDGETS, Budgets, Price
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.repair_rules import RepairRules

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
 
-from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.budget_accounting import Ask, BudgetAccount
 from durable_agent_host.agent.call_middleware import RunCalls, Send
 from durable_agent_host.agent.call_order import (
@@ -30,10 +29,9 @@ from durable_agent_host.agent.call_order import (
 from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
 from durable_agent_host.agent.compaction import CompactionModelCalls
 from durable_agent_host.agent.context_window import ContextWindow
-from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.fallbacks import ActiveClient
 from durable_agent_host.agent.hosted_agent import HostedAgent
-from durable_agent_host.agent.http_exchange import EXCHANGES
+from durable_agent_host.agent.http_exchange import EXCHANGES, ExchangeRecorder
 from durable_agent_host.agent.layers.format_check import messages_after_rejection
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
@@ -64,12 +62,11 @@ from durable_agent_host.agent.workflow_questions import WorkflowQuestions, part_
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.journal_entry import rejection_of
 from durable_agent_host.codec.overlay import decode_overlay
-from durable_agent_host.concurrency.cooperative_yield import TaskSlice
-from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
+from durable_agent_host.concurrency.thread_offload import TaskSlice, run_in_thread_if_many
 from durable_agent_host.errors import ContextOverflowError, TurnError, TurnTimedOutError
-from durable_agent_host.model.budget import Budgets, BudgetUsage
+from durable_agent_host.model.budget import NO_BUDGETS, Budgets, BudgetUsage
 from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT, CallPath
-from durable_agent_host.model.journal_entry import ClientSwitchedEntry
+from durable_agent_host.model.journal_entry import ClientSwitchedEntry, ContextOverflowedEntry
 from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import ResponseLimits, TurnRequest
@@ -618,7 +615,7 @@ class AgentRuns:
         if path in self._overflows:
             return None
         self._overflows[path] = overflow.share
-        await run.journal.context_overflowed(path, overflow.share)
+        await run.journal.append(ContextOverflowedEntry(path, overflow.share))
         _LOGGER.warning("%s: the request is longer than the model's context window; again with less", run.label)
         return RunRestarted("the request was longer than the model's context window", 0.0)
 

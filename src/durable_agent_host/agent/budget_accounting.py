@@ -34,6 +34,12 @@ from durable_agent_host.model.budget import (
     known_counts,
 )
 from durable_agent_host.model.call_path import AGENT_RUN, CallPath
+from durable_agent_host.model.journal_entry import (
+    BudgetReservedEntry,
+    ElapsedTimeEntry,
+    ReservationRaisedEntry,
+    ReservationReleasedEntry,
+)
 from durable_agent_host.turn.budget_checks import (
     LimitExceeded,
     Scope,
@@ -128,7 +134,7 @@ class ElapsedTimeJournal:
 
     def _append(self) -> None:
         with suppress(LogError):  # a journal that cannot be written reports it later
-            self._journal.record_active_time(round(self._read_elapsed_seconds(), 3))
+            self._journal.append_soon(ElapsedTimeEntry(round(self._read_elapsed_seconds(), 3)))
 
 
 APPROVAL_NAME: Final = "budget"
@@ -138,6 +144,8 @@ _HINTS: Final[Mapping[str, str]] = {
     "turn": "ask for less in one turn, or raise the budget of the agent's turns",
     "session": "begin a new session, or raise the budget of the agent's sessions",
 }
+_LAZY_SECONDS: Final = 1.0
+"""How long the figures of a streaming call may wait for its deltas, to be written with them."""
 _JOURNAL_EVERY_CHARACTERS: Final = 4096
 """Characters of a streamed response between two entries in the journal."""
 Ask = Callable[[str, Mapping[str, Any], str], Awaitable[None]]
@@ -268,7 +276,7 @@ class BudgetAccount:
         self._notes.begin()
         self._open[path] = _OpenCall(reservation, model=self._last_model)
         try:
-            await self._journal.call_reserved(path, reservation, round(self._elapsed_seconds, 3))
+            await self._journal.append(BudgetReservedEntry(path, reservation, round(self._elapsed_seconds, 3)))
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
@@ -277,7 +285,7 @@ class BudgetAccount:
         if self._open.pop(path, None) is None:
             return
         try:
-            await self._journal.call_released(path)
+            await self._journal.append(ReservationReleasedEntry(path))
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
@@ -307,7 +315,8 @@ class BudgetAccount:
             return
         call.journaled_characters = call.characters
         try:
-            self._journal.call_raised(path, self._grow_reservation(call))
+            entry = ReservationRaisedEntry(path, self._grow_reservation(call))
+            self._journal.append_soon(entry, within_seconds=_LAZY_SECONDS)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 

@@ -11,8 +11,8 @@ from functools import partial
 from durable_agent_host.agent.budget_accounting import BudgetAccount
 from durable_agent_host.agent.call_scope import CallScope
 from durable_agent_host.agent.declarations import is_agent_tool, is_hand_off, needs_approval, runs_at_client
-from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.fallbacks import ActiveClient
+from durable_agent_host.agent.http_exchange import ExchangeRecorder
 from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
 from durable_agent_host.agent.layers.callback import AwaitCallback

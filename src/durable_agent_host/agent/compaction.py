@@ -22,7 +22,6 @@ from agent_framework import (
 
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, NextModelCall
 from durable_agent_host.agent.provider import ModelProvider
-from durable_agent_host.errors import RegistrationError
 from durable_agent_host.model.call_path import CallPath
 
 # Model calls of a compaction strategy: answered from the journal, or made and journaled.
@@ -165,47 +164,6 @@ class CompactionChoice:
 
 
 NO_COMPACTION_CHOICE: Final = CompactionChoice()
-
-
-class Compactions:
-    """An app's choices of compaction for its agents.
-
-    Args:
-        default: for agents without a strategy of their own.
-
-    Raises:
-        RegistrationError: it is not a strategy.
-    """
-
-    def __init__(self, default: CompactionStrategy | None) -> None:
-        _check_strategy(default, "the app")
-        self._default = default
-        self._strategies: dict[str, CompactionStrategy] = {}
-
-    def add(self, name: str, strategy: CompactionStrategy | None, why_not: str) -> None:
-        """Register the app's choice for an agent.
-
-        Raises:
-            RegistrationError: it is not a strategy, or the agent cannot be compacted.
-        """
-        if strategy is None:
-            return
-        _check_strategy(strategy, f"agent {name!r}")
-        if why_not:
-            raise RegistrationError(f"the context of agent {name!r} cannot be compacted: {why_not}")
-        self._strategies[name] = strategy
-
-    def of_agent(self, name: str) -> CompactionChoice:
-        """Return the choice for an agent."""
-        return CompactionChoice(self._strategies.get(name), self._default)
-
-
-def _check_strategy(strategy: object, label: str) -> None:
-    if strategy is not None and (isinstance(strategy, type) or not callable(strategy)):
-        raise RegistrationError(
-            f"compaction of {label} is {strategy!r}: give an object of a strategy, such as "
-            "SlidingWindowStrategy(keep_last_groups=20), or an async function that takes a list of messages"
-        )
 
 
 def select_compaction(

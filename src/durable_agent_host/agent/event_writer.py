@@ -28,8 +28,7 @@ from durable_agent_host.errors import log_reason
 from durable_agent_host.model.conversation_file import no_files
 from durable_agent_host.model.log_entry import ATTEMPT_STARTED, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.redaction import mask_secrets
-from durable_agent_host.stream.continued_events import ContinuedEvents
-from durable_agent_host.stream.live_events import EventReader, LiveEvents
+from durable_agent_host.stream.live_events import ContinuedEvents, EventReader, LiveEvents
 from durable_agent_host.stream.redacted_events import RedactedEvents
 from durable_agent_host.stream.response_messages import response_messages
 from durable_agent_host.turn.turn_events import (
@@ -260,20 +259,20 @@ def _build_log_entry(moment: Moment) -> LogEntry | None:
     match moment:
         case AttemptStarted(replayed=True):
             return LogEntry(ATTEMPT_STARTED, {})
-        case ModelCallFailed(position, error, wait_seconds) if wait_seconds is not None:
-            return LogEntry(
-                RETRIED, {"position": position, "reason": mask_secrets(log_reason(error)), "seconds": wait_seconds}
-            )
-        case ModelCallFailed(position, error, None):
-            return LogEntry(MODEL_FAILED, {"position": position, "reason": mask_secrets(log_reason(error))})
-        case NestedMoment(path, ModelCallFailed(position, error, wait_seconds)):
-            data = {"path": str(path.model_call(position)), "reason": mask_secrets(log_reason(error))}
-            if wait_seconds is None:
-                return LogEntry(MODEL_FAILED, data)
-            return LogEntry(RETRIED, data | {"seconds": wait_seconds})
+        case ModelCallFailed() as failure:
+            return _build_failure_entry({"position": failure.position}, failure)
+        case NestedMoment(path, ModelCallFailed() as failure):
+            return _build_failure_entry({"path": str(path.model_call(failure.position))}, failure)
         case RunRestarted(reason, wait_seconds):
             return LogEntry(RETRIED, {"reason": reason, "seconds": wait_seconds})
         case AttemptEnded(outcome=outcome) if outcome is not None and outcome.status == "suspended":
             return LogEntry(SUSPENDED, {"calls": [call["call_id"] for call in outcome.pending]})
         case _:
             return None
+
+
+def _build_failure_entry(call: Mapping[str, Any], failure: ModelCallFailed) -> LogEntry:
+    data = {**call, "reason": mask_secrets(log_reason(failure.error))}
+    if failure.wait_seconds is None:
+        return LogEntry(MODEL_FAILED, data)
+    return LogEntry(RETRIED, data | {"seconds": failure.wait_seconds})

@@ -15,10 +15,8 @@ from agent_framework import (
     Message,
 )
 
-from durable_agent_host.agent.call_middleware import supports_middleware
 from durable_agent_host.agent.model_call import ModelCall
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
-from durable_agent_host.errors import RegistrationError
 from durable_agent_host.model.conversation_file import ServiceFile
 from durable_agent_host.model.journal_entry import ClientSwitchedEntry
 from durable_agent_host.model.provider_item import HostedCall, ItemPart
@@ -49,38 +47,6 @@ class FallbackChoice:
 
 
 NO_FALLBACKS: Final = FallbackChoice()
-
-
-def list_clients(fallbacks: Any) -> tuple[Any, ...]:
-    """Return the clients that an app gives.
-
-    Raises:
-        RegistrationError: it gives no list.
-    """
-    if not isinstance(fallbacks, Sequence):
-        raise RegistrationError(f"fallbacks is a {type(fallbacks).__name__}: give a list of chat clients, in order")
-    return tuple(cast("Sequence[Any]", fallbacks))
-
-
-def check_fallbacks(label: str, choice: FallbackChoice, why_not: str, provider_for: ProviderFor) -> FallbackChoice:
-    """Check the fallbacks of an agent.
-
-    Raises:
-        RegistrationError: one of them is not a client that can take over, or the agent cannot have any.
-    """
-    if choice.clients and why_not:
-        raise RegistrationError(f"{label} can have no fallbacks: {why_not}")
-    for client in choice.clients:
-        if not supports_middleware(client):
-            raise RegistrationError(
-                f"a fallback of {label} is {client!r}: give chat clients of the framework, such as OpenAIChatClient(…)"
-            )
-        if provider_for(client).keeps_conversation:
-            raise RegistrationError(
-                f"a fallback of {label} is a {type(client).__name__}, whose service keeps the conversation itself: "
-                "give a client that is sent the messages"
-            )
-    return choice
 
 
 @dataclass(frozen=True)

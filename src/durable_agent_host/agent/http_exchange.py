@@ -1,30 +1,130 @@
-"""The wire traffic of a model call: the interface between the SDK connection guards and its receiver.
+"""Keeps the wire traffic of a turn's model calls in the turn's log.
 
-The guards (`durable_agent_host.providers.http_client_guards`, `bounded_aiohttp`) report each request with a JSON body
-that they send, and the decompressed response. Headers are never reported.
+Theory of operation. The guards of SDK connections (`durable_agent_host.providers.http_client_guards`,
+`bounded_aiohttp`) report each request with a JSON body that they send, and the decompressed response; never headers.
+Each body is stored as it was sent or received, without its credentials, compressed. Texts beyond the limits are left
+out, with their length noted. A request is written with the next write, or after a second, so that a call that never
+ends is visible; an answer is written before the journal's entry of its call, in the same write.
 """
 
+import asyncio
+from collections.abc import Callable, Generator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
+from durable_agent_host.errors import LogError, log_reason
+from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.log_entry import MODEL_RECEIVED, MODEL_SENT, LogEntry
+from durable_agent_host.model.turn import RecordingLimits
+from durable_agent_host.redaction import mask_credentials, mask_secrets
+from durable_agent_host.turn.call_body import CallBody, encode_body
+from durable_agent_host.turn_log.writer import TurnLogWriter
+
+MAX_FULL_BODY_BYTES: Final = 8 * 1024 * 1024
+"""Largest body, in bytes, that is stored whole; of a larger one, beginning and end are kept."""
+MOST_EXCHANGES: Final = 40
+"""Maximum requests kept per model call."""
+
+_HALF: Final = MAX_FULL_BODY_BYTES // 2
+_SPARE_BYTES: Final = 1024 * 1024
+"""How far an answer grows beyond `MAX_FULL_BODY_BYTES` before its middle is dropped: dropping moves its end."""
+_LAZY_SECONDS: Final = 1.0
+"""How long a recorded exchange may wait for other entries of the log."""
+_LONG_BYTES: Final = 64 * 1024
+"""From this size on, compressing a body takes longer than crossing threads twice."""
+_ENTRY_BYTES: Final = 256
+_ERROR_STATUS: Final = 400
 
 
-class HttpExchange(Protocol):
-    """One request and its answer."""
+@dataclass
+class HttpExchange:
+    """One request, and its answer as it arrives.
+
+    Attributes:
+        name: unique in the turn.
+        status: of the answer, or None.
+        is_stream: whether the answer is one.
+        size: bytes of the answer so far.
+        body: the answer; of a large one, its beginning and its end.
+    """
+
+    name: str
+    status: int | None = None
+    is_stream: bool = False
+    size: int = 0
+    body: bytearray = field(default_factory=bytearray)
 
     def record_status(self, status: int, *, is_stream: bool) -> None:
         """Record the status."""
-        ...
+        self.status = status
+        self.is_stream = is_stream
 
     def record_chunk(self, chunk: bytes) -> None:
         """Record a piece of the answer's body."""
-        ...
+        self.size += len(chunk)
+        self.body += chunk
+        if len(self.body) > MAX_FULL_BODY_BYTES + _SPARE_BYTES:
+            del self.body[_HALF:-_HALF]
 
 
-class ExchangeSink(Protocol):
-    """Receives what is sent in one attempt of a turn."""
+class ExchangeRecorder:
+    """Keeps the model calls of one attempt.
+
+    Args:
+        writer: of the attempt.
+        bounds: limits on what is kept.
+        attempt: its number, from 1.
+    """
+
+    def __init__(self, writer: TurnLogWriter, bounds: RecordingLimits, *, attempt: int) -> None:
+        self._writer = writer
+        self._bounds = bounds
+        self._attempt = attempt
+        self._left = bounds.kept_turn_bytes
+        self._count = 0
+        self._call: Mapping[str, Any] | None = None
+        self._open: list[HttpExchange] = []
+        self._tries: dict[CallPath, int] = {}
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether anything is kept."""
+        return self._bounds.kept_call_bytes > 0
+
+    async def record_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
+        """Keep what is sent and received in one try of a call; a layer of its chain."""
+        with self._record_try(call.path):
+            async with aclosing(call_next(call)) as items:
+                async for item in items:
+                    yield item
+
+    @contextmanager
+    def _record_try(self, path: CallPath) -> Generator[None]:
+        before = self._call
+        open_exchanges = self._open
+        try_number = self._tries[path] = self._tries.get(path, 0) + 1
+        number = path.compaction_number
+        self._call = {"position": path.position, "try": try_number} | ({} if number is None else {"number": number})
+        self._open = []
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised_error:
+            error = raised_error
+            raise
+        finally:
+            with suppress(LogError):  # the next write reports it
+                for exchange in self._open:
+                    self._append_response(exchange, error)
+            self._call = before
+            self._open = open_exchanges
 
     async def record_request(self, method: str, url: str, body: bytes) -> HttpExchange | None:
-        """Note a request.
+        """Keep a request of the call that is made; what is sent besides calls is not kept.
 
         Args:
             method: HTTP method.
@@ -34,10 +134,57 @@ class ExchangeSink(Protocol):
         Returns:
             The receiver of the answer; None when it is not wanted.
         """
-        ...
+        if self._call is None or len(self._open) >= MOST_EXCHANGES:
+            return None
+        parts = urlsplit(url)
+        address = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+        exchange = HttpExchange(f"{self._attempt}.{self._count}")
+        self._count = self._count + 1
+        open_exchanges = self._open
+        request = {"name": exchange.name, "method": method, "url": address, "bytes": len(body)}
+        data: dict[str, Any] = {**self._call, **request}
+        if body and len(body) > _LONG_BYTES:
+            data |= await asyncio.to_thread(self._encode, body, len(body), mask_credentials)
+        elif body:
+            data |= self._encode(body, len(body), mask_credentials)
+        open_exchanges.append(exchange)
+        size_bytes = len(data.get("body", "")) + _ENTRY_BYTES
+        with suppress(LogError):
+            self._writer.append_soon(LogEntry(MODEL_SENT, data), size_bytes=size_bytes, within_seconds=_LAZY_SECONDS)
+        return exchange
+
+    def _append_response(self, exchange: HttpExchange, error: BaseException | None) -> None:
+        data: dict[str, Any] = {"name": exchange.name, "status": exchange.status, "bytes": exchange.size}
+        if exchange.is_stream:
+            data["is_stream"] = True
+        if error is not None:
+            data["error"] = mask_secrets(log_reason(error)) if isinstance(error, Exception) else "it was cut off"
+        if exchange.size:
+            has_failed = error is not None or (exchange.status or 0) >= _ERROR_STATUS
+            data |= self._encode(exchange.body, exchange.size, _without_any if has_failed else mask_credentials)
+        self._writer.append_soon(LogEntry(MODEL_RECEIVED, data), size_bytes=_ENTRY_BYTES, within_seconds=_LAZY_SECONDS)
+
+    def _encode(self, body: bytes | bytearray, size: int, clean: Callable[[str], str]) -> dict[str, Any]:
+        """Encode a body within what is left of the limits."""
+        max_bytes = max(min(self._bounds.kept_call_bytes, self._left), 0)
+        wire, size_bytes = encode_body(_read_body(body, size, clean), max_bytes)
+        self._left -= size_bytes
+        return wire
 
 
-EXCHANGES: Final = ContextVar[ExchangeSink | None]("durable_agent_exchanges", default=None)
+def _read_body(body: bytes | bytearray, size: int, clean: Callable[[str], str]) -> CallBody:
+    if size <= MAX_FULL_BODY_BYTES:
+        return CallBody(clean(body.decode("utf-8", "replace")))
+    head, tail = (clean(part.decode("utf-8", "replace")) for part in (body[:_HALF], body[-_HALF:]))
+    return CallBody(head, size - MAX_FULL_BODY_BYTES, tail)
+
+
+def _without_any(text: str) -> str:
+    """Remove all secrets: an error may quote the request."""
+    return mask_credentials(mask_secrets(text))
+
+
+EXCHANGES: Final = ContextVar[ExchangeRecorder | None]("durable_agent_exchanges", default=None)
 """Of the attempt that runs; None when nothing is kept."""
 
 

@@ -28,6 +28,7 @@ from durable_agent_host.agent.tool_invocation import (
 )
 from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.journal_entry import ToolCallCompletedEntry
 from durable_agent_host.model.pending_call import PendingCall, PendingCallWire, PendingKind
 from durable_agent_host.tool_calls import APPROVED_BY
 from durable_agent_host.turn.client_tools import tool_result_of
@@ -228,7 +229,7 @@ async def answer_requests(
                 text = reason or f"The call of {call.name} was denied."
                 details = {"arguments": read_arguments(call.arguments), "approval_request_id": path.call_id}
                 await observers.notify(ToolCallCompleted(path.call_id, call.name or "", "denied", False, text, details))
-                await journal.tool_finished(path, "denied", text_result("denied", text).wire)
+                await journal.append(ToolCallCompletedEntry(path, "denied", text_result("denied", text).wire))
     result_contents = [content for result in cast("list[Sequence[Content]]", results) for content in result]
     user_contents = [*cast("list[Content]", responses), *map(Content.from_text, denials)]
     user_contents += [content for content in result_contents if content.type == "text"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, cast
 
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.errors import ProviderError
 
 RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429})
@@ -149,7 +150,7 @@ def _find_status(error: BaseException) -> int | None:
     response: Any = getattr(error, "response", None)
     if isinstance(response, Mapping):
         answer = cast("Mapping[str, Any]", response)
-        value = _within(answer, "ResponseMetadata", "HTTPStatusCode")
+        value = value_at(answer, "ResponseMetadata", "HTTPStatusCode")
     else:
         value = getattr(response, "status_code", None)
     return value if isinstance(value, int) and 300 <= value < 600 else None  # noqa: PLR2004
@@ -160,9 +161,9 @@ def _find_code(error: BaseException) -> str:
     for holder in (getattr(error, "body", None), getattr(error, "details", None), getattr(error, "response", None)):
         if isinstance(holder, Mapping):
             fields = cast("Mapping[str, Any]", holder)
-            inner = _within(fields, "error") or _within(fields, "Error") or fields
+            inner = value_at(fields, "error") or value_at(fields, "Error") or fields
             for name in ("code", "Code", "status", "type"):
-                code = _within(inner, name)
+                code = value_at(inner, name)
                 if isinstance(code, str) and code.lower() in _PASSING_CODES:
                     return code.lower()
     code: Any = getattr(error, "code", None)
@@ -178,14 +179,14 @@ def _find_code(error: BaseException) -> str:
 def _is_stream_error(error: BaseException) -> bool:
     """Return whether the service reported it within an answer that had begun with 200, as Anthropic does."""
     body: Any = getattr(error, "body", None)
-    return isinstance(getattr(error, "status_code", None), int) and isinstance(_within(body, "error"), Mapping)
+    return isinstance(getattr(error, "status_code", None), int) and isinstance(value_at(body, "error"), Mapping)
 
 
 def _extract_headers(error: BaseException) -> Mapping[str, Any]:
     response: Any = getattr(error, "response", None)
     headers: Any = getattr(response, "headers", None) or getattr(error, "headers", None)
     if headers is None and isinstance(response, Mapping):
-        headers = _within(cast("Mapping[str, Any]", response), "ResponseMetadata", "HTTPHeaders")
+        headers = value_at(cast("Mapping[str, Any]", response), "ResponseMetadata", "HTTPHeaders")
     items: Any = getattr(headers, "items", None)
     pairs = cast("Iterable[tuple[Any, Any]]", items()) if callable(items) else ()
     return {str(name).lower(): value for name, value in pairs}
@@ -213,14 +214,8 @@ def _detailed_wait(error: BaseException) -> float | None:
 
 def _extract_message(error: BaseException) -> str:
     body: Any = getattr(error, "body", None)
-    message = _within(body, "error", "message") or _within(body, "message")  # OpenAI's SDK removes the outer object
+    message = value_at(body, "error", "message") or value_at(body, "message")  # OpenAI's SDK removes the outer object
     return str(message or getattr(error, "message", None) or error)
-
-
-def _within(value: Any, *names: str) -> Any:
-    for name in names:
-        value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 def _is_no_http(error: BaseException) -> bool:

@@ -24,6 +24,7 @@ from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.wire_types import MessageWire
 from durable_agent_host.errors import DurableAgentHostError, LogError, log_reason
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.journal_entry import MessageReceivedEntry
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
 from durable_agent_host.turn_log.journal import Journal
@@ -112,7 +113,7 @@ class Steering:
                     continue
                 full_request = await self._load(request)
                 self._provider.check_message(_build_message(full_request))
-                await self._journal.message_received(path, encode_turn_request(full_request))
+                await self._journal.append(MessageReceivedEntry(path, encode_turn_request(full_request)))
             except LogError as error:
                 raise RunStoppedError(stop_of(error)) from error
             except DurableAgentHostError as error:  # the message begins a turn, which fails with the reason

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from agent_framework import UsageDetails, add_usage_details
 
 from durable_agent_host.agent.event_writer import EventWriter
-from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
+from durable_agent_host.agent.http_exchange import ExchangeRecorder
 from durable_agent_host.agent.observer import (
     AttemptEnded,
     AttemptStarted,

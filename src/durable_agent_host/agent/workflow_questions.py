@@ -113,7 +113,7 @@ class WorkflowQuestions:
             return
         response = self.output.response(self._start)
         recorded_response = ChatResponse(messages=response.messages, usage_details=response.usage_details)
-        await self.journal.workflow_waiting(
+        await self.journal.append(
             WorkflowWaitingEntry(
                 part_path(self.journal.recorded),
                 self.session.state[WORKFLOW_STATE],

@@ -18,10 +18,10 @@ from durable_agent_host.cli.host_client import (
     PROBLEMS_FOUND,
     CommandError,
     HostRoutes,
+    TurnEvents,
     host_command,
 )
 from durable_agent_host.cli.rendering import Screen, TurnView, failure, named_call, wait_text
-from durable_agent_host.cli.turn_event_client import TurnEvents
 from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.turn import turn_events
 

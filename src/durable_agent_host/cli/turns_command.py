@@ -9,9 +9,8 @@ from urllib.parse import urlencode
 import click
 
 from durable_agent_host.cli.content_formatting import format_cost
-from durable_agent_host.cli.host_client import OK, PAGE, PROBLEMS_FOUND, HostRoutes, host_command
+from durable_agent_host.cli.host_client import OK, PAGE, PROBLEMS_FOUND, HostRoutes, TurnEvents, host_command
 from durable_agent_host.cli.rendering import Screen, TurnView, named_call, wait_text
-from durable_agent_host.cli.turn_event_client import TurnEvents
 from durable_agent_host.turn import turn_events
 
 Step = Mapping[str, Any]

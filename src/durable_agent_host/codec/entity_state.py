@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -13,6 +13,7 @@ from durable_agent_host.codec.encryption_envelope import read_envelope
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.session_blobs import decode_sealed, encode_sealed
 from durable_agent_host.codec.session_schema import find_outline_violations
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.codec.wire_types import EXTENSION, SpentWire, StatsWire
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, UnknownSchemaVersionError
 from durable_agent_host.model.budget import BudgetUsage
@@ -34,12 +35,8 @@ def last_use_of_document(state: Any) -> str:
 def _times(state: Any) -> Iterator[Any]:
     extension = _extension(state)
     yield extension.get("usedAt")
-    yield _field(_last(extension.get("receipts")), "endedAt")
-    yield _field(_last(_field(_field(state, "data"), "conversationHistory")), "createdAt")
-
-
-def _field(of: Any, name: str) -> Any:
-    return cast("Mapping[str, Any]", of).get(name) if isinstance(of, Mapping) else None
+    yield value_at(_last(extension.get("receipts")), "endedAt")
+    yield value_at(_last(value_at(state, "data", "conversationHistory")), "createdAt")
 
 
 def _last(of: Any) -> Any:
@@ -226,7 +223,7 @@ def document_digest(state: Any) -> str:
 
 
 def _extension(document: Any) -> dict[str, Any]:
-    data = _field(document, "data")
+    data = value_at(document, "data")
     return extension_of(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else {}
 
 
@@ -277,8 +274,7 @@ def decode_budget_usage(wire: Any) -> BudgetUsage | None:
     """Decode spending."""
     if not isinstance(wire, dict):
         return None
-    fields_by_name = cast("dict[str, Any]", wire)
-    return BudgetUsage(*(fields_by_name.get(field.name, field.default) for field in fields(BudgetUsage)))
+    return BudgetUsage(*field_values(BudgetUsage, cast("dict[str, Any]", wire)))
 
 
 def encode_stats(stats: TurnStats) -> StatsWire:
@@ -290,4 +286,23 @@ def encode_stats(stats: TurnStats) -> StatsWire:
 
 def decode_stats(wire: Mapping[str, Any]) -> TurnStats:
     """Decode the stats of a turn; unknown names are ignored."""
-    return TurnStats(*(wire.get(field.name, field.default) for field in fields(TurnStats)))
+    return TurnStats(*field_values(TurnStats, wire))
+
+
+def field_values(kind: type[Any], wire: Mapping[str, Any]) -> list[Any]:
+    """Read the values of a dataclass from the JSON object with its names, in order.
+
+    Returns:
+        The values, with tuples for lists, and defaults for those that are absent or null.
+
+    Raises:
+        KeyError: one without a default is absent.
+    """
+    values: list[Any] = []
+    for field in fields(kind):
+        is_required = field.default is field.default_factory is MISSING
+        value = wire[field.name] if is_required else wire.get(field.name)
+        if value is None and not is_required:
+            value = field.default if field.default_factory is MISSING else field.default_factory()
+        values.append(tuple(cast("list[Any]", value)) if isinstance(value, list) else value)
+    return values

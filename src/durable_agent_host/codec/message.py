@@ -10,6 +10,7 @@ from agent_framework import AgentResponse, Message
 from durable_agent_host.codec.content import STORED, decode_content, decode_usage, encode_content, encode_usage
 from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.extension_data import extension_of, with_extension
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.codec.wire_types import EXTENSION, EntryWire, MessageWire
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.ending import AnswerEnd, end_of_answer
@@ -41,8 +42,7 @@ def replies_of(entry: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any
     Returns:
         By call id: ``approved``, ``reason``, ``by`` and ``at``.
     """
-    found: Any = extension_of(entry).get(_REPLIES) if entry is not None else None
-    return cast("dict[str, dict[str, Any]]", found) if isinstance(found, dict) else {}
+    return object_at(extension_of(entry), _REPLIES) if entry is not None else {}
 
 
 REQUEST: Final = "request"
@@ -261,8 +261,7 @@ def options_of(entry: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         The options; empty when there were none.
     """
-    options: Any = extension_of(entry).get("options")
-    return cast("dict[str, Any]", options) if isinstance(options, dict) else {}
+    return object_at(extension_of(entry), "options")
 
 
 def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:

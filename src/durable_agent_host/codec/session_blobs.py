@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, cast
 
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.segment_refs import SealPlan, SegmentList, SegmentRef
@@ -172,9 +173,7 @@ def decode_sealed(wire: Any) -> SegmentList:
 
 def has_blobs(state: Any) -> bool:
     """Return whether a session has parts outside of its entity."""
-    for name in ("data", "extensionData", EXTENSION, "sealed"):
-        state = cast("dict[str, Any]", state).get(name) if isinstance(state, dict) else None
-    return bool(state)
+    return bool(value_at(state, "data", "extensionData", EXTENSION, "sealed"))
 
 
 def encode_sealing(sealing: SealPlan) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """JSON as its standard has it: Python also reads and writes NaN and Infinity, which other readers refuse."""
 
 import json
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any, Final, cast
 
@@ -58,6 +59,19 @@ def _within(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return [*cast("dict[str, Any]", value).values()]
     return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def value_at(value: Any, *names: str) -> Any:
+    """Return what stands under names within each other, in JSON of any shape; None when nothing does."""
+    for name in names:
+        value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def object_at(value: Any, *names: str) -> dict[str, Any]:
+    """Return the object that stands under names within each other, as `value_at` does; an empty one without it."""
+    found = value_at(value, *names)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 _ENCODER: Final = json.JSONEncoder(allow_nan=False)

@@ -15,7 +15,7 @@ from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.outcome_builder import build_failed, without_log
 from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.codec.session_blobs import json_bytes_of
-from durable_agent_host.durable.instance_listing import read_time
+from durable_agent_host.durable.instance_status import read_time
 from durable_agent_host.durable.session_documents import read_session
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.errors import FencedError, LogError, StateError, TurnError, log_reason

@@ -9,14 +9,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.codec.entity_state import document_digest
-from durable_agent_host.durable.instance_listing import InstanceListItem, ended_instance_pages, entity_pages, read_time
+from durable_agent_host.durable.instance_status import InstanceListItem, ended_instance_pages, entity_pages, read_time
 from durable_agent_host.durable.session_documents import raise_if_busy, read_session
 from durable_agent_host.durable.session_erasure import ERASE_ORCHESTRATION, BlobReferrers, start_erasure
 from durable_agent_host.durable.turn_data_cleanup import CLEANUP_ORCHESTRATION
@@ -51,43 +51,12 @@ _AT_ONCE: Final = 8
 _LOGGER = logging.getLogger(__name__)
 
 
-class SessionTtls(Mapping[str, float]):
-    """How long sessions are kept after their last use: seconds by the agent's name, 0 for ever.
-
-    Args:
-        of_app: the app's value, or None.
-        default: the setting's value.
+def ttl_seconds(ttl: timedelta | float | None, default: float) -> float:
+    """Return how long sessions are kept after their last use: an app's choice, or the default; 0 for ever.
 
     Raises:
-        RegistrationError: a value is not a valid time.
+        RegistrationError: it is not a valid time.
     """
-
-    def __init__(self, of_app: timedelta | float | None, default: float) -> None:
-        self._default = _seconds_of(of_app, default)
-        self._seconds_by_agent: dict[str, float] = {}
-
-    def register(self, agent: str, ttl: timedelta | float | None) -> None:
-        """Register an agent's value.
-
-        Raises:
-            RegistrationError: it is not a valid time.
-        """
-        self._seconds_by_agent[agent] = _seconds_of(ttl, self._default)
-
-    def __getitem__(self, agent: str) -> float:
-        """Return the seconds of an agent."""
-        return self._seconds_by_agent[agent]
-
-    def __iter__(self) -> Iterator[str]:
-        """List the agents."""
-        return iter(self._seconds_by_agent)
-
-    def __len__(self) -> int:
-        """Count the agents."""
-        return len(self._seconds_by_agent)
-
-
-def _seconds_of(ttl: timedelta | float | None, default: float) -> float:
     if ttl is None:
         return default
     value: Any = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl

@@ -22,7 +22,7 @@ from durable_agent_host.codec.entity_state import (
 from durable_agent_host.codec.session_blobs import has_blobs
 from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.durable.external_sessions import ExternalSessions
-from durable_agent_host.durable.instance_listing import SessionListItem, entity_pages
+from durable_agent_host.durable.instance_status import SessionListItem, entity_pages
 from durable_agent_host.errors import CorruptStateError, RequestError, StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.access import Access
 from durable_agent_host.model.ids import entity_name

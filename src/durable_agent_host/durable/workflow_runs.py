@@ -7,12 +7,13 @@ that workflow's own orchestration, which the run's status names. An answer is an
 import asyncio
 import sys
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from agent_framework_durabletask import workflow_orchestrator_name
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.agent.workflow_agents import decode_question, response_schema
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.durable.instance_status import END_STATUSES
 from durable_agent_host.durable.run_questions import REPLIES, reply_digest
 from durable_agent_host.errors import NotFoundError
@@ -135,8 +136,7 @@ class WorkflowRuns:
 
 def _shown_fields(status: Any) -> dict[str, dict[str, Any]]:
     """Return what a run shows in its custom status, if upstream set it."""
-    custom_status: Any = status and status.custom_status
-    return cast("dict[str, dict[str, Any]]", custom_status) if isinstance(custom_status, dict) else {}
+    return object_at(status and status.custom_status)
 
 
 def _find_type(key: str | None) -> Any:

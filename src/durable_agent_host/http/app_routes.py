@@ -8,7 +8,7 @@ from urllib.parse import quote
 from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, NotFoundError
+from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, NotFoundError, error_name
 from durable_agent_host.http.gate import DISK_FULL
 from durable_agent_host.http.problem_details import LOG_RETRY_SECONDS, problem_body, problem_response
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
@@ -22,7 +22,6 @@ from durable_agent_host.http.response_types import (
     HostedAgentWire,
 )
 from durable_agent_host.http.response_views import json_response
-from durable_agent_host.turn_log.turn_log_health import name_of
 
 _PROMETHEUS: Final = "text/plain; version=0.0.4"
 
@@ -77,11 +76,11 @@ async def health(host: HandlerContext, call: RouteRequest, client: TurnClient) -
         found["disk"] = DiskFullError(f"{DISK_FULL}: {FREE_SPACE_HINT}")
     agents = host.list_hosted_agents()
     checks: dict[str, CheckWire] = {
-        name: {"ok": True} if error is None else {"ok": False, "reason": name_of(error)}
+        name: {"ok": True} if error is None else {"ok": False, "reason": error_name(error)}
         for name, error in found.items()
     }
     view: HealthChecksWire = {"agents": agents, "agent_count": len(agents), "checks": checks}
-    wrong = [f"the {name.replace('_', ' ')} cannot be written ({name_of(e)})" for name, e in found.items() if e]
+    wrong = [f"the {name.replace('_', ' ')} cannot be written ({error_name(e)})" for name, e in found.items() if e]
     if not wrong:
         healthy_view: HealthWire = {"status": "healthy", **view}
         return json_response(HTTPStatus.OK, healthy_view, {})

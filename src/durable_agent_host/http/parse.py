@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.strict_json import MAX_LEVELS, is_nested_too_deeply
+from durable_agent_host.codec.strict_json import MAX_LEVELS, is_nested_too_deeply, object_at
 from durable_agent_host.codec.tool_result_text import short_text
 from durable_agent_host.errors import ForbiddenError, RequestError, RequestTooLargeError
 from durable_agent_host.http.body_parsing import (
@@ -293,7 +293,7 @@ def parse_callback(body: bytes, call_id: str) -> dict[str, Any]:
     """
     value = parse_json(body)
     _check_nesting(value)
-    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    fields = object_at(value)
     if fields.get("call_id", call_id) != call_id:
         raise ForbiddenError("the token is for another call: leave 'call_id' out")
     forms = fields.keys() - {"call_id"}
@@ -308,7 +308,7 @@ def parse_callback(body: bytes, call_id: str) -> dict[str, Any]:
 
 
 def _parse_progress(value: Any) -> dict[str, Any]:
-    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    fields = object_at(value)
     text = fields.get("text")
     fraction: Any = fields.get("fraction")
     is_fraction = fraction is None or (isinstance(fraction, int | float) and 0 <= fraction <= 1)

@@ -136,6 +136,9 @@ class Budgets:
         return has_limits or bool(self.prices)
 
 
+NO_BUDGETS: Final = Budgets()
+
+
 @dataclass(frozen=True)
 class BudgetUsage:
     """Spending, in the units of `Budget`; the cost is None where the app gave no prices."""

@@ -1,4 +1,4 @@
-"""The protocol of the blob store. `sqlite_store` and `blob_store` implement it; `blob_store_factory` selects one.
+"""The protocol of the blob store, which `sqlite_store` and `blob_store` implement.
 
 A piece is immutable bytes, named by their SHA-256: a segment of a conversation, an index of segments, or one large
 content. Pieces live in a home. A session writes only to its own home, one turn at a time; a fork reads the homes of the

@@ -21,6 +21,7 @@ from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.offloaded_text import PLACEHOLDER, with_placeholders
 from durable_agent_host.codec.schema_validation import Path, SchemaViolation, format_json_path
 from durable_agent_host.codec.session_schema import find_schema_violations, format_violations, shift_list_index
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session, without_overlay
@@ -280,8 +281,8 @@ def make_head_readable(state: Any) -> tuple[Json, list[RepairChange]]:
         UnknownSchemaVersionError: a newer or unknown program wrote it, so this version cannot judge it.
         CorruptStateError: nothing in it can be a conversation.
     """
-    data: Any = cast("Json", state).get("data") if isinstance(state, dict) else None
-    entries: Any = cast("Json", data).get("conversationHistory") if isinstance(data, dict) else None
+    data = value_at(state, "data")
+    entries = value_at(data, "conversationHistory")
     if not isinstance(entries, list):
         return make_document_readable(state)
     short_entries = [_with_placeholders_or_unchanged(entry) for entry in cast("list[Any]", entries)]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
 
 from durable_agent_host.codec.extension_data import extension_of
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.provider_item import LOST_RESULT, PART_OF, STAMP
 from durable_agent_host.model.repair_rules import RepairRules, StoredItem
 
@@ -74,12 +75,8 @@ def properties_of(content: Mapping[str, Any]) -> Json:
     Returns:
         The content's own part, or an empty one.
     """
-    inner = _object(content.get("content"))
-    return _object((inner or extension_of(content)).get("additional_properties"))
-
-
-def _object(value: Any) -> Json:
-    return cast("Json", value) if isinstance(value, dict) else {}
+    inner = object_at(content.get("content"))
+    return object_at((inner or extension_of(content)).get("additional_properties"))
 
 
 ReportChange = Callable[[str, str, str], None]
@@ -229,20 +226,14 @@ def item_id_of(content: Mapping[str, Any], rules: RepairRules) -> str | None:
     Returns:
         The id, or None when the call has none.
     """
-    value: Any = properties_of(content)
-    for name in rules.item_id_paths[0] if rules.item_id_paths else ("",):
-        value = cast("Json", value).get(name) if isinstance(value, dict) else None
+    value = value_at(properties_of(content), *(rules.item_id_paths[0] if rules.item_id_paths else ("",)))
     return value if isinstance(value, str) and value else None
 
 
 def remove_item_id(content: Json, rules: RepairRules) -> None:
     """Remove the id of the item from the properties of a function call."""
     for *way, name in rules.item_id_paths:
-        holder: Any = properties_of(content)
-        for step in way:
-            holder = cast("Json", holder).get(step) if isinstance(holder, dict) else None
-        if isinstance(holder, dict):
-            cast("Json", holder).pop(name, None)
+        object_at(properties_of(content), *way).pop(name, None)
 
 
 def _unstamp(group: list[StoredContent]) -> None:
@@ -403,14 +394,12 @@ def pending_approval_call_ids(entries: list[Json]) -> set[Any]:
 
 def _is_question(content: Json) -> bool:
     """Return whether a call is the question of a workflow, as its agent has it."""
-    request_id = _object(content.get("arguments")).get("request_id")
+    request_id = object_at(content.get("arguments")).get("request_id")
     return request_id is not None and request_id == content.get("callId")
 
 
 def _call_id_of_approval_request(content: Json) -> Any:
-    request: Any = content.get("content")
-    call: Any = cast("Json", request).get("function_call") if isinstance(request, dict) else None
-    return cast("Json", call).get("call_id") if isinstance(call, dict) else None
+    return value_at(content, "content", "function_call", "call_id")
 
 
 def _runs_outside_host(content: Json) -> bool:

@@ -13,6 +13,7 @@ from durable_agent_host.codec.offloaded_text import STORED, with_placeholders, w
 from durable_agent_host.codec.schema_validation import format_json_path
 from durable_agent_host.codec.session_document_reader import HISTORY, RECEIPTS, ReadEntry, ReadReceipt
 from durable_agent_host.codec.session_schema import SOURCE, find_schema_violations, format_violations, shift_list_index
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.errors import CorruptStateError, RequestError, StateError
 from durable_agent_host.model.budget import MAX_USAGE
@@ -36,7 +37,7 @@ def entries_to_import(read: Sequence[ReadEntry]) -> list[Mapping[str, Any]]:
     if not read:
         return []
     for read_entry in read:
-        if STORED in extension_of(_object(read_entry.entry)):
+        if STORED in extension_of(object_at(read_entry.entry)):
             json_path = (*HISTORY, read_entry.number, "extensionData", EXTENSION, STORED)
             raise RequestError(_reference_error_text(format_json_path(json_path)))
     entries: list[Any] = []
@@ -169,7 +170,7 @@ def session_on_trust(session: Session) -> list[str]:
 
 def _states_of_app(agent_session: Mapping[str, Any]) -> list[str]:
     """Return the names under which the agent's providers have state; the framework leaves empty states, too."""
-    state = _object(agent_session.get("state"))
+    state = object_at(agent_session.get("state"))
     return sorted(name for name, value in state.items() if value and not name.startswith(SOURCE))
 
 
@@ -178,10 +179,6 @@ def _reference_error_text(path_text: str) -> str:
         f"{path_text} refers to parts of another session, which are not in the body: send what 'export' returned, and "
         "not what the entity holds"
     )
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _has_odd_extension(entry: dict[str, Any]) -> bool:

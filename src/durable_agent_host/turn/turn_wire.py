@@ -4,8 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final, cast, get_args
 
-from durable_agent_host.codec.entity_state import decode_budget_usage, decode_stats, encode_budget_usage, encode_stats
+from durable_agent_host.codec.entity_state import (
+    decode_budget_usage,
+    decode_stats,
+    encode_budget_usage,
+    encode_stats,
+    field_values,
+)
 from durable_agent_host.codec.session_blobs import decode_sealing, encode_sealing, json_bytes_of
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStatus
 from durable_agent_host.turn.turn_events import SEPARATOR, ResponseMessageWire
@@ -14,14 +21,13 @@ _ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stor
 """Fields that are left out when they have no value."""
 _LARGE: Final = ("message", "response_format", "options", "contents", "client_tools")
 """Fields of a request that may be stored outside of it."""
-_ABSENT_WHEN_FALSE: Final = frozenset(
-    {"redacts", "redacted", "steered_by", "joined_turn_id", "finish_reason", "refusal"}
+_OUTCOME_NAMES: Final = {"model_info": "served", "budget_usage": "spent", "attempt_metrics": "work"}
+"""Fields of an outcome that have another name in JSON."""
+_ALWAYS_PRESENT: Final = frozenset(
+    {"turn_id", "status", "text", "entries", "agent_session", "usage", "error", "message_count", "stats"}
+    | {"request_hash", "ended_at"}
 )
-_ENCODED_SEPARATELY: Final = (
-    *("pending", "sealing", "text_at", "response", "overlay", "messages"),
-    *("model_info", "budget_usage", "attempt_metrics"),
-)
-"""Fields of an outcome that are absent when empty, or have another name in JSON: ``served``, ``spent``, ``work``."""
+"""Fields of an outcome that are present when empty."""
 
 
 def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
@@ -42,28 +48,7 @@ def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
 
 def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
     """Decode a request, ignoring names unknown to this version."""
-    return TurnRequest(
-        agent=wire["agent"],
-        session_id=wire["session_id"],
-        turn_id=wire["turn_id"],
-        message=wire["message"],
-        role=wire.get("role", "user"),
-        response_format=wire.get("response_format"),
-        enable_tool_calls=wire.get("enable_tool_calls", True),
-        policy=wire.get("policy", "queue"),
-        created_at=wire.get("created_at", ""),
-        request_hash=wire.get("request_hash", ""),
-        options=wire.get("options", {}),
-        orchestration_id=wire.get("orchestration_id"),
-        principal=wire.get("principal"),
-        tenant=wire.get("tenant"),
-        owner=wire.get("owner"),
-        traceparent=wire.get("traceparent"),
-        stored=wire.get("stored"),
-        raw=wire.get("raw"),
-        contents=tuple(wire.get("contents") or ()),
-        client_tools=tuple(wire.get("client_tools") or ()),
-    )
+    return TurnRequest(*field_values(TurnRequest, wire))
 
 
 def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, dict[str, Any] | None]:
@@ -105,58 +90,29 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
     Returns:
         A JSON object, with the names of `TurnOutcome`, except ``served``, ``spent`` and ``work``.
     """
-    wire = {field.name: getattr(outcome, field.name) for field in fields(TurnOutcome)}
-    for name in _ENCODED_SEPARATELY:
-        del wire[name]
-    wire = {name: value for name, value in wire.items() if value or name not in _ABSENT_WHEN_FALSE}
-    lists = {"pending": outcome.pending, "messages": outcome.messages}
-    wire |= {name: list(map(dict, elements)) for name, elements in lists.items() if elements}
-    if outcome.model_info:
-        wire["served"] = dict(outcome.model_info)
+    wire = {_OUTCOME_NAMES.get(field.name, field.name): getattr(outcome, field.name) for field in fields(TurnOutcome)}
+    wire |= {name: list(wire[name]) for name in ("entries", "pending", "messages")}
+    wire["stats"] = encode_stats(outcome.stats)
     if outcome.sealing:
         wire["sealing"] = encode_sealing(outcome.sealing)
-    if outcome.text_at:
-        wire["text_at"] = outcome.text_at
-    if outcome.response:
-        wire["response"] = dict(outcome.response)
-    if outcome.overlay is not None:
-        wire["overlay"] = dict(outcome.overlay)
     if outcome.budget_usage is not None:
         wire["spent"] = encode_budget_usage(outcome.budget_usage)
-    if outcome.attempt_metrics is not None:
-        wire["work"] = dict(outcome.attempt_metrics)
-    return wire | {"entries": list(outcome.entries), "stats": encode_stats(outcome.stats)}
+    return {
+        name: value
+        for name, value in wire.items()
+        if value or name in _ALWAYS_PRESENT or (name == "overlay" and value is not None)
+    }
 
 
 def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
     """Decode an outcome, ignoring names unknown to this version."""
-    return TurnOutcome(
-        turn_id=wire["turn_id"],
-        status=wire["status"],
-        text=wire.get("text", ""),
-        messages=tuple(wire.get("messages") or ()),
-        finish_reason=wire.get("finish_reason"),
-        refusal=wire.get("refusal"),
-        entries=tuple(wire.get("entries") or ()),
-        agent_session=wire.get("agent_session"),
-        usage=wire.get("usage"),
-        error=wire.get("error"),
-        message_count=wire.get("message_count"),
+    return replace(
+        TurnOutcome(*field_values(TurnOutcome, wire)),
         stats=decode_stats(wire.get("stats") or {}),
-        request_hash=wire.get("request_hash", ""),
-        ended_at=wire.get("ended_at", ""),
-        pending=tuple(wire.get("pending") or ()),
-        model_info=wire.get("served"),
         sealing=decode_sealing(wire["sealing"]) if wire.get("sealing") else None,
-        text_at=wire.get("text_at", ""),
-        response=wire.get("response"),
-        overlay=wire.get("overlay"),
+        model_info=wire.get("served"),
         budget_usage=decode_budget_usage(wire.get("spent")),
         attempt_metrics=wire.get("work"),
-        redacts=wire.get("redacts", False),
-        redacted=wire.get("redacted", False),
-        steered_by=wire.get("steered_by") or {},
-        joined_turn_id=wire.get("joined_turn_id", ""),
     )
 
 
@@ -235,6 +191,6 @@ def check_turn_named(wire: Any) -> None:
     Raises:
         RequestError: it does not.
     """
-    turn_id: Any = cast("dict[str, Any]", wire).get("turn_id") if isinstance(wire, dict) else None
+    turn_id = value_at(wire, "turn_id")
     if not isinstance(turn_id, str) or not turn_id:
         raise RequestError("the operation takes an object with the 'turn_id' of a turn, a text")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.strict_json import has_python_class, is_nested_too_deeply
+from durable_agent_host.codec.strict_json import has_python_class, is_nested_too_deeply, object_at
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.pending_call import DECISIONS
 
@@ -116,7 +116,7 @@ def without_foreign_names(payload: Any, is_own: Callable[[Mapping[str, Any]], bo
     """Leave out of the answers of an event what only this host may say: who gave them, when, and where the rest is."""
     filtered_replies: list[Any] = []
     for approval in _answer_list(payload):
-        fields = cast("dict[str, Any]", approval) if isinstance(approval, dict) else {}
+        fields = object_at(approval)
         filtered_replies.append(
             fields if is_own(fields) else {name: fields[name] for name in fields.keys() - _HOST_FIELDS}
         )

@@ -33,6 +33,7 @@ from durable_agent_host.model.journal_entry import (
     CompactionCallCompletedEntry,
     ContextOverflowedEntry,
     ElapsedTimeEntry,
+    JournalStep,
     MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
@@ -40,7 +41,6 @@ from durable_agent_host.model.journal_entry import (
     ReservationReleasedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
-    ToolOutcome,
     WorkflowWaitingEntry,
 )
 from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
@@ -51,8 +51,21 @@ from durable_agent_host.turn_log.protocol import TurnLog, check_order, missing_e
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
 _NESTED_STARTS: Final = frozenset({turn_events.TOOL_STARTED, turn_events.MESSAGE_COMPLETED})
-_LAZY_SECONDS: Final = 1.0
-"""How long the figures of a streaming call may wait for its deltas, to be written with them."""
+_CallStart = ModelCallStartedEntry | MessageReceivedEntry | ContextOverflowedEntry | ClientSwitchedEntry
+_FinishedCall = ModelCallCompletedEntry | ToolCallCompletedEntry
+_CRASH_POINTS: Final[Mapping[type[JournalStep], tuple[str, str]]] = {
+    ModelCallStartedEntry: ("journal.background.before_append", "journal.background.after_append"),
+    ModelCallCompletedEntry: ("journal.model.before_append", "journal.model.after_append"),
+    ToolCallCompletedEntry: ("journal.tool.after_run", "journal.tool.after_append"),
+    MessageReceivedEntry: ("journal.message.before_append", "journal.message.after_append"),
+    ContextOverflowedEntry: ("journal.overflow.before_append", "journal.overflow.after_append"),
+    ClientSwitchedEntry: ("journal.fallback.before_append", "journal.fallback.after_append"),
+    CompactionCallCompletedEntry: ("journal.side_call.before_append", "journal.side_call.after_append"),
+    BudgetReservedEntry: ("journal.budget.before_reserve", "journal.budget.after_reserve"),
+    ReservationReleasedEntry: ("journal.budget.before_release", "journal.budget.after_release"),
+    WorkflowWaitingEntry: ("journal.workflow.before_append", "journal.workflow.after_append"),
+}
+"""The points before and after an entry is durable."""
 
 
 @dataclass
@@ -168,7 +181,7 @@ class JournalState:
                 self.first_output = None
                 self._add_completion(step.path, step.state, record.offset)
             case ModelCallStartedEntry() | MessageReceivedEntry() | ContextOverflowedEntry() | ClientSwitchedEntry():
-                self._add_call_start(step)
+                self.add_call_start(step)
                 return False
             case CompactionCallCompletedEntry():
                 self.compaction_responses[step.path] = step.response
@@ -189,7 +202,7 @@ class JournalState:
             for path, continuation in self.continuations.items()
         )
 
-    def add_finished(self, step: ModelCallCompletedEntry | ToolCallCompletedEntry) -> None:
+    def add_finished(self, step: "_FinishedCall") -> None:
         """Add a step of this attempt, so that a repeated run of a nested agent finds it."""
         self._last_offset += 1
         if isinstance(step, ModelCallCompletedEntry):
@@ -198,9 +211,8 @@ class JournalState:
             self.tools.setdefault(step.path, RecordedTool()).add_end(step)
         self._add_completion(step.path, step.state, self._last_offset)
 
-    def _add_call_start(
-        self, step: ModelCallStartedEntry | MessageReceivedEntry | ContextOverflowedEntry | ClientSwitchedEntry
-    ) -> None:
+    def add_call_start(self, step: "_CallStart") -> None:
+        """Add what a call begins with."""
         match step:
             case ClientSwitchedEntry():
                 self.switches.append(step)
@@ -348,71 +360,20 @@ class Journal:
         while self.path.model_call(self._calls) in self.recorded.responses:
             self._calls += 1
 
-    async def record_background_call(self, path: CallPath, continuation: Mapping[str, Any] | None) -> None:
-        """Append how to fetch a response that the service generates in the background; durable when this returns."""
-        self.recorded.continuations[path] = continuation
-        reach("journal.background.before_append")
-        await self._writer.commit(encode_journal_entry(ModelCallStartedEntry(path, continuation)))
-        reach("journal.background.after_append")
-
-    async def model_finished(
-        self, path: CallPath, response: Mapping[str, Any], state: Mapping[str, Any] | None = None
-    ) -> None:
-        """Append a response and changes of the session's state; durable when this returns."""
-        step = ModelCallCompletedEntry(path, response, state)
-        reach("journal.model.before_append")
+    async def append(self, step: JournalStep) -> None:
+        """Append a step of a call; durable when this returns."""
+        before_append, after_append = _CRASH_POINTS[type(step)]
+        if isinstance(step, _CallStart):
+            self.recorded.add_call_start(step)
+        reach(before_append)
         await self._writer.commit(encode_journal_entry(step))
-        reach("journal.model.after_append")
-        if path.is_nested:
+        reach(after_append)
+        if isinstance(step, _FinishedCall) and step.path.is_nested:
             self.recorded.add_finished(step)
 
-    async def message_received(self, path: CallPath, request: Mapping[str, Any]) -> None:
-        """Append that a model call gets a message that was sent to the turn; durable when this returns."""
-        reach("journal.message.before_append")
-        message = MessageReceivedEntry(path, request)
-        await self._writer.commit(encode_journal_entry(message))
-        self.recorded.messages[request["turn_id"]] = message
-        reach("journal.message.after_append")
-
-    async def context_overflowed(self, path: CallPath, share: float) -> None:
-        """Append that a model call is made again with a smaller context; durable when this returns."""
-        reach("journal.overflow.before_append")
-        await self._writer.commit(encode_journal_entry(ContextOverflowedEntry(path, share)))
-        reach("journal.overflow.after_append")
-
-    async def client_switched(self, switch: ClientSwitchedEntry) -> None:
-        """Append that another client answers a model call; durable when this returns."""
-        reach("journal.fallback.before_append")
-        await self._writer.commit(encode_journal_entry(switch))
-        self.recorded.continuations.pop(switch.path, None)
-        reach("journal.fallback.after_append")
-
-    async def compaction_call_finished(self, path: CallPath, response: Mapping[str, Any]) -> None:
-        """Append the response of a strategy's model call; durable when this returns."""
-        reach("journal.side_call.before_append")
-        await self._writer.commit(encode_journal_entry(CompactionCallCompletedEntry(path, response)))
-        reach("journal.side_call.after_append")
-
-    async def call_reserved(self, path: CallPath, reservation: Reservation, seconds: float) -> None:
-        """Append that a model call begins under a budget; durable when this returns."""
-        reach("journal.budget.before_reserve")
-        await self._writer.commit(encode_journal_entry(BudgetReservedEntry(path, reservation, seconds)))
-        reach("journal.budget.after_reserve")
-
-    def call_raised(self, path: CallPath, reservation: Reservation) -> None:
-        """Append that a reserved call used more than was reserved; durable soon, and before later entries."""
-        entry = encode_journal_entry(ReservationRaisedEntry(path, reservation))
-        self._writer.append_soon(entry, within_seconds=_LAZY_SECONDS)
-
-    def record_active_time(self, seconds: float) -> None:
-        """Append how long the agent has worked on the turn; durable soon, and before later entries."""
-        self._writer.append_soon(encode_journal_entry(ElapsedTimeEntry(seconds)))
-
-    async def call_released(self, path: CallPath) -> None:
-        """Append that a reserved call was rejected without a response; durable when this returns."""
-        reach("journal.budget.before_release")
-        await self._writer.commit(encode_journal_entry(ReservationReleasedEntry(path)))
-        reach("journal.budget.after_release")
+    def append_soon(self, step: JournalStep, *, within_seconds: float = 0.0) -> None:
+        """Append figures; durable soon, and before later entries."""
+        self._writer.append_soon(encode_journal_entry(step), within_seconds=within_seconds)
 
     @property
     def current_call(self) -> CallPath:
@@ -464,23 +425,6 @@ class Journal:
         self._intents = []
         self._intents_written = None
         await self._writer.commit(*intents)
-
-    async def tool_finished(
-        self, path: CallPath, outcome: ToolOutcome, result: Mapping[str, Any], state: Mapping[str, Any] | None = None
-    ) -> None:
-        """Append a result and changes of the session's state; durable when this returns."""
-        step = ToolCallCompletedEntry(path, outcome, result, state)
-        reach("journal.tool.after_run")
-        await self._writer.commit(encode_journal_entry(step))
-        reach("journal.tool.after_append")
-        if path.is_nested:
-            self.recorded.add_finished(step)
-
-    async def workflow_waiting(self, step: WorkflowWaitingEntry) -> None:
-        """Append that a workflow waits for answers, and how it continues; durable when this returns."""
-        reach("journal.workflow.before_append")
-        await self._writer.commit(encode_journal_entry(step))
-        reach("journal.workflow.after_append")
 
     async def close(self, outcome: Mapping[str, Any]) -> None:
         """Append the activity's result; durable when this returns."""

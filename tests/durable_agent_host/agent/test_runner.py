@@ -18,9 +18,8 @@ from agent_framework import (
 )
 from agent_framework_openai import OpenAIChatClient
 
-from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.model.budget import Budgets
+from durable_agent_host.model.budget import NO_BUDGETS, Budgets
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.providers.registry import provider_for

@@ -2,8 +2,8 @@
 
 import pytest
 
+from durable_agent_host.encryption.store_factory import open_segment_store
 from durable_agent_host.errors import SettingError
-from durable_agent_host.segments.blob_store_factory import open_segment_store
 from durable_agent_host.settings import Settings
 
 ACCOUNT = {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}

@@ -9,6 +9,7 @@ import pytest
 from durable_agent_host.errors import CorruptStateError, FencedError
 from durable_agent_host.model.call_path import AGENT_RUN, CallPath
 from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.journal_entry import ModelCallCompletedEntry
 from durable_agent_host.model.log_entry import EVENT, LogEntry, LogRecord
 from durable_agent_host.turn_log.journal import Journal, JournalState, read_journal
 from durable_agent_host.turn_log.sqlite_log import OFFSETS, SqliteTurnLog
@@ -107,7 +108,7 @@ def test_a_journal_that_has_lost_entries_is_an_error(tmp_path):
             log = SqliteTurnLog(path)
             journal = await begin(log)
             model_call, _ = journal.next_model_call()
-            await journal.model_finished(model_call, {"messages": []})
+            await journal.append(ModelCallCompletedEntry(model_call, {"messages": []}))
             await journal.tool_started(journal.next_tool_call("a")[0], "tool", {})
             await log.close()
             with closing(sqlite3.connect(path)) as connection, connection:

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from durable_agent_host.encryption.store_factory import sweep_regularly
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
-from durable_agent_host.turn_log.turn_log_factory import sweep_regularly
 from tests.processes import wait_until
 
 LOG = "0" * 32

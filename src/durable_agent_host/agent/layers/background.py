@@ -16,6 +16,7 @@ from durable_agent_host.agent.retry_classification import causes_of, classify_er
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.errors import LogError, ProviderError
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.journal_entry import ModelCallStartedEntry
 from durable_agent_host.model.log_entry import CURSOR
 from durable_agent_host.turn.turn_events import MESSAGE_COMPLETED, MESSAGE_DELTA, MESSAGE_STARTED, REASONING_DELTA
 from durable_agent_host.turn_log.journal import Journal
@@ -90,7 +91,7 @@ class FetchBackgroundAnswers:
         if self.journal.recorded.continuations.get(path) == token:
             return
         try:
-            await self.journal.record_background_call(path, token)
+            await self.journal.append(ModelCallStartedEntry(path, token))
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 

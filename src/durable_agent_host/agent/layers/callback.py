@@ -17,7 +17,7 @@ from durable_agent_host.agent.tool_invocation import (
 from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import CorruptStateError, RequestError
-from durable_agent_host.model.journal_entry import DEFERRED
+from durable_agent_host.model.journal_entry import DEFERRED, ToolCallCompletedEntry
 from durable_agent_host.model.pending_call import PendingCall
 from durable_agent_host.tool_calls import DeferredCall
 from durable_agent_host.turn.call_results import check_fit
@@ -49,7 +49,7 @@ class AwaitCallback:
             "schema": deferred_call.schema,
             "expires_at": deferred_call.expires_at.isoformat(),
         }
-        await self.journal.tool_finished(call.path, DEFERRED, deferral, self.session_state.changes())
+        await self.journal.append(ToolCallCompletedEntry(call.path, DEFERRED, deferral, self.session_state.changes()))
         return await self._wait(call, deferral)
 
     async def resume(self, call: ToolInvocation) -> ToolCallEnd:

@@ -101,7 +101,7 @@ class FallBack:
 
     async def _record(self, switch: ClientSwitchedEntry) -> None:
         try:
-            await self.journal.client_switched(switch)
+            await self.journal.append(switch)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
         self.active.switches.append(switch)

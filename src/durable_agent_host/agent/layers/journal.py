@@ -43,7 +43,11 @@ from durable_agent_host.codec.journal_entry import (
 from durable_agent_host.errors import InvalidAnswerError, LogError, ProviderError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ending import end_of_answer
-from durable_agent_host.model.journal_entry import ToolCallCompletedEntry
+from durable_agent_host.model.journal_entry import (
+    CompactionCallCompletedEntry,
+    ModelCallCompletedEntry,
+    ToolCallCompletedEntry,
+)
 from durable_agent_host.model.turn import ResponseLimits
 from durable_agent_host.turn_log.journal import Journal
 
@@ -132,7 +136,7 @@ class JournalModelCalls:
         check_calls((content for message in folded_response.messages for content in message.contents), self.bounds)
         response = encode_answer(folded_response)
         try:
-            await self.journal.model_finished(path, response, self.session_state.changes())
+            await self.journal.append(ModelCallCompletedEntry(path, response, self.session_state.changes()))
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
         return response, folded_response.messages
@@ -165,7 +169,7 @@ class JournalCompactionCalls:
             async for item in items:
                 if isinstance(item, CompletedResponse):
                     try:
-                        await self.journal.compaction_call_finished(call.path, encode_answer(item.response))
+                        await self.journal.append(CompactionCallCompletedEntry(call.path, encode_answer(item.response)))
                     except LogError as error:
                         raise RunStoppedError(stop_of(error)) from error
                 yield item
@@ -240,4 +244,6 @@ class JournalToolCalls:
         await self.observers.notify(
             ToolCallCompleted(call.path.call_id, call.name, result.outcome, replayed=False, result=text)
         )
-        await self.journal.tool_finished(call.path, result.outcome, result.wire, self.session_state.changes())
+        await self.journal.append(
+            ToolCallCompletedEntry(call.path, result.outcome, result.wire, self.session_state.changes())
+        )

@@ -1,0 +1,68 @@
+"""Whether health says what it has found."""
+
+import json
+
+import azure.functions as func
+from azure.durable_functions import DurableOrchestrationClient
+
+from durable_agent_host.concurrency.thread_safe_waiters import Notifier
+from durable_agent_host.durable.app_secret import AppSecret
+from durable_agent_host.durable.external_sessions import ExternalSessions
+from durable_agent_host.durable.session_queue_activity import TurnStopper
+from durable_agent_host.durable.store_health import StoreProbes
+from durable_agent_host.durable.task_hub import TaskHub
+from durable_agent_host.durable.turn_client import TurnClient, TurnServices
+from durable_agent_host.http.app_routes import health
+from durable_agent_host.http.gate import Authorizer
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
+from durable_agent_host.model.budget import NO_BUDGETS
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
+from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE
+from durable_agent_host.settings import Settings
+from durable_agent_host.turn_log.protocol import NullTurnLog
+
+NOWHERE = "http://127.0.0.1:9/runtime/webhooks/durabletask/?code=the-system-key"
+
+
+async def test_an_unavailable_store_is_reported(caplog, tmp_path):
+    """Health is a 503 then, which tells a load balancer to send nobody here; the log has the reason, once, no key."""
+    urls = dict.fromkeys(("id", "statusQueryGetUri", "sendEventPostUri", "terminatePostUri"), NOWHERE)
+    binding = {"taskHubName": "hub", "creationUrls": {}, "managementUrls": urls, "rpcBaseUrl": NOWHERE}
+    pieces = SqliteBlobStore(tmp_path / "segments.sqlite")
+    client = DurableOrchestrationClient(json.dumps(binding | {"baseUrl": NOWHERE, "requiredQueryStringParameters": ""}))
+    hub = TaskHub(AppSecret(lambda: pieces))
+    services = TurnServices(
+        Notifier(),
+        TurnStopper(NullTurnLog, lambda _: NO_BUDGETS),
+        StoreProbes(NullTurnLog, lambda: pieces, {"Helper": None}),
+        NULL_TURN_DATA_STORAGE,
+        ExternalSessions({}),
+        hub,
+    )
+    gate = Authorizer(None)
+    turns = TurnClient(client, services, gate.open_context("health.read"))
+    agents = [{"name": "Helper"}]
+    host = HandlerContext(
+        descriptions={"Helper": None},
+        agents={},
+        settings=Settings(),
+        open_log=NullTurnLog,
+        gate=gate,
+        allowed_options={},
+        allows_client_tools=True,
+        list_hosted_agents=lambda: agents,
+        metrics=str,
+        workflows=(),
+    )
+    for _ in range(3):
+        answer = await health(host, RouteRequest(func.HttpRequest("GET", "http://here/api/health", body=b"")), turns)
+        assert answer.status_code == 503
+        body = json.loads(bytes(answer.body))
+        assert "the session store cannot be written" in body["detail"]
+        assert (body["health"], body["healthy"], body["agent_count"]) == ("unhealthy", False, 1)
+        assert body["agents"] == agents
+        assert body["checks"]["turn_log"] == {"ok": True}
+        assert body["checks"]["piece_store"] == {"ok": True}
+        assert "the-system-key" not in bytes(answer.body).decode()
+    assert caplog.text.count("the durable store cannot be written") == 1
+    assert "the-system-key" not in caplog.text
