@@ -55,6 +55,7 @@ def test_a_tool_of_the_app_without_a_function_waits_for_the_client(people: Agent
         (17, "17"),
         (None, ""),
         ([{"type": "text", "text": "Here."}], "Here."),
+        ([{"type": []}], '[{"type": []}]'),
     ],
 )
 def test_results_of_every_form_reach_the_model(people: AgentHost, model: PracticeModel, result, output):

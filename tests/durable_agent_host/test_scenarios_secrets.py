@@ -147,11 +147,11 @@ def test_a_tool_that_fails_is_found_by_its_traceback(host: AgentHost, model: Hos
     model.play(build_call(agent, "connect", "{}"), build_apology(agent))
     reply = host.run(agent, "Connect", session_id="trace")
     log = "".join(host.output)
-    assert 'function_app.py", line 24, in connect' in log
+    assert 'function_app.py", line 20, in connect' in log
     assert log.count("ConnectionError: cannot connect") == log.count("tool connect failed")
     steps = host.get(f"/agents/{agent}/sessions/trace/turns/{reply.headers['x-ms-turn-id']}/steps").json()["steps"]
     (tool,) = [step for step in steps if step["kind"] == "tool_call"]
-    location = {"type": "ConnectionError", "file": "function_app.py", "line": 24, "function": "connect"}
+    location = {"type": "ConnectionError", "file": "function_app.py", "line": 20, "function": "connect"}
     assert (tool["outcome"], tool["raised"]) == ("error", location)
     assert "db.example" not in json.dumps(steps)
 

@@ -16,7 +16,7 @@ MAX_TOOLS: Final = 128
 _MAX_CHARACTERS: Final = 4096
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FORM: Final = 'give a list of {"name": "…", "description": "…", "parameters": {…}}'
-_PART_TYPES: Final = frozenset({"text", "image", "audio", "file"})
+_PART_TYPES: Final = ("text", "image", "audio", "file")
 
 
 def read_client_tools(value: Any) -> tuple[Mapping[str, Any], ...]:
