@@ -94,8 +94,9 @@ from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import add_known_secrets, find_secrets
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.settings import NO_MAINTENANCE, Settings
+from durable_agent_host.telemetry.instruments import Gauge
 from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
-from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, Gauge, metrics_page
+from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.turn_redactor import Redact, Redactor
 from durable_agent_host.webhooks import make_notify

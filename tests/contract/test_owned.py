@@ -7,7 +7,7 @@ from durable_agent_host.model.access import MAINTENANCE
 from durable_agent_host.model.principal import THE_APP, Owner
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.segments.garbage_collection import GarbageCollector, SweepResult
-from durable_agent_host.segments.turn_data_storage import SessionOwnerIndex
+from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
 
 ADA, EVE = Owner("ada", "contoso"), Owner("ada", "fabrikam")
 LONG_SESSION_ID = "0123456789abcdef~" + "\U0001f512" * 128

@@ -13,6 +13,7 @@ from durable_agent_host.durable.turn_client import TurnClient, WorkflowQuestion
 from durable_agent_host.errors import ForbiddenError, NotFoundError, RequestError
 from durable_agent_host.http.parse import parse_callback, parse_replies
 from durable_agent_host.http.problem_details import problem
+from durable_agent_host.http.question_messages import RECEIPT_WAIT_SECONDS, sign_replies
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, read_log
 from durable_agent_host.http.response_types import (
     AnsweredRunWire,
@@ -26,10 +27,8 @@ from durable_agent_host.http.response_types import (
     TurnStateWire,
 )
 from durable_agent_host.http.response_views import (
-    RECEIPT_WAIT_SECONDS,
     answer_view,
     json_response,
-    sign_replies,
     turn_headers,
     turn_identity,
     turn_urls,

@@ -24,10 +24,9 @@ from durable_agent_host.turn.model_call_reader import (
     ModelCallPageWire,
     ModelCallWire,
     Side,
-    generate_test,
-    no_test_reason,
 )
 from durable_agent_host.turn.recorded_stream import FinalResponse
+from durable_agent_host.turn.test_generator import generate_test, no_test_reason
 from durable_agent_host.turn.turn_redactor import Redactor
 
 INLINE_CHARACTERS: Final = 512 * 1024

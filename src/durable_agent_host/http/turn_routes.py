@@ -16,11 +16,11 @@ from durable_agent_host.http.event_stream import EventStream, check_readable, ea
 from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
 from durable_agent_host.http.parse import RunParameters, parse_hidden_events, parse_limit, parse_position, parse_resume
 from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
+from durable_agent_host.http.question_messages import answer_question
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session, read_log
 from durable_agent_host.http.response_types import AcceptedWire, CancellingWire, TurnWire, WaitingWire
 from durable_agent_host.http.response_views import (
     accepted_view,
-    answer_question,
     json_response,
     large_json_response,
     response_view,

@@ -1,6 +1,5 @@
 """A turn's data outside its entity and orchestration: large contents, sealed history, long requests."""
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -13,107 +12,17 @@ from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import CorruptStateError, LogError, LogUnavailableError, StateError
 from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
 from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
-from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments, ReadExternalMessages
 from durable_agent_host.segments.protocol import BlobStore
+from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.receipts import expired_outcome
 from durable_agent_host.session.sealing import seal_outcome
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_wire import join_request, raw_fields, split_request
 from durable_agent_host.turn_log.crash_points import reach
-
-# Records beside the pieces which sessions belong to whom, so that listing one's own sessions reads no others.
-#
-# Theory of operation. All sessions of one owner with one agent hold a home that never has a piece. A note is written
-# when a session begins, once more by each process that runs a turn in it, and removed by its erasure. A note proves
-# nothing: a listing reads the sessions and checks their owners. So a leftover note shows nobody anything, and a
-# missing one, because another program has written the session, is added by the session's next turn.
-#
-# The holders are named so that a sweep does not mistake them for sessions: it leaves a home alone when it does not know
-# the holder.
-
-_MAX_CACHED: Final = 10_000
-_STALE_SECONDS: Final = 3600.0
-"""How old a note without a session is before it is deleted: a replica of the store may show a session late."""
-
-
-class SessionOwnerIndex:
-    """Records the owners of sessions.
-
-    Args:
-        open_store: returns the process's piece store; the first call opens it.
-    """
-
-    def __init__(self, open_store: OpenSegments) -> None:
-        self._open_store = open_store
-        self._recorded: OrderedDict[tuple[str, str], None] = OrderedDict()
-
-    async def record_turn_owner(self, agent: str, session_id: str, session: Session) -> None:
-        """Record the owner of a session in which a turn runs, unless this process has done so.
-
-        Raises:
-            LogError: the store does not answer.
-        """
-        if session.owner is not None and not self.is_recorded(agent, session_id, session):
-            await self.add(agent, session_id, session.owner)
-
-    def is_recorded(self, agent: str, session_id: str, session: Session) -> bool:
-        """Return whether `record_turn_owner` has nothing to do."""
-        if session.owner is None:
-            return True
-        is_new = not session.receipts and not session.sealed.refs  # possibly again, after an erasure elsewhere
-        return not is_new and (_namespace_of(agent, session.owner), session_id) in self._recorded
-
-    async def add(self, agent: str, session_id: str, owner: Owner) -> None:
-        """Record a session's owner. Guarantee: idempotent.
-
-        Raises:
-            LogError: the store does not answer.
-        """
-        if not owner.principal:
-            return
-        namespace = _namespace_of(agent, owner)
-        await self._open_store().hold(namespace, _holder_of(agent, session_id))
-        self._recorded[namespace, session_id] = None
-        if len(self._recorded) > _MAX_CACHED:
-            self._recorded.popitem(last=False)
-
-    async def remove(self, agent: str, session_id: str, owner: Owner, *, is_erased: bool) -> None:
-        """Remove a note. Guarantee: idempotent.
-
-        Raises:
-            LogError: the store does not answer.
-        """
-        namespace = _namespace_of(agent, owner)
-        age = 0.0 if is_erased else _STALE_SECONDS
-        self._recorded.pop((namespace, session_id), None)
-        await self._open_store().release(namespace, _holder_of(agent, session_id), older_than_seconds=age)
-
-    async def of(self, agent: str, owner: Owner) -> list[str]:
-        """List the sessions recorded as an owner's.
-
-        Returns:
-            Their ids, in no order.
-
-        Raises:
-            LogError: the store does not answer.
-        """
-        prefix = _holder_of(agent, "")
-        holders = await self._open_store().holders(_namespace_of(agent, owner))
-        return [holder.removeprefix(prefix) for holder in holders]
-
-
-def _namespace_of(agent: str, owner: Owner) -> str:
-    """Return the home held by an owner's sessions."""
-    return derived_id("owned", agent.casefold(), owner.tenant, owner.principal)
-
-
-def _holder_of(agent: str, session_id: str) -> str:
-    return f"owned:@{entity_name(agent).lower()}@{session_id}"
-
 
 TRAVELS_BYTES: Final = 4 * 1024
 """Largest part of a request, answer or response that travels through orchestrations; larger ones go by reference."""
