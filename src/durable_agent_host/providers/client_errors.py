@@ -12,8 +12,9 @@ from durable_agent_host.agent.retry_classification import (
     causes_of,
     classify_error,
 )
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.errors import ContextOverflowError, ProviderError, RequestBlockedError
-from durable_agent_host.providers.neutral_contents import filtered_categories, within
+from durable_agent_host.providers.neutral_contents import filtered_categories
 
 Hints = Sequence[tuple[int, str, str]]
 """Status, a pattern of the service's code and message, and what to do; the first row that matches is used.
@@ -128,7 +129,7 @@ def _find_block(error: BaseException) -> RequestBlockedError | None:
         body: Any = getattr(cause, "body", None)
         if body is None or getattr(cause, "status_code", None) not in _BLOCKING_STATUSES:
             continue
-        message = str(within(body, "message") or within(body, "error", "message") or cause)
+        message = str(value_at(body, "message") or value_at(body, "error", "message") or cause)
         if _BLOCKED.search(f"{getattr(cause, 'code', None) or ''} {message}".strip()):
             return RequestBlockedError(message, filtered_categories(body) or _list_reasons(body))
     return None
@@ -136,7 +137,7 @@ def _find_block(error: BaseException) -> RequestBlockedError | None:
 
 def _list_reasons(body: Any) -> str:
     """Return OpenRouter's reasons for a block."""
-    reasons: Any = within(body, "metadata", "reasons") or within(body, "error", "metadata", "reasons")
+    reasons: Any = value_at(body, "metadata", "reasons") or value_at(body, "error", "metadata", "reasons")
     return ", ".join(map(str, cast("list[Any]", reasons))) if isinstance(reasons, list) else ""
 
 

@@ -16,7 +16,8 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
-from durable_agent_host.providers.neutral_contents import as_object, as_objects
+from durable_agent_host.codec.strict_json import object_at
+from durable_agent_host.providers.neutral_contents import as_objects
 
 Json = dict[str, Any]
 
@@ -98,7 +99,7 @@ class NormalizingDecoder(NamedTuple):
                 yield event
                 return
             data = json.loads(event.data)
-            fields = as_object(data)
+            fields = object_at(data)
             is_event = fields.get("type") or fields.get("choices")
             if not is_event or fields.get("object") == "error" or isinstance(fields.get("error"), str):
                 data = _failure_event(fields) or data
@@ -162,7 +163,7 @@ def _failure_event(fields: Json) -> Json | None:
     """
     if isinstance(fields.get("error"), dict):
         return {**fields, "type": "error"}
-    base = as_object(fields.get("base_resp"))
+    base = object_at(fields.get("base_resp"))
     for holder in (fields, *as_objects(fields.get("errors")), base if base.get("status_code") else {}):
         for name in ("error", "message", "detail", "error_msg", "status_msg"):
             if isinstance(message := holder.get(name), str) and message:

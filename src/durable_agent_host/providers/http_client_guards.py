@@ -22,11 +22,11 @@ from typing import Any, Final, cast
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin, overridden_class
 from durable_agent_host.agent.http_exchange import HttpExchange, record_request
 from durable_agent_host.agent.response_limits import ResponseSizeMeter, received_bytes
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_aiohttp import EVENT_STREAM, BoundedSession
 from durable_agent_host.providers.client_errors import response_failure
 from durable_agent_host.providers.event_normalization import EventDecoder, Json, NormalizingDecoder, to_object_list
-from durable_agent_host.providers.neutral_contents import as_object, within
 from durable_agent_host.providers.response_cleanup import closing_responses, track_response, tracked_responses
 from durable_agent_host.providers.stream_completion import is_complete_json
 from durable_agent_host.providers.surrogate_replacement import encode_body, with_surrogate_replacement
@@ -233,8 +233,8 @@ class _GoogleStream:
 
     def read(self, _name: str | None, data: Any) -> list[Json]:
         """Return the chunks of an event; the SDK expects the code of an error to be a status."""
-        if error := within(data, "error"):
-            raise response_failure(within(error, "code"), within(error, "message"))
+        if error := value_at(data, "error"):
+            raise response_failure(value_at(error, "code"), value_at(error, "message"))
         return to_object_list(data)
 
     def end(self, *, is_done: bool) -> tuple[()]:
@@ -248,7 +248,7 @@ class _GuardedGoogleMixin(_SharedConnectionsMixin):
 
     async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         client: Any = super()
-        if body := as_object(request.data):
+        if body := object_at(request.data):
             request.data = encode_body(body) or body
         response = await client._async_request_once(request, *args, **kwargs)
         return response if isinstance(response.response_stream, list) else _GoogleStream(response)

@@ -8,11 +8,6 @@ from agent_framework import Content
 from durable_agent_host.model.ending import REFUSAL_DETAILS
 
 
-def as_object(value: Any) -> dict[str, Any]:
-    """Return a JSON object; an empty one in place of anything else."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
 def as_objects(values: Any) -> list[dict[str, Any]]:
     """Return the objects of a list; none in place of anything else."""
     elements = cast("list[Any]", values) if isinstance(values, list) else []
@@ -22,13 +17,6 @@ def as_objects(values: Any) -> list[dict[str, Any]]:
 def sdk_json(sdk_object: Any) -> Any:
     """Return an object of an SDK as received: with the service's names, without unset fields, of any kind."""
     return sdk_object.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
-
-
-def within(value: Any, *names: str) -> Any:
-    """Return a value inside objects; None where one of them is missing."""
-    for name in names:
-        value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 def filtered_categories(results: Any) -> str:

@@ -10,9 +10,10 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.providers.anthropic.message_accumulator import Block
-from durable_agent_host.providers.neutral_contents import as_object, as_objects, within
+from durable_agent_host.providers.neutral_contents import as_objects
 
 PROVIDER: Final = "anthropic"
 
@@ -32,13 +33,13 @@ def _id_and_name(block: Block) -> tuple[str, str]:
 
 
 def _code_call(block: Block) -> list[Content]:
-    code = str(within(block, "input", "code") or "")
+    code = str(value_at(block, "input", "code") or "")
     script = Content("text", text=code, additional_properties={"language": "python"})
     return [Content.from_code_interpreter_tool_call(call_id=block.get("id"), inputs=[script])]
 
 
 def _bash_call(block: Block) -> list[Content]:
-    command = str(within(block, "input", "command") or "")
+    command = str(value_at(block, "input", "command") or "")
     return [Content.from_shell_tool_call(call_id=block.get("id"), commands=[command])]
 
 
@@ -81,7 +82,7 @@ def _function_call(block: Block) -> list[Content]:
 
 
 def _code_result(block: Block) -> list[Content]:
-    fields = as_object(block.get("content"))
+    fields = object_at(block.get("content"))
     if "error_code" in fields:
         outputs = [Content.from_error(message=str(fields["error_code"]), error_code=str(fields["error_code"]))]
         return [Content.from_code_interpreter_tool_result(call_id=block.get("tool_use_id"), outputs=outputs)]
@@ -101,7 +102,7 @@ def _code_result(block: Block) -> list[Content]:
 
 
 def _bash_result(block: Block) -> list[Content]:
-    fields = as_object(block.get("content"))
+    fields = object_at(block.get("content"))
     if "error_code" in fields:
         code = str(fields["error_code"])
         output = Content.from_shell_command_output(stderr=code, timed_out=code == "execution_time_exceeded")
@@ -115,7 +116,7 @@ def _bash_result(block: Block) -> list[Content]:
 def _search_result(block: Block) -> list[Content]:
     result = block.get("content")
     name = str(block["type"]).removesuffix("_tool_result")
-    status = "failed" if "error_code" in as_object(result) else None
+    status = "failed" if "error_code" in object_at(result) else None
     call_id = str(block.get("tool_use_id") or "")
     return [Content.from_search_tool_result(call_id, tool_name=name, result=result, status=status)]
 
@@ -139,7 +140,7 @@ def _hosted_result(block: Block) -> list[Content]:
 
     The framework copies the properties of a call to its result, so metadata on a function's result is ignored.
     """
-    fields = as_object(block.get("content"))
+    fields = object_at(block.get("content"))
     error_text = fields.get("error_message") or fields.get("error_code")
     result_text = fields.get("content") or fields.get("lines") or fields.get("text") or json.dumps(block.get("content"))
     text = "\n".join(map(str, cast("list[Any]", result_text))) if isinstance(result_text, list) else str(result_text)
@@ -202,7 +203,7 @@ def hosted_call(block: Block) -> HostedCall | None:
     if kind in _CALLS:
         return HostedCall(*_id_and_name(block), block.get("input"))
     if is_hosted_result(block):
-        has_failed = bool(block.get("is_error")) or "error_code" in as_object(block.get("content"))
+        has_failed = bool(block.get("is_error")) or "error_code" in object_at(block.get("content"))
         return HostedCall(str(block.get("tool_use_id") or ""), outcome="error" if has_failed else "success")
     if kind in _WITHOUT_CALL:
         return None

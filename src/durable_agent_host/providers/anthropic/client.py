@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.agent.response_limits import until_its_end
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.ending import REFUSAL
 from durable_agent_host.model.response_normalization import with_text_names
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, start_in_thread
@@ -36,7 +37,7 @@ from durable_agent_host.providers.anthropic.stream_events import (
 from durable_agent_host.providers.anthropic.stream_normalization import MessageEventNormalizer
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for, with_contents
-from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, as_objects, refusal_properties, within
+from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, as_objects, refusal_properties
 from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import ANTHROPIC
 from durable_agent_host.providers.tool_call_names import declared_tool_names, with_service_tools
@@ -296,8 +297,8 @@ def _further_counts(usage: Block) -> dict[str, int]:
         for service_name, name in _ITERATION_COUNTS.items()
         if iterations
     }
-    counts["reasoning_output_token_count"] = within(usage, "output_tokens_details", "thinking_tokens")
-    counts[WEB_SEARCHES] = within(usage, "server_tool_use", "web_search_requests") or None
+    counts["reasoning_output_token_count"] = value_at(usage, "output_tokens_details", "thinking_tokens")
+    counts[WEB_SEARCHES] = value_at(usage, "server_tool_use", "web_search_requests") or None
     return {name: count for name, count in counts.items() if isinstance(count, int)}
 
 
@@ -309,7 +310,9 @@ def _set_stop(target: Any, message: Any) -> None:
     elif stop_reason == REFUSAL:
         target.finish_reason = REFUSAL
         details = plain_block(message).get("stop_details")
-        properties = refusal_properties(message=within(details, "explanation"), category=within(details, "category"))
+        properties = refusal_properties(
+            message=value_at(details, "explanation"), category=value_at(details, "category")
+        )
         target.additional_properties = {**(target.additional_properties or {}), **properties}
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from agent_framework import ChatResponse, Content, Message
 
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import HostedCall, LostState
 from durable_agent_host.model.repair_rules import RepairRules
@@ -20,7 +21,6 @@ from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICE
 from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.lost_state import find_refusal
-from durable_agent_host.providers.neutral_contents import within
 from durable_agent_host.providers.tool_call_names import client_function
 
 _CONTAINER_EXPIRED: Final = re.compile(
@@ -84,9 +84,9 @@ class AnthropicProvider(GenericProvider):
 
     def client_tools(self, tool: Any, /) -> Sequence[Any]:
         """Return tools that the client runs as what their calls are: ``tool_use`` blocks with the tool's name."""
-        if not _RUNS_AT_CLIENT.fullmatch(str(within(tool, "type"))):
+        if not _RUNS_AT_CLIENT.fullmatch(str(value_at(tool, "type"))):
             return (tool,)
-        return (client_function(str(within(tool, "name")), tool),)
+        return (client_function(str(value_at(tool, "name")), tool),)
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Make the contents of finished blocks."""

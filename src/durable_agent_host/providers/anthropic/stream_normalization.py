@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.providers.event_normalization import Json, joined_text, json_text, to_object_list
-from durable_agent_host.providers.neutral_contents import as_object
 
 _CALL: Final = "tool_use"
 """The type of a block that calls a tool of the app, and the stop reason of a message with such blocks."""
@@ -31,11 +31,11 @@ class MessageEventNormalizer:
 
     def read(self, name: str | None, data: Any, /) -> Iterator[Json]:
         """Return an event."""
-        event = as_object(data)
+        event = object_at(data)
         event_type = event.get("type") or name
         match event_type:
             case "message_start":
-                message = as_object(event.get("message"))
+                message = object_at(event.get("message"))
                 content = [_normalize_texts(block) for block in to_object_list(message.get("content"))]
                 reason = joined_text(message.get("stop_reason")) or None
                 message |= {"content": content, "usage": _usage(message), "stop_reason": reason}
@@ -43,7 +43,7 @@ class MessageEventNormalizer:
                 self._has_call = any(block.get("type") == _CALL for block in content)
                 self._is_ended = reason is not None
             case "content_block_start":
-                if not (block := as_object(event.get("content_block"))):
+                if not (block := object_at(event.get("content_block"))):
                     return
                 self._last_index = index if isinstance(index := event.get("index"), int) else self._block_count
                 self._block_count += 1
@@ -51,7 +51,7 @@ class MessageEventNormalizer:
                 self._has_call = self._has_call or block.get("type") == _CALL
                 event = {**event, "index": self._last_index, "content_block": _normalize_texts(block)}
             case "content_block_delta":
-                event = {**event, "index": self._index(event), "delta": _normalize_texts(as_object(event.get("delta")))}
+                event = {**event, "index": self._index(event), "delta": _normalize_texts(object_at(event.get("delta")))}
             case "content_block_stop":
                 event = {**event, "index": self._index(event)}
                 self._open_indexes.discard(event["index"])
@@ -83,7 +83,7 @@ class MessageEventNormalizer:
         yield {**event, "type": "message_stop"}
 
     def _with_stop_reason(self, event: Json) -> Json:
-        delta = as_object(event.get("delta"))
+        delta = object_at(event.get("delta"))
         reason = joined_text(delta.get("stop_reason")) or None
         is_call = reason in _NORMAL_REASONS and self._has_call and not self._open_indexes
         delta = {**delta, "stop_reason": _CALL if is_call else reason}
@@ -94,7 +94,7 @@ class MessageEventNormalizer:
 
 
 def _usage(holder: Json) -> Json | None:
-    return as_object(holder.get("usage")) or None
+    return object_at(holder.get("usage")) or None
 
 
 def _normalize_texts(block: Json) -> Json:

@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Message
 
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
 from durable_agent_host.providers.azure_ai_agents.request_bodies import (
     ToolOutputs,
@@ -32,7 +33,6 @@ from durable_agent_host.providers.azure_ai_agents.request_bodies import (
 )
 from durable_agent_host.providers.azure_ai_agents.run_events import FINAL_STATUSES, FINAL_STEP_STATUSES, RunReader
 from durable_agent_host.providers.azure_ai_agents.service_client import AgentsService
-from durable_agent_host.providers.neutral_contents import within
 
 Json = dict[str, Any]
 Updates = AsyncGenerator[ChatResponseUpdate]
@@ -207,7 +207,7 @@ class RunCall:
             seconds = min(seconds * 2, self.poll_seconds)
             run = await self.service.run(thread_id, run_id)
         for step in _new_steps(await self.service.steps(thread_id, run_id), reader.completed_call_ids):
-            if message_id := within(step, "step_details", "message_creation", "message_id"):
+            if message_id := value_at(step, "step_details", "message_creation", "message_id"):
                 message = await self.service.message(thread_id, str(message_id))
                 for update in reader.read(f"thread.message.{message.get('status') or 'completed'}", message):
                     yield update
@@ -229,7 +229,7 @@ def _is_transient_failure(run: Mapping[str, Any]) -> bool:
 
 def _required_calls(run: Mapping[str, Any]) -> list[Json]:
     action = run.get("required_action")
-    return cast("list[Json]", within(action, str(within(action, "type")), "tool_calls") or [])
+    return cast("list[Json]", value_at(action, str(value_at(action, "type")), "tool_calls") or [])
 
 
 def _needs_outputs(run: Mapping[str, Any], tool_outputs: ToolOutputs) -> bool:
@@ -245,7 +245,7 @@ def _new_steps(steps: Sequence[Json], completed_call_ids: frozenset[str]) -> lis
 
 
 def _call_ids(step: Mapping[str, Any]) -> frozenset[str]:
-    calls = cast("list[Json]", within(step, "step_details", "tool_calls") or [])
+    calls = cast("list[Json]", value_at(step, "step_details", "tool_calls") or [])
     return frozenset(str(call.get("id")) for call in calls)
 
 

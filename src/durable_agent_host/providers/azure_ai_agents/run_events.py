@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from agent_framework import ChatResponseUpdate, Content, FinishReason
 
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.adapted_client import ItemUpdate
@@ -30,7 +31,7 @@ from durable_agent_host.providers.azure_ai_agents.thread_contents import (
     with_call,
     with_message,
 )
-from durable_agent_host.providers.neutral_contents import approval_request, as_object, as_objects, within
+from durable_agent_host.providers.neutral_contents import approval_request, as_objects
 
 FINAL_STEP_STATUSES: Final = frozenset({"completed", "failed", "cancelled", "expired"})
 FAILED_STATUSES: Final = frozenset({"failed", "cancelled", "expired"})
@@ -94,7 +95,7 @@ class RunReader:
             RunEndedError: the event reports that the run has failed.
         """
         if name == "error":
-            error = as_object(within(data, "error") or data) or {"message": str(data)}
+            error = object_at(value_at(data, "error") or data) or {"message": str(data)}
             raise RunEndedError("failed", error, self.run_id, has_acted=bool(self.completed_call_ids))
         if not isinstance(data, Mapping):
             yield self._update(name, data, None)
@@ -133,7 +134,7 @@ class RunReader:
 
     def read_outputs(self, step: Json) -> Iterator[ChatResponseUpdate]:
         """Emit the output of code, from a listed step."""
-        for index, call in enumerate(cast("list[Json]", within(step, "step_details", "tool_calls") or ())):
+        for index, call in enumerate(cast("list[Json]", value_at(step, "step_details", "tool_calls") or ())):
             call_key = _call_key(step, index)
             if call_key in self._calls and _is_silent(self._calls[call_key]) and not _is_silent(call):
                 yield self._finish("thread.run.step.completed", call_key, dict(call))
@@ -153,12 +154,12 @@ class RunReader:
     def _read_message_delta(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
         message_id = str(event.get("id"))
         self._emitted_keys.add(message_id)
-        for part in cast("list[Json]", within(event, "delta", "content") or ()):
-            text = within(part, "text", "value")
+        for part in cast("list[Json]", value_at(event, "delta", "content") or ()):
+            text = value_at(part, "text", "value")
             if not isinstance(text, str):
                 continue  # it is in the finished message
             content = Content.from_text(text)
-            content.annotations = parse_annotations(within(part, "text", "annotations")) or None
+            content.annotations = parse_annotations(value_at(part, "text", "annotations")) or None
             yield self._update(name, part, ItemPart(message_id, str(part.get("index", 0))), content)
 
     def _read_message(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
@@ -173,7 +174,7 @@ class RunReader:
         yield self._update(name, event, part, *contents)
 
     def _read_step_delta(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
-        for call in cast("list[Json]", within(event, "delta", "step_details", "tool_calls") or ()):
+        for call in cast("list[Json]", value_at(event, "delta", "step_details", "tool_calls") or ()):
             call_key = _call_key(event, call.get("index", 0))
             if (finished_call := self._calls.get(call_key)) is not None:  # its output arrives after its end
                 yield self._finish(name, call_key, merge_call(finished_call, call))
@@ -208,9 +209,9 @@ class RunReader:
             return
         details = event.get("step_details")
         step = {key: value for key, value in event.items() if key != "step_details"}
-        calls: Any = within(details, "tool_calls")
-        message_id = within(details, "message_creation", "message_id")
-        if _are_calls(calls) and within(details, "type") == "tool_calls":
+        calls: Any = value_at(details, "tool_calls")
+        message_id = value_at(details, "message_creation", "message_id")
+        if _are_calls(calls) and value_at(details, "type") == "tool_calls":
             yield from self._read_calls(name, event, step, cast("list[Any]", calls))
         elif message_id in self._messages:
             item = {"id": message_id, "message": self._messages[message_id], "step": step}
@@ -224,9 +225,9 @@ class RunReader:
         self, name: str, event: Json, step: dict[str, Any], calls: list[Any]
     ) -> Iterator[ChatResponseUpdate]:
         """Emit finished calls; functions were emitted when called, so only their step is emitted."""
-        function_calls = [call for call in calls if within(call, "type") == "function"]
+        function_calls = [call for call in calls if value_at(call, "type") == "function"]
         if function_calls:
-            call_refs = [{"id": within(call, "id"), "type": within(call, "type")} for call in calls]
+            call_refs = [{"id": value_at(call, "id"), "type": value_at(call, "type")} for call in calls]
             step_without_payloads = {**step, "step_details": {**event["step_details"], "tool_calls": call_refs}}
             part = ItemPart(str(event.get("id")), item={"id": event.get("id"), "step": step_without_payloads})
             yield self._update(name, event, part, Content.from_text(""))
@@ -264,14 +265,14 @@ class RunReader:
         contents = _usage_contents(run)
         reason: FinishReason | str = "stop"
         if self.status == "incomplete":
-            detail = str(within(run, "incomplete_details", "reason") or "unknown")
+            detail = str(value_at(run, "incomplete_details", "reason") or "unknown")
             reason = _REASONS.get(detail, detail)
         yield self._update(name, run, None, *contents, finish_reason=cast("Any", reason), model=run.get("model"))
 
     def _read_action(self, name: str, run: Json) -> Iterator[ChatResponseUpdate]:
         action = cast("Json", run.get("required_action") or {})
         keys_by_call_id = {entry.get("id"): call_key for call_key, entry in self._steps.items()}
-        calls: Any = within(action, str(action.get("type")), "tool_calls")
+        calls: Any = value_at(action, str(action.get("type")), "tool_calls")
         if not _are_calls(calls):
             raise ProviderError(
                 f"the run {self.run_id} waits for {action.get('type')!r}, which the client cannot give: ask "
@@ -301,13 +302,13 @@ def _usage_contents(run: Json) -> list[Content]:
         framework_name: usage_fields.get(service_name) for framework_name, service_name in names.items()
     }
     details["total_token_count"] = usage_fields.get("total_tokens")
-    details["cache_read_input_token_count"] = within(usage_fields, "prompt_token_details", "cached_tokens")
-    details["reasoning_output_token_count"] = within(usage_fields, "completion_tokens_details", "reasoning_tokens")
+    details["cache_read_input_token_count"] = value_at(usage_fields, "prompt_token_details", "cached_tokens")
+    details["reasoning_output_token_count"] = value_at(usage_fields, "completion_tokens_details", "reasoning_tokens")
     return [Content.from_usage(cast("Any", {name: n for name, n in details.items() if isinstance(n, int)}))]
 
 
 def _is_silent(call: Json) -> bool:
-    return call.get("type") == "code_interpreter" and not within(call, "code_interpreter", "outputs")
+    return call.get("type") == "code_interpreter" and not value_at(call, "code_interpreter", "outputs")
 
 
 def _are_calls(calls: Any) -> bool:

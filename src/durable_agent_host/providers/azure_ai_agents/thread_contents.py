@@ -15,10 +15,11 @@ from typing import Any, Final, Literal, cast
 
 from agent_framework import Annotation, Content
 
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.providers.item_metadata import ItemMetadata, encode_references
-from durable_agent_host.providers.neutral_contents import as_object, text_span
+from durable_agent_host.providers.neutral_contents import text_span
 
 Json = Mapping[str, Any]
 
@@ -79,7 +80,7 @@ def find_call_kind(call: Json) -> CallKind:
 
 def read_payload(call: Json, row: CallKind) -> Json:
     """Return the fields of a call, or of a delta of one."""
-    return as_object(call.get(row.payload)) if row.payload else call
+    return object_at(call.get(row.payload)) if row.payload else call
 
 
 def call_contents(call: Json) -> list[Content]:
@@ -135,7 +136,7 @@ def hosted_call(call: Json, outcome: ToolOutcome) -> HostedCall:
             arguments = argument or other_fields
     name = str(fields.get("name") or kind)
     is_silent = row.family == "code" and not fields.get(row.output)
-    error = as_object(call).get("error") or fields.get("error")
+    error = object_at(call).get("error") or fields.get("error")
     return HostedCall(
         str(call.get("id") or ""), name, arguments, "error" if error else outcome, has_output=not is_silent
     )
@@ -163,8 +164,8 @@ def _as_text(value: Any) -> str:
 
 def _output_content(output: Any) -> Content:
     """Return the logs or the image of a code run; an empty text for another output."""
-    fields = as_object(output)
-    if file_id := as_object(fields.get("image")).get("file_id"):
+    fields = object_at(output)
+    if file_id := object_at(fields.get("image")).get("file_id"):
         return hosted_file(str(file_id), kind="image")
     return Content.from_text(_as_text(fields.get("logs")))
 
@@ -176,12 +177,12 @@ def hosted_file(file_id: str, **properties: Any) -> Content:
 
 def message_contents(message: Json) -> list[Content]:
     """Return the contents of a message: at least one, one for each of its parts."""
-    return [_part_content(as_object(part)) for part in message.get("content") or ()] or [Content.from_text("")]
+    return [_part_content(object_at(part)) for part in message.get("content") or ()] or [Content.from_text("")]
 
 
 def _part_content(part: Json) -> Content:
     """Return the content of a part; an empty text for a part of unknown kind."""
-    payload = as_object(part.get(str(part.get("type"))))
+    payload = object_at(part.get(str(part.get("type"))))
     match part.get("type"):
         case "image_file" if "file_id" in payload:
             return hosted_file(str(payload["file_id"]), kind="image")
@@ -195,12 +196,12 @@ def _part_content(part: Json) -> Content:
 
 def parse_annotations(annotations: Any) -> list[Annotation]:
     """Return a citation for each annotation of a text; those without a field have it in ``additional_properties``."""
-    return [_parse_annotation(as_object(annotation)) for annotation in annotations or ()]
+    return [_parse_annotation(object_at(annotation)) for annotation in annotations or ()]
 
 
 def _parse_annotation(annotation: Json) -> Annotation:
     kind = str(annotation.get("type"))
-    payload = as_object(annotation.get(kind))
+    payload = object_at(annotation.get(kind))
     names = {"file_id": "file_id", "url": "url", "title": "title", "quote": "snippet"} if kind in _CITATIONS else {}
     fields = {names[name]: value for name, value in payload.items() if name in names and isinstance(value, str)}
     span = text_span(annotation.get("start_index"), annotation.get("end_index"))
@@ -237,5 +238,5 @@ def merge_call(call: Json, delta: Json) -> dict[str, Any]:
     for name, value in delta.items():
         if name != "index" and value is not None:
             current_value = merged.get(name)
-            merged[name] = merge_call(as_object(current_value), value) if isinstance(current_value, Mapping) else value
+            merged[name] = merge_call(object_at(current_value), value) if isinstance(current_value, Mapping) else value
     return merged

@@ -8,11 +8,11 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.azure_ai_agents.run_events import complete_item
 from durable_agent_host.providers.azure_ai_agents.service_client import AgentsService
 from durable_agent_host.providers.azure_ai_agents.thread_contents import hosted_file
-from durable_agent_host.providers.neutral_contents import within
 
 Json = dict[str, Any]
 
@@ -68,7 +68,7 @@ class _ThreadReader:
                 self._add("user" if entry.get("role") == "user" else "assistant", await self._message(entry, {}))
             else:
                 await self._read_run(entry, by_id)
-        for store in cast("list[str]", within(thread, "tool_resources", "file_search", "vector_store_ids") or []):
+        for store in cast("list[str]", value_at(thread, "tool_resources", "file_search", "vector_store_ids") or []):
             self.imported_thread.missing.append(f"vector store {store}: what was found in it is kept, the store is not")
         return self.imported_thread
 
@@ -76,8 +76,8 @@ class _ThreadReader:
         contents_so_far: list[Content] = []
         for step in await self.service.steps(self.imported_thread.thread_id, str(run["id"])):
             step_fields = {name: value for name, value in step.items() if name != "step_details"}
-            message = by_id.get(str(within(step, "step_details", "message_creation", "message_id")))
-            calls = cast("list[Json]", within(step, "step_details", "tool_calls") or [])
+            message = by_id.get(str(value_at(step, "step_details", "message_creation", "message_id")))
+            calls = cast("list[Json]", value_at(step, "step_details", "tool_calls") or [])
             if message is not None:
                 contents_so_far += await self._message(message, step_fields)
             elif not calls:
@@ -87,7 +87,7 @@ class _ThreadReader:
                 contents = complete_item([], {"call": call, "step": {"id": step.get("id")} if index else step_fields})
                 contents_so_far += [await self._with_files(content) for content in contents]
                 if call.get("type") == "function":
-                    output = within(call, "function", "output")
+                    output = value_at(call, "function", "output")
                     result = LOST_RESULT if output is None else str(output)
                     results.append(Content.from_function_result(str(call.get("id")), result=result))
             if results:

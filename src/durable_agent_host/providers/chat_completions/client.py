@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from agent_framework import Content, Message
 
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, start_in_thread
 from durable_agent_host.providers.chat_completions.completion_stream import CompletionReader
 from durable_agent_host.providers.chat_completions.message_accumulator import complete_message
@@ -26,7 +27,7 @@ from durable_agent_host.providers.chat_completions.request_messages import (
 from durable_agent_host.providers.chat_completions.stream_normalization import ChunkNormalizer, normalize_completion
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for
-from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, sdk_json, within
+from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, sdk_json
 from durable_agent_host.providers.openai.client import omitted_value
 from durable_agent_host.providers.openai.media_inputs import accepts_file, with_file_name
 from durable_agent_host.providers.result_files import move_result_files
@@ -38,7 +39,7 @@ _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
 
 
 def _audio_format(options: Mapping[str, Any]) -> str:
-    return str(within(options, "audio", "format") or "")
+    return str(value_at(options, "audio", "format") or "")
 
 
 class NormalizedChunksMixin(NormalizedEventsMixin):
@@ -104,7 +105,8 @@ class MessagePreservingMixin(FoldedStreamMixin):
         fields: dict[str, Any] = usage.model_extra or {}
         further_counts = {
             "cache_read_input_token_count": fields.get("prompt_cache_hit_tokens"),  # of DeepSeek
-            WEB_SEARCHES: fields.get("num_search_queries") or within(fields, "server_tool_use", "web_search_requests"),
+            WEB_SEARCHES: fields.get("num_search_queries")
+            or value_at(fields, "server_tool_use", "web_search_requests"),
         }
         return {name: count for name, count in further_counts.items() if isinstance(count, int)} | details
 

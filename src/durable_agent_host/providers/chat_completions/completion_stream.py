@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.agent.response_limits import until_its_end
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.ending import CONTENT_FILTER, is_refusal
 from durable_agent_host.model.provider_item import ItemPart
@@ -17,7 +18,7 @@ from durable_agent_host.providers.chat_completions.message_accumulator import Me
 from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
 from durable_agent_host.providers.chat_completions.stream_normalization import STREAM_END
 from durable_agent_host.providers.client_errors import response_failure
-from durable_agent_host.providers.neutral_contents import filtered_categories, refusal_properties, sdk_json, within
+from durable_agent_host.providers.neutral_contents import filtered_categories, refusal_properties, sdk_json
 from durable_agent_host.providers.stream_completion import READ_TO_END
 
 _IGNORED_FIELDS: Final = frozenset(
@@ -113,7 +114,7 @@ class CompletionReader:
         if choice.finish_reason:
             self._finish_reasons[choice.index] = choice.finish_reason
             if choice.finish_reason in _FAILURES:
-                raise response_failure(within(fields, "error", "code"), within(fields, "error", "message"))
+                raise response_failure(value_at(fields, "error", "code"), value_at(fields, "error", "message"))
             if choice.finish_reason == CONTENT_FILTER:
                 self.properties = refusal_properties(category=filtered_categories(fields))
         extra_fields = {

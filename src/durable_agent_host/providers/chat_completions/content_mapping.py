@@ -8,8 +8,9 @@ from typing import Any, Final, cast
 
 from agent_framework import Annotation, Content, TextSpanRegion
 
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.ending import is_refusal, refusal
-from durable_agent_host.providers.neutral_contents import as_object, as_objects, text_span, within
+from durable_agent_host.providers.neutral_contents import as_objects, text_span
 
 TRANSCRIPT: Final = "audio_transcript"
 """Key in a text's ``additional_properties``: the text is the transcript of the message's audio."""
@@ -56,7 +57,7 @@ def spoken_text(message: Mapping[str, Any]) -> str:
     """Return the text of a message or delta that the framework's client does not read: parts of a list, and audio."""
     parts = as_objects(message.get("content"))
     text = "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
-    return text or str(within(message, "audio", "transcript") or "")
+    return text or str(value_at(message, "audio", "transcript") or "")
 
 
 def standard_message(contents: Iterable[Content]) -> dict[str, Any]:
@@ -144,21 +145,21 @@ def executed_tools(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _search_results(tool: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return as_objects(within(tool, "search_results", "results"))
+    return as_objects(value_at(tool, "search_results", "results"))
 
 
 def _numbered_sources(
     message: Mapping[str, Any], extra_fields: Mapping[str, Any]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the sources of a response with their numbers, by which its text refers to them."""
-    lists = [as_objects(within(extra_fields, *path)) for path in _SOURCE_LISTS]
-    lists.append(as_objects(within(message, "context", "citations")))  # Azure, with the app's own data
+    lists = [as_objects(value_at(extra_fields, *path)) for path in _SOURCE_LISTS]
+    lists.append(as_objects(value_at(message, "context", "citations")))  # Azure, with the app's own data
     results = next((results for results in lists if results), list[dict[str, Any]]())
     urls: Any = extra_fields.get("citations")
     known_results = {result.get("url"): result for result in results}
     if isinstance(urls, list):
         sources: list[Any] = cast("list[Any]", urls)
-        results = [as_object(source) or {"url": source} for source in sources]
+        results = [object_at(source) or {"url": source} for source in sources]
     for number, result in enumerate(results, 1):
         yield number, known_results.get(result.get("url"), {}) | result
 
@@ -220,7 +221,7 @@ def _audio(audio: Any, audio_format: str) -> list[Content]:
 def _images(parts: Any) -> list[Content]:
     contents: list[Content] = []
     for part in as_objects(parts):
-        url: Any = within(part, "image_url", "url") or part.get("image_url")
+        url: Any = value_at(part, "image_url", "url") or part.get("image_url")
         if not isinstance(url, str) or not url:
             continue
         is_data = url.startswith("data:")

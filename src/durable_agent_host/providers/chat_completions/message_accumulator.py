@@ -14,8 +14,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.response_normalization import with_text_names
-from durable_agent_host.providers.neutral_contents import as_object
 
 _NAMES: Final = frozenset({"type", "id", "index", "format", "role", "name", "object", "mime_type", "media_type"})
 """Fields with texts that are not streamed in fragments."""
@@ -171,7 +171,7 @@ def derive_call_id(seed: str, call_index: int) -> str:
 
 
 def _get_function(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    return as_object(call.get("function") or call.get("custom"))
+    return object_at(call.get("function") or call.get("custom"))
 
 
 def _repeats_arguments(function: Mapping[str, Any], delta: Mapping[str, Any]) -> bool:
@@ -210,7 +210,7 @@ def _merge(target: dict[str, Any], name: str, value: Any) -> None:
             current_value = target[name] = _Fragments()
         current_value.append(value)
     elif isinstance(value, Mapping):
-        nested_target = target[name] = as_object(current_value)
+        nested_target = target[name] = object_at(current_value)
         for inner, part in cast("Mapping[str, Any]", value).items():
             _merge(nested_target, inner, part)
     elif isinstance(value, list):
@@ -245,7 +245,7 @@ def _merge_element(elements: list[Any], element: Any, *, is_repeated: bool) -> N
 
 
 def _find_by_index(elements: Sequence[Any], element: Any) -> dict[str, Any] | None:
-    same = (candidate for candidate in elements if as_object(candidate).get("index") == as_object(element).get("index"))
+    same = (candidate for candidate in elements if object_at(candidate).get("index") == object_at(element).get("index"))
     return next(same, None)
 
 

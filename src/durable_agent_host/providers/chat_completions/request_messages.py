@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.call_pairing import object_arguments, unique_id
 from durable_agent_host.providers.chat_completions.content_mapping import spoken_text, transcripts
@@ -17,7 +18,6 @@ from durable_agent_host.providers.chat_completions.message_metadata import (
     rebuild_message,
     standard_call,
 )
-from durable_agent_host.providers.neutral_contents import within
 from durable_agent_host.providers.services import Service
 from durable_agent_host.providers.tool_call_names import accepted_name
 
@@ -221,7 +221,7 @@ def _with_content(message: Wire, service: Service) -> Wire:
         return message | {"content": ""}
     if message["role"] == "assistant" and service.accepts_null_content:
         return message | {"content": None}
-    names = ", ".join(str(within(call, "function", "name")) for call in _calls(message))
+    names = ", ".join(str(value_at(call, "function", "name")) for call in _calls(message))
     return message | {"content": f"(calling {names})" if names else _NO_OUTPUT}
 
 

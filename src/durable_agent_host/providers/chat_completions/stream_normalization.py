@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.providers.event_normalization import (
     Json,
     joined_text,
@@ -10,7 +11,6 @@ from durable_agent_host.providers.event_normalization import (
     to_object_list,
     unix_seconds,
 )
-from durable_agent_host.providers.neutral_contents import as_object
 
 STREAM_END: Final = "durable_agent_host_stream_end"
 """Field of the chunk that stands for ``[DONE]``, which the SDK does not pass on."""
@@ -34,7 +34,7 @@ class ChunkNormalizer:
         """Return a chunk."""
         chunk = normalize_completion(data, "delta")
         for choice in chunk["choices"]:
-            message = as_object(choice.pop("message", None))  # the answer so far beside its delta (Perplexity)
+            message = object_at(choice.pop("message", None))  # the answer so far beside its delta (Perplexity)
             if choice["delta"] is None and choice["index"] not in self._started_choices and message:
                 choice["delta"] = _normalize_message(message)  # a whole answer as one chunk
             self._started_choices |= {choice["index"]} if choice["delta"] else set()
@@ -58,15 +58,15 @@ def normalize_completion(data: Any, message_name: str) -> Json:
         data: as sent by the service.
         message_name: ``delta`` or ``message``.
     """
-    completion = as_object(data)
+    completion = object_at(data)
     raw_choices = to_object_list(completion.get("choices"))
-    usage_holders = (completion, *raw_choices, as_object(completion.get("x_groq")))
+    usage_holders = (completion, *raw_choices, object_at(completion.get("x_groq")))
     usage = next((holder["usage"] for holder in usage_holders if isinstance(holder.get("usage"), dict)), None)
     return {
         **completion,
         "created": unix_seconds(completion.get("created")),
         "choices": [_normalize_choice(choice, message_name) for choice in raw_choices],
-        "usage": usage and {**usage, **{name: as_object(usage.get(name)) or None for name in _TOKEN_DETAILS}},
+        "usage": usage and {**usage, **{name: object_at(usage.get(name)) or None for name in _TOKEN_DETAILS}},
     }
 
 
@@ -78,7 +78,7 @@ def _normalize_choice(choice: Json, message_name: str) -> Json:
         **({"content_filter_results": {category: {"filtered": True}}} if category else {}),
         "index": index if isinstance(index, int) else 0,
         "finish_reason": "tool_calls" if reason == "function_call" else reason or None,
-        message_name: _normalize_message(as_object(message))
+        message_name: _normalize_message(object_at(message))
         if message is not None or message_name != "delta"
         else None,
     }
@@ -92,7 +92,7 @@ def _normalize_message(message: Json) -> Json:
         parts = cast("list[Any]", content if isinstance(content, list) else [content])
         is_typed = any(isinstance(part, dict) for part in parts)
         changed_fields["content"] = list(map(_text_part, parts)) if is_typed else joined_text(parts)
-    legacy_call = as_object(message.get("function_call"))
+    legacy_call = object_at(message.get("function_call"))
     if message.get("tool_calls") or legacy_call:
         calls = to_object_list(message.get("tool_calls"))
         if not calls:
@@ -108,13 +108,13 @@ def _is_odd_text(value: Any) -> bool:
 
 
 def _text_part(part: Any) -> Json:
-    return as_object(part) or {"type": "text", "text": joined_text(part)}
+    return object_at(part) or {"type": "text", "text": joined_text(part)}
 
 
 def _normalize_call(call: Json) -> Json:
     function = call.get("function")
     if call.get("custom") is not None and function is None:
         return call
-    function_fields = as_object(function)
+    function_fields = object_at(function)
     arguments = function_fields.get("arguments")
     return {**call, "function": function_fields | ({} if arguments is None else {"arguments": json_text(arguments)})}

@@ -17,11 +17,11 @@ from typing import Any, Final, cast
 from agent_framework import Content
 from agent_framework.exceptions import ContentError
 
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import OWNER, HostedCall
 from durable_agent_host.providers.item_metadata import ItemMetadata, find_missing_fields, restore_item
 from durable_agent_host.providers.lost_state import LossRules
-from durable_agent_host.providers.neutral_contents import within
 
 Part = dict[str, Any]
 """A part as JSON, with the API's names."""
@@ -139,7 +139,7 @@ def unknown_call(part: Part) -> HostedCall | None:
     if kind is None:
         return None
     value: Any = part[kind]
-    call_id = within(value, "id") or f"{kind}_{derived_id(json.dumps(part))}"
+    call_id = value_at(value, "id") or f"{kind}_{derived_id(json.dumps(part))}"
     return HostedCall(str(call_id), kind, value if isinstance(value, dict) else {kind: value}, "success")
 
 

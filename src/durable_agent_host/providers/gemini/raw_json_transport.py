@@ -17,10 +17,10 @@ from functools import cache
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.call_pairing import Json, PartFormat, pair_results
-from durable_agent_host.providers.neutral_contents import as_object
 from durable_agent_host.providers.tool_call_names import accepted_name
 
 # Signatures for function calls that Gemini 3 did not make itself.
@@ -115,7 +115,7 @@ def raw_json(response: Any) -> dict[str, Any]:
     """Return the JSON of a response, or of a chunk."""
     http: Any = getattr(response, "sdk_http_response", None)
     body: Any = getattr(http, "body", None)
-    return as_object(json.loads(body) if body else response.model_dump(mode="json", by_alias=True, exclude_none=True))
+    return object_at(json.loads(body) if body else response.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
 def raw_part(part_json: Mapping[str, Any]) -> Any:
@@ -155,7 +155,7 @@ def _part_json(part: Any) -> dict[str, Any]:
 
 def _with_accepted_names(tool: Any) -> Any:
     """Write the type of a hosted tool under the name used in the recorded requests that were accepted."""
-    return {"tool_type" if name == "toolType" else name: value for name, value in as_object(tool).items()}
+    return {"tool_type" if name == "toolType" else name: value for name, value in object_at(tool).items()}
 
 
 @cache

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from agent_framework import Annotation, Content, TextSpanRegion
 
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.errors import ProviderError, RequestBlockedError
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.providers.gemini.part_mapping import (
@@ -23,7 +24,7 @@ from durable_agent_host.providers.gemini.part_mapping import (
     metadata_content,
     to_content,
 )
-from durable_agent_host.providers.neutral_contents import as_object, as_objects, refusal_properties, within
+from durable_agent_host.providers.neutral_contents import as_objects, refusal_properties
 
 _AGAIN: Final = "try again", True
 
@@ -61,7 +62,7 @@ def check_stop(response: Mapping[str, Any], candidate: Mapping[str, Any]) -> Non
         RequestBlockedError: the service's policy blocks the prompt.
         ProviderError: says why, quoting the service.
     """
-    feedback = as_object(response.get("promptFeedback"))
+    feedback = object_at(response.get("promptFeedback"))
     if (block_reason := feedback.get("blockReason")) and not candidate:
         category = _blocked_categories(feedback) or str(block_reason)
         raise RequestBlockedError(f"{block_reason}{_format_details(feedback.get('blockReasonMessage'))}", category)
@@ -86,7 +87,7 @@ def read_filter(response: Mapping[str, Any]) -> dict[str, Any]:
 def count_searches(response: Mapping[str, Any]) -> int:
     """Count the web searches of an answer, in the chunk that ends it."""
     candidate, _ = _split_candidates(response.get("candidates"))
-    return len(within(candidate, "groundingMetadata", "webSearchQueries") or ())
+    return len(value_at(candidate, "groundingMetadata", "webSearchQueries") or ())
 
 
 def _blocked_categories(rated: Mapping[str, Any]) -> str:
@@ -329,8 +330,8 @@ def _search(call_id: str, name: str, grounding: Json) -> list[Content]:
 
 def _grounding_annotations(grounding: Any, text: str) -> Iterator[tuple[Any, Annotation]]:
     """Read the sources of a response: each with the text that it supports, or alone."""
-    chunks = cast("list[Any]", within(grounding, "groundingChunks") or [])
-    supports = cast("list[Json]", within(grounding, "groundingSupports") or [])
+    chunks = cast("list[Any]", value_at(grounding, "groundingChunks") or [])
+    supports = cast("list[Json]", value_at(grounding, "groundingSupports") or [])
     used: set[int] = set()
     for support in supports:
         segment: Json = support.get("segment") or {}
@@ -351,7 +352,7 @@ def _citation_annotations(candidate: Mapping[str, Any], text: str) -> Iterator[t
 
 def _source(chunk: Any) -> Json:
     """Return the source in a chunk, of any kind."""
-    return next(iter(as_objects([*as_object(chunk).values()])), Json())
+    return next(iter(as_objects([*object_at(chunk).values()])), Json())
 
 
 def _build_annotation(source: Json, segment: Json, text: str) -> Annotation:
@@ -534,7 +535,7 @@ def _split_candidates(candidates: Any) -> tuple[dict[str, Any], list[dict[str, A
 
 
 def _parts(candidate: Mapping[str, Any]) -> list[Part]:
-    return as_objects(within(candidate, "content", "parts"))
+    return as_objects(value_at(candidate, "content", "parts"))
 
 
 def _as_text(value: Any) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.agent.provider import ClientCall
-from durable_agent_host.providers.neutral_contents import within
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata, rebuild_item
 from durable_agent_host.providers.openai.item_rebuild import Item
 from durable_agent_host.providers.openai.item_types import SERVICE_CALL
@@ -57,7 +57,7 @@ def _is_client_item(content: Content) -> bool:
         return False
     if metadata.get("type") not in _ARGUMENTS or (content.type == "function_call" and not content.informational_only):
         return False  # the app's tool has a function for it
-    return within(metadata, "environment", "type") in {None, "local"}
+    return value_at(metadata, "environment", "type") in {None, "local"}
 
 
 def _build_result(item: Item, contents: Sequence[Content], error: str | None) -> list[Content]:
@@ -93,7 +93,7 @@ def _screenshot(item: Item, contents: Sequence[Content]) -> list[Content]:
 
 def prepare_output(content: Content, item: Item) -> Item:
     """Return the output of a client's call in its own type; of other contents, the framework's item."""
-    output_type = within(content.additional_properties, "openai", _OUTPUT_TYPE)
+    output_type = value_at(content.additional_properties, "openai", _OUTPUT_TYPE)
     if content.type != "function_result" or not output_type:
         return item
     output = {**item, "type": output_type}

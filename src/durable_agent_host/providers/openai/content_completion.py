@@ -13,8 +13,9 @@ from typing import Any, cast
 
 from agent_framework import Annotation, Content
 
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.ending import is_refusal, refusal
-from durable_agent_host.providers.neutral_contents import approval_request, text_span, within
+from durable_agent_host.providers.neutral_contents import approval_request, text_span
 
 Item = Mapping[str, Any]
 
@@ -189,8 +190,8 @@ def complete_shell_output(item: Item, contents: list[Content]) -> list[Content]:
         Content.from_shell_command_output(
             stdout=output.get("stdout"),
             stderr=output.get("stderr"),
-            exit_code=within(output, "outcome", "exit_code"),
-            timed_out=within(output, "outcome", "type") == "timeout",
+            exit_code=value_at(output, "outcome", "exit_code"),
+            timed_out=value_at(output, "outcome", "type") == "timeout",
         )
         for output in _parts(item, "output")
     ]

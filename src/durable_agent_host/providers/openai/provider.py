@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.agent.provider import ClientCall
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import STAMP, HostedCall, ItemPart, LostState
@@ -18,7 +19,6 @@ from durable_agent_host.providers.cross_provider_history import ReplayTarget, re
 from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider, remove_carriers
 from durable_agent_host.providers.lost_state import find_refusal
-from durable_agent_host.providers.neutral_contents import as_object, within
 from durable_agent_host.providers.openai.approval_items import as_history
 from durable_agent_host.providers.openai.client import (
     ItemPreservingMixin,
@@ -48,7 +48,7 @@ def find_item_id(call: Content) -> str | None:
     """
     properties = call.additional_properties
     for path in ((STAMP, "id"), ("openai", "item_id"), ("fc_id",)):
-        item_id = within(properties, *path)
+        item_id = value_at(properties, *path)
         if isinstance(item_id, str) and item_id:
             return item_id
     return None
@@ -75,7 +75,7 @@ def identify_calls(messages: Iterable[Message], *, session_id: str) -> None:
         item_id = find_item_id(call)
         if item_id is None or not _VALID_ID.fullmatch(item_id):
             item_id = "fc_" + derived_id(session_id, call.call_id, str(occurrence_counts[call.call_id]))
-        fields = as_object(call.additional_properties.get("openai"))  # an imported document may have anything there
+        fields = object_at(call.additional_properties.get("openai"))  # an imported document may have anything there
         call.additional_properties |= {"fc_id": item_id, "openai": {**fields, "item_id": item_id}}
 
 
@@ -198,7 +198,7 @@ class ResponsesProvider(OpenAIProvider):
 
     def final_response(self, event: Any, /) -> Any:
         """Return the response of the last event, which repeats everything streamed."""
-        return within(event, "response") if within(event, "type") in _FINAL_EVENTS else None
+        return value_at(event, "response") if value_at(event, "type") in _FINAL_EVENTS else None
 
 
 _FINAL_EVENTS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.providers.event_normalization import (
     Json,
     joined_text,
@@ -16,7 +17,7 @@ from durable_agent_host.providers.event_normalization import (
     to_object_list,
     unix_seconds,
 )
-from durable_agent_host.providers.neutral_contents import as_object, as_objects
+from durable_agent_host.providers.neutral_contents import as_objects
 
 _STATUS_BY_EVENT: Final = {
     "response.completed": "completed",
@@ -64,7 +65,7 @@ class ResponseEventNormalizer:
 
     def read(self, name: str | None, data: Any, /) -> Iterator[Json]:
         """Return an event, with the events that are missing before it."""
-        event = as_object(data)
+        event = object_at(data)
         event_type = event.get("type")
         if event.get("object") == "response":  # not streamed
             event = {"type": (event_type := "response.done"), "response": event}
@@ -74,7 +75,7 @@ class ResponseEventNormalizer:
             number = event.get("sequence_number")
             self._has_all_events = event_type == "response.created" or not isinstance(number, int) or number <= 1
         if event_type == "response.done":
-            event_type = f"response.{as_object(event.get('response')).get('status') or 'completed'}"
+            event_type = f"response.{object_at(event.get('response')).get('status') or 'completed'}"
             event = {**event, "type": event_type}
         if event_type in _STATUS_BY_EVENT:
             yield from self._finish(event)
@@ -183,7 +184,7 @@ def normalize_response(data: Any, known_fields: Json = _NOTHING, status: str = "
     """
     fields = {
         **known_fields,
-        **{name: value for name, value in as_object(data).items() if not (value is None and name in known_fields)},
+        **{name: value for name, value in object_at(data).items() if not (value is None and name in known_fields)},
     }
     items = (_normalize_item(item) for item in to_object_list(fields.get("output")))
     usage = fields.get("usage")
@@ -252,7 +253,7 @@ def _remaining_text(text: str, streamed_text: str) -> str:
 
 def _normalize_item(raw_item: Any) -> Json | None:
     """Return an item with the lists that the API has; None in place of anything else."""
-    item = as_object(raw_item)
+    item = object_at(raw_item)
     if not item:
         return None
     if not isinstance(item.get("type"), str):
@@ -275,7 +276,7 @@ def _normalize_item(raw_item: Any) -> Json | None:
 
 
 def _normalize_part(raw_part: Any) -> Json:
-    part = as_object(raw_part)
+    part = object_at(raw_part)
     annotations = as_objects(part.get("annotations"))
     if part.get("type", "output_text") != "output_text" or (
         isinstance(part.get("text"), str) and part.get("annotations") == annotations
