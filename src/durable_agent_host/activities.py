@@ -18,12 +18,12 @@ from durable_agent_host.agent.outcome_builder import rebuild_error, utc_now
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent
 from durable_agent_host.codec.entity_state import decode_session, encode_session
-from durable_agent_host.encryption.store_factory import stores_of
 from durable_agent_host.errors import RegistrationError, RequestError
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.settings import Settings
+from durable_agent_host.store_factory import stores_of
 from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
 from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.timeline import timeline_without_orchestration

@@ -74,7 +74,6 @@ from durable_agent_host.durable.workflow_functions import (
 )
 from durable_agent_host.durable.workflow_runs import open_request
 from durable_agent_host.encryption.data_key_storage import PlaintextGuard
-from durable_agent_host.encryption.store_factory import StoreFactory, choose_turn_log, stores_of
 from durable_agent_host.http.app_routes import hosted_agents
 from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
@@ -94,6 +93,7 @@ from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import add_known_secrets, find_secrets
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.settings import NO_MAINTENANCE, Settings
+from durable_agent_host.store_factory import StoreFactory, choose_turn_log, stores_of
 from durable_agent_host.telemetry.instruments import Gauge
 from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
 from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page

@@ -19,9 +19,9 @@ from agent_framework.openai import OpenAIChatClient
 from agent_framework_azurefunctions import AgentFunctionApp
 
 from durable_agent_host import Budget, Budgets, DurableAgentApp, Price
-from durable_agent_host.encryption.store_factory import choose_turn_log
 from durable_agent_host.errors import RegistrationError, SettingError
 from durable_agent_host.settings import Settings
+from durable_agent_host.store_factory import choose_turn_log
 
 
 class Silent:

@@ -24,13 +24,14 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "session": {"errors", "model", "codec", "turn", "stream"},  # receipts tell requests and the answer's text
     "stream": {"errors", "model", "codec", "turn"},
     "storage": {"errors", "concurrency"},
-    "turn_log": {"errors", "settings", "model", "codec", "turn", "concurrency", "storage"},
+    "turn_log": {"errors", "model", "codec", "turn", "concurrency", "storage"},
     "segments": {
-        *("errors", "settings", "model", "codec", "session", "stream", "turn", "turn_log", "concurrency", "storage"),
+        *("errors", "model", "codec", "session", "stream", "turn", "turn_log", "concurrency", "storage"),
     },
     "encryption": {
-        *("errors", "redaction", "settings", "model", "codec", "turn_log", "segments", "concurrency"),
+        *("errors", "redaction", "model", "codec", "turn_log", "segments", "concurrency"),
     },
+    "store_factory": {"errors", "settings", "turn_log", "segments", "encryption", "concurrency"},
     "agent": {
         *("errors", "redaction", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "concurrency"),
         *("tool_calls", "hook_validation"),
@@ -51,7 +52,8 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     "webhooks": {"errors", "hook_validation", "settings", "model"},
     "conversation_json": {"errors", "model", "codec", "stream", "providers"},
     "activities": {
-        *("errors", "settings", "model", "codec", "turn", "turn_log", "encryption", "agent", "providers", "telemetry"),
+        *("errors", "settings", "model", "codec", "turn", "turn_log", "store_factory", "agent", "providers"),
+        *("telemetry",),
     },
     "cli": {"errors", "model", "turn", "providers", "conversation_json", "agent_client"},
 }

@@ -1,6 +1,6 @@
 """The protocol of the turn log.
 
-`sqlite_log`, `blob` and `redis_log` implement it; `durable_agent_host.encryption.store_factory` selects one.
+`sqlite_log`, `blob` and `redis_log` implement it; `durable_agent_host.store_factory` selects one.
 `tests/contract` tests this contract against every implementation.
 """
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from durable_agent_host.encryption.store_factory import open_segment_store
 from durable_agent_host.errors import SettingError
 from durable_agent_host.settings import Settings
+from durable_agent_host.store_factory import open_segment_store
 
 ACCOUNT = {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
 

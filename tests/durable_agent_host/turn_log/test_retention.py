@@ -2,7 +2,7 @@
 
 import asyncio
 
-from durable_agent_host.encryption.store_factory import sweep_regularly
+from durable_agent_host.store_factory import sweep_regularly
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.processes import wait_until
 
