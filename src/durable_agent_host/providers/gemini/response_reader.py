@@ -427,7 +427,12 @@ class ResponseReader:
             self._metadata.read_other(other_candidate)
         self.response_id = self.response_id or _as_text(response.get("responseId"))
         self._metadata.read(response, candidate)
-        contents = [content for part in _parts(candidate) for content in self._content(part)]
+        contents: list[Content] = []
+        for part in _parts(candidate):
+            for content in self._content(part):
+                if contents and contents[-1].outputs and contents[-1].call_id == content.call_id:
+                    content = code_result(str(content.call_id), [*contents.pop().outputs, *content.outputs])  # noqa: PLW2901
+                contents.append(content)
         if annotations := self._metadata.new_annotations(candidate, self._text):
             _annotate(contents, annotations, streaming=self._streaming)
         finish_reason = candidate.get("finishReason")
@@ -451,7 +456,8 @@ class ResponseReader:
         kind = next(
             (kind for kind in ("executableCode", "toolCall", *_RESULTS_OF) if isinstance(part.get(kind), dict)), ""
         )
-        call_id = self._assign_id(kind, part[kind]) if kind else ""
+        is_further_result = kind == "codeExecutionResult" and self._run_id
+        call_id = self._run_id if is_further_result else self._assign_id(kind, part[kind]) if kind else ""
         content = to_content(
             part, call_id, earlier_text="".join(self._text) if len(part) > 1 else "", span_index=self._spans
         )

@@ -122,8 +122,10 @@ def _call(item: Item, name: str, arguments: Any, *, id_field: str = "id", **deta
 
 
 def _call_of(name: str, *fields: str) -> Callable[[Item], HostedCall]:
-    """Return what reads a call with these fields as its arguments."""
-    return lambda item: _call(item, name, {name: item[name] for name in fields if item.get(name) is not None})
+    """Return what reads a call with these fields as its arguments; xAI sends arguments in their place."""
+    return lambda item: _call(
+        item, name, {name: item[name] for name in fields if item.get(name) is not None} or item.get("arguments")
+    )
 
 
 def _web_search(item: Item) -> HostedCall:
@@ -134,7 +136,8 @@ def _web_search(item: Item) -> HostedCall:
 
 def _mcp_call(item: Item) -> HostedCall:
     request_id = item.get("approval_request_id")
-    return _call(item, str(item.get("name") or "mcp"), item.get("arguments"), approval_request_id=request_id)
+    details: Any = {"approval_request_id": request_id, "result": str(item.get("output") or "")}
+    return _call(item, str(item.get("name") or "mcp"), item.get("arguments"), **details)
 
 
 def _shell_call(item: Item) -> HostedCall | None:
@@ -175,7 +178,9 @@ def _unknown_call(item: Item) -> HostedCall:
         return _call(item, "", None, id_field=id_field, result=str(item.get("output") or ""))
     arguments = {name: value for name, value in item.items() if name not in {"type", "id", "call_id", "status"}}
     has_output = id_field == "id" or any(item.get(name) is not None for name in ("output", "result", "results"))
-    return _call({"id": kind, **item}, kind, arguments, id_field=id_field, has_output=has_output)
+    return _call(
+        {"id": kind, **item}, kind, item.get("arguments") or arguments, id_field=id_field, has_output=has_output
+    )
 
 
 _SEARCHES: Final = _fields("search_tool_call search_tool_result")

@@ -106,6 +106,8 @@ class ResponseEventNormalizer:
             if is_done and self._has_all_events:
                 yield _item_event("added", progress, _open(item))
         progress.ids |= _ids(item)
+        if is_done and progress.fragments and not (item.get("content") or item.get("summary") or item.get("arguments")):
+            item = _with_streamed_text(item, [progress.text(index) for index in progress.fragments])
         if is_done:
             yield from _missing_deltas(progress, item) if self._has_all_events else ()
             progress.is_done = True
@@ -273,6 +275,17 @@ def _normalize_item(raw_item: Any) -> Json | None:
             return {"action": None, **item}
         case _:
             return item
+
+
+def _with_streamed_text(item: Json, texts: list[str]) -> Json:
+    """Return a finished item that lacks its text with what was streamed of it."""
+    match item["type"]:
+        case "message":
+            return {**item, "content": [_normalize_part({"text": text}) for text in texts]}
+        case "reasoning":
+            return {**item, "summary": [{"type": "summary_text", "text": text} for text in texts]}
+        case _:
+            return {**item, "arguments": "".join(texts)}
 
 
 def _normalize_part(raw_part: Any) -> Json:
