@@ -489,8 +489,8 @@ class ResponseReader:
         self._run_id = None
         self._text = []
         self._spans = 0
-        call_id = part["functionCall"].get("id")
-        if not isinstance(call_id, str) or not call_id or call_id in self._completed_ids:
+        call_id = _as_text(part["functionCall"].get("id"))
+        if not call_id or call_id in self._completed_ids:
             call_id = f"tool-call-{uuid4().hex}"
         self._completed_ids.add(call_id)
         content = to_content(part, call_id)
@@ -500,16 +500,9 @@ class ResponseReader:
 
     def _assign_id(self, kind: str, value: Mapping[str, Any]) -> str:
         """Return the id of a hosted call, or of a result's call, also if the service sends no ids."""
-        provider_id = value.get("id")
         hosted_call_ids = self._ids.get(_RESULTS_OF.get(kind, ""), [])
         open_calls = [hosted_call_id for hosted_call_id in hosted_call_ids if hosted_call_id not in self._completed_ids]
-        call_id = (
-            provider_id
-            if isinstance(provider_id, str) and provider_id
-            else open_calls[0]
-            if open_calls
-            else self._new_id(kind)
-        )
+        call_id = _as_text(value.get("id")) or next(iter(open_calls), None) or self._new_id(kind)
         if kind not in _RESULTS_OF and call_id in self._ids.get(kind, []):
             call_id = self._new_id(kind)
         if kind in _RESULTS_OF:

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.codec.content import CONTENT_CODECS
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.model.repair_rules import RepairRules, StoredItem
@@ -136,8 +137,7 @@ def _web_search(item: Item) -> HostedCall:
 
 def _mcp_call(item: Item) -> HostedCall:
     request_id = item.get("approval_request_id")
-    details: Any = {"approval_request_id": request_id, "result": str(item.get("output") or "")}
-    return _call(item, str(item.get("name") or "mcp"), item.get("arguments"), **details)
+    return _call(item, str(item.get("name") or "mcp"), item.get("arguments"), approval_request_id=request_id)
 
 
 def _shell_call(item: Item) -> HostedCall | None:
@@ -178,9 +178,8 @@ def _unknown_call(item: Item) -> HostedCall:
         return _call(item, "", None, id_field=id_field, result=str(item.get("output") or ""))
     arguments = {name: value for name, value in item.items() if name not in {"type", "id", "call_id", "status"}}
     has_output = id_field == "id" or any(item.get(name) is not None for name in ("output", "result", "results"))
-    return _call(
-        {"id": kind, **item}, kind, item.get("arguments") or arguments, id_field=id_field, has_output=has_output
-    )
+    known_item = {"id": f"{kind}_{derived_id(str(item))}", **item}
+    return _call(known_item, kind, item.get("arguments") or arguments, id_field=id_field, has_output=has_output)
 
 
 _SEARCHES: Final = _fields("search_tool_call search_tool_result")

@@ -228,6 +228,10 @@ def _missing_deltas(progress: _ItemProgress, item: Json) -> Iterator[Json]:
     location = {"output_index": progress.position, "item_id": item.get("id") or ""}
     if progress.type == "function_call" and (remaining_text := _remaining_text(item["arguments"], progress.text(None))):
         yield {"type": "response.function_call_arguments.delta", **location, "delta": remaining_text}
+    if progress.type == "reasoning" and not progress.fragments:
+        for index, part in enumerate(item["summary"]):
+            delta = joined_text(part)
+            yield {"type": "response.reasoning_summary_text.delta", **location, "summary_index": index, "delta": delta}
     parts: list[Json] = item["content"] if progress.type == "message" else []
     if "".join(map(progress.text, progress.fragments)) == "".join(map(joined_text, parts)):
         return  # some services give all parts one number
