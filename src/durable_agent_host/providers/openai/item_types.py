@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.codec.content import CONTENT_CODECS
+from durable_agent_host.codec.tool_result_text import search_text
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import HostedCall
@@ -132,7 +133,7 @@ def _call_of(name: str, *fields: str) -> Callable[[Item], HostedCall]:
 def _web_search(item: Item) -> HostedCall:
     action = cast("Item", item.get("action") or {})
     arguments = {name: value for name, value in action.items() if name != "sources"}
-    return _call(item, "web_search", arguments or item.get("arguments"))
+    return _call(item, "web_search", arguments or item.get("arguments"), result=search_text(action.get("sources")))
 
 
 def _mcp_call(item: Item) -> HostedCall:
