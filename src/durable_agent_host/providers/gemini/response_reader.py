@@ -389,7 +389,6 @@ def _region(segment: Json, text: str) -> TextSpanRegion | None:
 
 
 _RESULTS_OF: Final = {"codeExecutionResult": "executableCode", "toolResponse": "toolCall"}
-_HOSTED: Final = (*_RESULTS_OF.values(), *_RESULTS_OF)
 
 
 class ResponseReader:
@@ -431,8 +430,9 @@ class ResponseReader:
         for part in _parts(candidate):
             for content in self._content(part):
                 if contents and contents[-1].outputs and contents[-1].call_id == content.call_id:
-                    content = code_result(str(content.call_id), [*contents.pop().outputs, *content.outputs])  # noqa: PLW2901
-                contents.append(content)
+                    contents[-1] = code_result(str(content.call_id), contents[-1].outputs + (content.outputs or []))
+                else:
+                    contents.append(content)
         if annotations := self._metadata.new_annotations(candidate, self._text):
             _annotate(contents, annotations, streaming=self._streaming)
         finish_reason = candidate.get("finishReason")
@@ -456,8 +456,8 @@ class ResponseReader:
         kind = next(
             (kind for kind in ("executableCode", "toolCall", *_RESULTS_OF) if isinstance(part.get(kind), dict)), ""
         )
-        is_further_result = kind == "codeExecutionResult" and self._run_id
-        call_id = self._run_id if is_further_result else self._assign_id(kind, part[kind]) if kind else ""
+        run_id = self._run_id if kind == "codeExecutionResult" else None
+        call_id = run_id or (self._assign_id(kind, part[kind]) if kind else "")
         content = to_content(
             part, call_id, earlier_text="".join(self._text) if len(part) > 1 else "", span_index=self._spans
         )
