@@ -612,22 +612,31 @@ def read_events(host: AgentHost, agent: str, session: str, answer: dict[str, Any
         return [event.data for event in read_stream(stream) if event.name.startswith(prefix)]
 
 
+def items_events(*items: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
+    """The events of a response of the Responses API, whose items come whole."""
+    first, *_, last = response_events("")
+    return [
+        first,
+        *(
+            {"type": f"response.output_item.{event}", "output_index": index, "item": item}
+            for index, item in enumerate(items)
+            for event in ("added", "done")
+        ),
+        {**last, "response": {**last["response"], "output": items, **fields}},
+    ]
+
+
+*_, _LAST = response_events("Found.")
+(TEXT,) = _LAST["response"]["output"]
+
+
 def test_a_custom_tool_that_the_service_has_run_waits_for_nobody(host: AgentHost, service: ScriptedService):
     """Searches of xAI on X are such calls: they are told as hosted calls, and go back without an output."""
     search = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "xs_call_1", "name": "x_keyword_search"}
     call = search | {"input": '{"query": "a"}', "status": "completed"}
-    first, *_, last = response_events("Found.")
-    (text,) = last["response"]["output"]
-    service.play(
-        [
-            first,
-            {"type": "response.output_item.added", "output_index": 0, "item": {**search, "input": ""}},
-            {"type": "response.output_item.done", "output_index": 0, "item": call},
-            {"type": "response.output_item.done", "output_index": 1, "item": text},
-            {"type": "response.completed", "response": {**last["response"], "output": [call, text]}},
-        ],
-        response_events("Bye.", "resp_2"),
-    )
+    events = items_events(call, TEXT)
+    events[1] |= {"item": {**search, "input": ""}}
+    service.play(events, response_events("Bye.", "resp_2"))
     answer = host.run("Responsesunknown", {"message": "Look", "session_id": "x-search"}).json()
     assert answer["response"] == "Found.", answer
     started, completed = read_events(host, "Responsesunknown", "x-search", answer, "tool.")
@@ -637,6 +646,22 @@ def test_a_custom_tool_that_the_service_has_run_waits_for_nobody(host: AgentHost
     sent = [item["type"] for item in service.bodies[-1]["input"] if item.get("role") != "user"]
     assert sent[-2:] == ["custom_tool_call", "message"]
     assert host.get("/agents/Responsesunknown/sessions/x-search/verify").json()["problems"] == []
+
+
+def test_a_program_that_waited_for_a_call_is_completed(host: AgentHost, service: ScriptedService):
+    """Its tool is the caller's: the program ends in a later attempt, with the outcome of the service."""
+    program = {"type": "program", "id": "cm_1", "call_id": "call_p", "code": "await tools.locate()", "fingerprint": "f"}
+    caller = {"type": "program", "caller_id": "call_p"}
+    locate = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "locate", "arguments": "{}"}
+    output = {"type": "program_output", "id": "cmo_1", "call_id": "call_p", "result": "Rome", "status": "completed"}
+    service.play(items_events(program, locate | {"caller": caller}), items_events(output, TEXT))
+    body = {"message": "Look", "session_id": "program", "client_tools": [{"name": "locate", "parameters": {}}]}
+    turn = host.run("Responsesunknown", body).json()
+    assert approve(turn, {"call_id": turn["pending_calls"][0]["call_id"], "result": "Rome"}).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Found."
+    started, *_, completed = read_events(host, "Responsesunknown", "program", turn, "tool.")
+    assert (started["name"], started["arguments"]) == ("program", {"code": program["code"]})
+    assert completed == {"call_id": "call_p", "outcome": "success", "result": "Rome"}
 
 
 def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, service: ScriptedService):
@@ -663,19 +688,7 @@ def test_a_command_in_a_container_has_failed_when_it_says_so(host: AgentHost, se
         SHELL | {"id": "sh_2", "call_id": "call_2"},
         SHELL_OUTPUT | {"id": "sho_2", "call_id": "call_2"},
     ]
-    first, *_, last = response_events("Found.")
-    items.append(*last["response"]["output"])
-    service.play(
-        [
-            first,
-            *(
-                {"type": f"response.output_item.{event}", "output_index": index, "item": item}
-                for index, item in enumerate(items)
-                for event in ("added", "done")
-            ),
-            {"type": "response.completed", "response": {**last["response"], "output": items}},
-        ]
-    )
+    service.play(items_events(*items, TEXT))
     answer = host.run("Responsesunknown", {"message": "Look", "session_id": "commands"}).json()
     outcomes = [
         (event["outcome"], event["result"])

@@ -105,15 +105,15 @@ def prepare_output(content: Content, item: Item) -> Item:
 
 
 def _shell_outputs(content: Content) -> list[Item]:
-    """Return a result in the API's form, or any other text as what a command has printed."""
+    """Return a result in the API's form, as its list or its item, or any other text as what a command has printed."""
     text = str(content.result or "")
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
+    value = value_at(value, "output") or value
     outputs = cast("list[Any]", value if isinstance(value, list) else [value])
-    if not all(isinstance(output, dict) for output in outputs):
+    fields: Item = {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 1 if content.exception else 0}}
+    if not all(isinstance(output, dict) and output.keys() & fields for output in outputs):
         outputs = [{"stdout": text}]
-    exit_code = 1 if content.exception else 0
-    fields: Item = {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": exit_code}}
     return [{name: output.get(name, value) for name, value in fields.items()} for output in outputs]
