@@ -267,6 +267,23 @@ def test_a_strict_service_of_responses_gets_what_it_takes(host: AgentHost, servi
     assert not service.refusals
 
 
+@pytest.mark.parametrize("agent", ["ResponsesvLLM", "Responsesunknown"])
+def test_reasoning_that_is_not_encrypted_goes_back_unless_it_is_refused(
+    host: AgentHost, service: ScriptedService, agent: str
+):
+    """As it came, within the turn and after it; a service that refuses it, as OpenAI does, is asked again without."""
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
+    service.play(items_events(item, call), responses_text("Done."), responses_text("Bye."))
+    too_long = {"error": {"message": "Invalid 'input[1].content': array too long."}}
+    if agent == "Responsesunknown":
+        service.find_violation = lambda body: (400, too_long) if item in body["input"] else None
+    assert run(host, agent, "thinker") == "Done."
+    assert run(host, agent, "thinker") == "Bye."
+    assert [body["input"].count(item) for body in service.bodies] == [0, *[int(agent == "ResponsesvLLM")] * 2]
+    assert len(service.refusals) == int(agent == "Responsesunknown")
+
+
 PNG, PDF, WAV = "cG5n", "JVBERg==", "c291bmQ="
 NOTES = ("application/zip, 2 bytes; not sent", "plot.png", "report.pdf")
 

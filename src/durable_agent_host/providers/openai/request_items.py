@@ -125,7 +125,7 @@ _DATA_KIND: Final = re.compile(r"data:([^;,]*)")
 
 
 def replayable_messages(
-    messages: Sequence[Message], *, uses_service_storage: bool, can_send_reasoning: Callable[[Content], bool]
+    messages: Sequence[Message], *, uses_service_storage: bool, can_send_reasoning: Callable[[Sequence[Content]], bool]
 ) -> list[Message]:
     """Remove the reasoning that cannot be replayed, and the ids that would require it.
 
@@ -222,16 +222,15 @@ def _is_media(content: Content) -> bool:
 
 
 def _make_replayable(
-    message: Message, *, uses_service_storage: bool, can_send_reasoning: Callable[[Content], bool]
+    message: Message, *, uses_service_storage: bool, can_send_reasoning: Callable[[Sequence[Content]], bool]
 ) -> Message:
     groups = _merge_reasoning(group_by_item(message.contents))
     contents: list[Content] = []
     is_plain = False
     for index, group in enumerate(groups):
         next_group = groups[index + 1] if index + 1 < len(groups) else None
-        if group[0].type == "text_reasoning" and not (
-            can_send_reasoning(group[0]) or _can_precede(group, next_group, uses_service_storage=uses_service_storage)
-        ):
+        is_sent = group[0].type != "text_reasoning" or (can_send_reasoning(group) and not _is_lost(group))
+        if not is_sent and not _can_precede(group, next_group, uses_service_storage=uses_service_storage):
             is_plain = True
         elif is_plain or _is_lost(group):
             is_plain = True
