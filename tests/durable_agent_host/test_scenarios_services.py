@@ -665,6 +665,22 @@ def test_a_custom_tool_that_the_service_has_run_waits_for_nobody(host: AgentHost
     assert host.get("/agents/Responsesunknown/sessions/x-search/verify").json()["problems"] == []
 
 
+def test_searches_count_although_the_end_does_not_list_them(host: AgentHost, service: ScriptedService):
+    """A service may leave out of its last event what it has streamed; a page that was opened is no search."""
+    search = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "a"},
+    }
+    page = search | {"id": "ws_2", "action": {"type": "open_page", "url": "https://example.org"}}
+    usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    service.play(items_events(search, page, TEXT, output=[], usage=usage | details))
+    answer = host.run("Responsesunknown", {"message": "Look", "session_id": "searches"}).json()
+    assert (answer["response"], answer["usage"]["web_search_count"]) == ("Found.", 1)
+
+
 def test_a_program_that_waited_for_a_call_is_completed(host: AgentHost, service: ScriptedService):
     """Its tool is the caller's: the program ends in a later attempt, with the outcome of the service."""
     program = {"type": "program", "id": "cm_1", "call_id": "call_p", "code": "await tools.locate()", "fingerprint": "f"}
