@@ -273,6 +273,7 @@ def test_reasoning_that_is_not_encrypted_goes_back_unless_it_is_refused(
 ):
     """As it came, within the turn and after it; a service that refuses it, as OpenAI does, is asked again without."""
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    item |= {"signature": "sig", "format": "anthropic-claude-v1"}  # OpenRouter's
     call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
     service.play(items_events(item, call), responses_text("Done."), responses_text("Bye."))
     too_long = {"error": {"message": "Invalid 'input[1].content': array too long."}}
@@ -697,6 +698,26 @@ def test_a_program_that_waited_for_a_call_is_completed(host: AgentHost, service:
     assert completed == {"call_id": "call_p", "outcome": "success", "result": "Rome"}
 
 
+def test_a_search_for_tools_that_the_client_runs_waits_for_it(host: AgentHost, service: ScriptedService):
+    """Its result are the tools; without one, the next turn leaves the search out."""
+    search = TOOL_SEARCH_CALL | {"call_id": "call_1", "execution": "client"}
+    later_search = search | {"id": "tsc_2", "call_id": "call_2"}
+    service.play(*map(items_events, (search, TEXT, later_search)), response_events("Bye.", "resp_2"))
+    turn = host.run("Responsesunknown", {"message": "Look", "session_id": "tools"}).json()
+    (call,) = turn["pending_calls"]
+    assert (call["kind"], call["name"], call["arguments"]) == ("client_tool", "tool_search", search["arguments"])
+    tools = [{"type": "function", "name": "look"}]
+    assert approve(turn, {"call_id": call["call_id"], "result": tools}).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Found."
+    output = {"type": "tool_search_output", "call_id": "call_1", "execution": "client", "tools": tools}
+    assert service.bodies[-1]["input"][1:] == [search, output]
+    turn = host.run("Responsesunknown", {"message": "Look", "session_id": "tools"}).json()
+    assert requests.post(f"{turn['turn_url']}/cancel").ok
+    assert run(host, "Responsesunknown", "tools") == "Bye."
+    assert [item["type"] for item in service.bodies[-1]["input"]].count("tool_search_call") == 1
+    assert host.get("/agents/Responsesunknown/sessions/tools/verify").json()["problems"] == []
+
+
 def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, service: ScriptedService):
     """As a call of the service, which has ended; they go back to it whole."""
     part = {"holodeckResult": {"scene": "beach"}, "thoughtSignature": "c2ln"}
@@ -720,6 +741,7 @@ def test_a_command_in_a_container_has_failed_when_it_says_so(host: AgentHost, se
         SHELL_OUTPUT | {"output": outputs},
         SHELL | {"id": "sh_2", "call_id": "call_2"},
         SHELL_OUTPUT | {"id": "sho_2", "call_id": "call_2"},
+        {"type": "image_generation_call", "id": "ig_1", "status": "failed", "error": {"message": "not drawn"}},
     ]
     service.play(items_events(*items, TEXT))
     answer = host.run("Responsesunknown", {"message": "Look", "session_id": "commands"}).json()
@@ -727,7 +749,12 @@ def test_a_command_in_a_container_has_failed_when_it_says_so(host: AgentHost, se
         (event["outcome"], event["result"])
         for event in read_events(host, "Responsesunknown", "commands", answer, "tool.completed")
     ]
-    assert outcomes == [("success", ""), ("error", "no rule\nexit code 2"), ("error", "a\ne\ntimed out")]
+    assert outcomes == [
+        ("success", ""),
+        ("error", "no rule\nexit code 2"),
+        ("error", "a\ne\ntimed out"),
+        ("error", "not drawn"),
+    ]
 
 
 def test_a_result_of_claudes_service_that_nobody_knows_belongs_to_its_call(host: AgentHost, service: ScriptedService):

@@ -75,7 +75,7 @@ def _find_unpaired_calls(messages: Sequence[Message]) -> tuple[set[int], set[int
     orphan_results: set[int] = set()
     for content in (content for message in messages for content in message.contents):
         metadata = find_item_metadata(content) or {}
-        call_id = str(metadata.get("call_id", content.call_id))
+        call_id = str(metadata.get("call_id", content.call_id or SERVICE_CALL))
         if call_id.startswith(SERVICE_CALL):
             continue
         if _is_function(content) or item_type(metadata.get("type")).needs_result:
