@@ -21,14 +21,11 @@ from durable_agent_host.providers.openai.item_types import SERVICE_CALL
 _COMPUTER: Final = "computer_call"
 
 
-def _computer_arguments(item: Item) -> Item:
-    return {name: item[name] for name in ("action", "actions", "pending_safety_checks") if item.get(name)}
-
-
+_REQUESTED: Final = ("action", "actions", "pending_safety_checks")
 _ARGUMENTS: Final[dict[str, Callable[[Item], Item]]] = {
     "custom_tool_call": lambda item: {"input": item["input"]},
     "apply_patch_call": lambda item: item["operation"],
-    _COMPUTER: _computer_arguments,
+    _COMPUTER: lambda item: {name: item[name] for name in _REQUESTED if item.get(name)},
     "local_shell_call": lambda item: item["action"],
     "shell_call": lambda item: item["action"],
     "tool_search_call": lambda item: object_at(item, "arguments"),
@@ -116,7 +113,7 @@ def _shell_outputs(content: Content) -> list[Item]:
     value = value_at(value, "output") or value
     outputs = cast("list[Any]", value if isinstance(value, list) else [value])
     fields: Item = {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 1 if content.exception else 0}}
-    if not all(isinstance(output, dict) and output.keys() & fields for output in outputs):
+    if not all(any(value_at(output, name) is not None for name in fields) for output in outputs):
         outputs = [{"stdout": text}]
     return [{name: output.get(name, value) for name, value in fields.items()} for output in outputs]
 

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.codec.content import CONTENT_CODECS
-from durable_agent_host.codec.strict_json import value_at
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.model.repair_rules import RepairRules, StoredItem
@@ -129,8 +129,7 @@ def _call_of(name: str, *fields: str) -> Callable[[Item], HostedCall]:
 
 
 def _web_search(item: Item) -> HostedCall:
-    action = cast("Item", item.get("action") or {})
-    arguments = {name: value for name, value in action.items() if name != "sources"}
+    arguments = {name: value for name, value in object_at(item, "action").items() if name != "sources"}
     return _call(item, "web_search", arguments or item.get("arguments"))
 
 
@@ -141,8 +140,7 @@ def _mcp_call(item: Item) -> HostedCall:
 
 def _shell_call(item: Item) -> HostedCall | None:
     """Return a call in a container of the service; otherwise the client runs it."""
-    environment = cast("Item", item.get("environment") or {})
-    if not str(environment.get("type") or "").startswith("container"):
+    if not str(value_at(item, "environment", "type") or "").startswith("container"):
         return None
     return _call(item, "shell", item.get("action"), id_field="call_id", outcome=None)
 

@@ -245,15 +245,11 @@ def _merge_reasoning(groups: Iterable[list[Content]]) -> list[list[Content]]:
     merged_groups: list[list[Content]] = []
     for group in groups:
         last_content = merged_groups[-1][-1] if merged_groups else None
-        is_more = (
+        if (
             last_content is not None
+            and last_content.id
             and last_content.type == group[0].type == "text_reasoning"
             and last_content.id == group[0].id
-        )
-        if (
-            is_more
-            and last_content is not None
-            and last_content.id
             and not (find_item_metadata(group[0]) or find_item_metadata(last_content))
         ):
             merged_groups[-1] += group
