@@ -214,8 +214,12 @@ class _Messages:
                 self._item_positions = {}
                 events = self.end()
             self._names |= present_fields
-        if part is not None and part.first_item_id is not None and part.position is not None:
-            self._item_positions[part.first_item_id] = part.position
+        if part is not None and part.position is not None:
+            if self._is_continued:  # its beginning came from the log
+                self._is_continued = False
+                self._position = self._locate(part) if part.first_item_id is None else None
+            if part.first_item_id is not None:
+                self._item_positions[part.first_item_id] = part.position
         if self._open is not None and part is not None and part.item is not None and self._is_at(part):
             self._open.add((), part)
         return events
@@ -290,9 +294,6 @@ class _Messages:
             return self._position is None and self._follows_text and STAMP not in content.additional_properties
         if part.position is None:
             return PART_OF in content.additional_properties
-        if self._is_continued:  # its beginning came from the log
-            self._position = self._locate(part)
-            self._is_continued = False
         return self._is_at(part)
 
 
