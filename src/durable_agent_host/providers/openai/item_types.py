@@ -134,8 +134,8 @@ def _web_search(item: Item) -> HostedCall:
 
 
 def _mcp_call(item: Item) -> HostedCall:
-    request_id = item.get("approval_request_id")
-    return _call(item, str(item.get("name") or "mcp"), item.get("arguments"), approval_request_id=request_id)
+    details = {"approval_request_id": item.get("approval_request_id"), "result": str(item.get("output") or "")}
+    return _call(item, str(item.get("name") or "mcp"), item.get("arguments"), **details)
 
 
 def _shell_call(item: Item) -> HostedCall | None:
