@@ -126,6 +126,29 @@ def test_a_service_without_a_row_is_an_error_at_start():
         DurableAgentApp(agents=[Agent(client, "Help.", name="Helper")])
 
 
+_NO_FIELD = 'Unknown name "parallel_tool_calls": Cannot find field.'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [{"error": {"code": 400, "message": _NO_FIELD, "status": "INVALID_ARGUMENT"}}],
+        {"error": _NO_FIELD},
+        {"errors": [{"code": "json_validation_error", "message": _NO_FIELD}], "status_code": 400},
+        {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": _NO_FIELD}}},
+        {"detail": [{"type": "extra_forbidden", "loc": ["body", "parallel_tool_calls"], "msg": "Extra inputs"}]},
+        {"error": {"message": "Extra inputs are not permitted, field: 'parallel_tool_calls', value: False"}},
+        {"error": {"message": "x does not support parameters: ['parallel_tool_calls'], for model=m"}},
+    ],
+)
+def test_a_refused_field_is_found_wherever_the_service_names_it(host: AgentHost, service: ScriptedService, body: Any):
+    """Bodies of Gemini, xAI, watsonx, OpenRouter, Mistral, Fireworks and LiteLLM: one refusal, and the turn goes on."""
+    service.find_violation = lambda request: (400, body) if "parallel_tool_calls" in request else None
+    service.play(chat_response({"content": "Seen."}))
+    assert run(host, "Chatunknown", f"named-{len(json.dumps(body))}") == "Seen."
+    assert len(service.refusals) == 1
+
+
 def test_openai_gets_the_conversation_as_it_was(host: AgentHost, service: ScriptedService):
     """Arguments that no program can read go back to the letter, and only repeated ids are replaced."""
     hold_conversation(host, service, "ChatOpenAI", "openai")
@@ -146,6 +169,8 @@ def test_openai_gets_the_conversation_as_it_was(host: AgentHost, service: Script
         "Your credit balance is too low to access the API.",
         "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
         "The model `m` does not exist",
+        "m is not a valid model ID",
+        "You have reached your specified API usage limits.",
     ],
 )
 def test_a_refusal_for_another_reason_is_not_repaired(host: AgentHost, service: ScriptedService, message: str):
