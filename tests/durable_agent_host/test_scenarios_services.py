@@ -15,7 +15,14 @@ from agent_framework_openai import OpenAIChatCompletionClient
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.errors import RegistrationError
 from tests.durable_agent_host.hostile_model import response_events
-from tests.durable_agent_host.openai_outputs import SHELL, SHELL_OUTPUT, TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
+from tests.durable_agent_host.openai_outputs import (
+    SHELL,
+    SHELL_OUTPUT,
+    TOOL_SEARCH_CALL,
+    TOOL_SEARCH_OUTPUT,
+    mcp,
+    search,
+)
 from tests.durable_agent_host.scripted_service import (
     ScriptedService,
     anthropic_call,
@@ -119,6 +126,29 @@ def test_a_service_without_a_row_is_an_error_at_start():
         DurableAgentApp(agents=[Agent(client, "Help.", name="Helper")])
 
 
+_NO_FIELD = 'Unknown name "parallel_tool_calls": Cannot find field.'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [{"error": {"code": 400, "message": _NO_FIELD, "status": "INVALID_ARGUMENT"}}],
+        {"error": _NO_FIELD},
+        {"errors": [{"code": "json_validation_error", "message": _NO_FIELD}], "status_code": 400},
+        {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": _NO_FIELD}}},
+        {"detail": [{"type": "extra_forbidden", "loc": ["body", "parallel_tool_calls"], "msg": "Extra inputs"}]},
+        {"error": {"message": "Extra inputs are not permitted, field: 'parallel_tool_calls', value: False"}},
+        {"error": {"message": "x does not support parameters: ['parallel_tool_calls'], for model=m"}},
+    ],
+)
+def test_a_refused_field_is_found_wherever_the_service_names_it(host: AgentHost, service: ScriptedService, body: Any):
+    """Bodies of Gemini, xAI, watsonx, OpenRouter, Mistral, Fireworks and LiteLLM: one refusal, and the turn goes on."""
+    service.find_violation = lambda request: (400, body) if "parallel_tool_calls" in request else None
+    service.play(chat_response({"content": "Seen."}))
+    assert run(host, "Chatunknown", f"named-{len(json.dumps(body))}") == "Seen."
+    assert len(service.refusals) == 1
+
+
 def test_openai_gets_the_conversation_as_it_was(host: AgentHost, service: ScriptedService):
     """Arguments that no program can read go back to the letter, and only repeated ids are replaced."""
     hold_conversation(host, service, "ChatOpenAI", "openai")
@@ -139,6 +169,8 @@ def test_openai_gets_the_conversation_as_it_was(host: AgentHost, service: Script
         "Your credit balance is too low to access the API.",
         "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
         "The model `m` does not exist",
+        "m is not a valid model ID",
+        "You have reached your specified API usage limits.",
     ],
 )
 def test_a_refusal_for_another_reason_is_not_repaired(host: AgentHost, service: ScriptedService, message: str):
@@ -729,6 +761,45 @@ def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, ser
     assert (completed["call_id"], completed["outcome"]) == (started["call_id"], "success")
     assert run(host, "Gemini", "holodeck") == "Bye."
     assert part in service.bodies[-1]["contents"][1]["parts"]
+
+
+PAGES = [{"title": "A page", "url": "https://a.example"}, {"title": "Another", "url": "https://b.example"}]
+CLAUDES_SEARCH = [
+    {"type": "server_tool_use", "id": "srvtoolu_7", "name": "web_search", "input": {"query": "q"}},
+    {
+        "type": "web_search_tool_result",
+        "tool_use_id": "srvtoolu_7",
+        "content": [{"type": "web_search_result", "encrypted_content": "x" * 600} | page for page in PAGES],
+    },
+]
+URLS = [{"type": "url", "url": page["url"]} for page in PAGES]
+
+
+@pytest.mark.parametrize(
+    ("agent", "output", "results"),
+    [
+        (
+            "Responsesunknown",
+            items_events(search(1, {"type": "search", "query": "q", "sources": URLS}), mcp(2, "{}", "A four."), TEXT),
+            ["https://a.example\nhttps://b.example", "A four."],
+        ),
+        (
+            "Claude",
+            anthropic_response(*CLAUDES_SEARCH, {"type": "text", "text": "Found."}),
+            ["A page https://a.example\nAnother https://b.example"],
+        ),
+    ],
+    ids=["OpenAI", "Anthropic"],
+)
+def test_the_results_of_a_services_tools_are_shown(
+    host: AgentHost, service: ScriptedService, agent: str, output: list[dict[str, Any]], results: list[str]
+):
+    """What a search has found is shown as pages, without what only the service can read."""
+    service.play(output)
+    answer = host.run(agent, {"message": "Look", "session_id": "results"}).json()
+    assert [event["result"] for event in read_events(host, agent, "results", answer, "tool.completed")] == results
+    steps = host.get(f"/agents/{agent}/sessions/results/turns/{answer['turn_id']}/steps").json()["steps"]
+    assert [step["result"] for step in steps if step["kind"] == "tool_call"] == results
 
 
 def test_a_command_in_a_container_has_failed_when_it_says_so(host: AgentHost, service: ScriptedService):

@@ -227,6 +227,11 @@ def tighten(service: Service, rejected_fields: Iterable[str], *, is_strictest: b
     """Return a row with what the service has refused: fields, and the form of a request as its row has it."""
     row = service
     if is_strictest:
-        row = replace(_STRICTEST, name=service.name, files=service.files, required_fields=service.required_fields)
-        rejected_fields = (*rejected_fields, *service.rejected_fields, *_STRICTEST.rejected_fields)
-    return replace(row, rejected_fields=(row.rejected_fields | set(rejected_fields)) - row.required_fields)
+        row = replace(
+            _STRICTEST,
+            name=service.name,
+            files=service.files,
+            required_fields=service.required_fields,
+            rejected_fields=(service.rejected_fields | _STRICTEST.rejected_fields) - service.required_fields,
+        )
+    return replace(row, rejected_fields=row.rejected_fields | set(rejected_fields))
