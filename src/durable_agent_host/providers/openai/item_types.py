@@ -139,8 +139,8 @@ def _web_search(item: Item) -> HostedCall:
 
 
 def _mcp_call(item: Item) -> HostedCall:
-    details = {"approval_request_id": item.get("approval_request_id"), "result": str(item.get("output") or "")}
-    return _call(item, str(item.get("name") or "mcp"), item.get("arguments"), **details)
+    request_id = item.get("approval_request_id")
+    return _call(item, str(item.get("name") or "mcp"), item.get("arguments"), approval_request_id=request_id)
 
 
 def _shell_call(item: Item) -> HostedCall | None:
