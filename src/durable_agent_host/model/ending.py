@@ -111,9 +111,11 @@ def visible_turn_status(status: TurnStatus, finish_reason: str | None) -> Visibl
 def end_of_answer(response: AgentResponse[Any] | ChatResponse[Any]) -> AnswerEnd:
     """Return how a response ended, from its finish reason, its last contents and the data beside them."""
     reason = _NEUTRAL.get(response.finish_reason or "", response.finish_reason)
-    refusal_text = "".join(content.text or "" for content in _last_contents(response.messages) if is_refusal(content))
-    if refusal_text and reason in {None, "stop"}:
-        reason = REFUSAL
+    contents = _last_contents(response.messages)
+    refusal_text = "".join(content.text or "" for content in contents if is_refusal(content))
+    if reason in {None, "stop"}:  # not every service says more
+        has_calls = any(content.type == "function_call" and not content.hosted for content in contents)
+        reason = REFUSAL if refusal_text else "tool_calls" if has_calls else reason
     if reason not in _REFUSALS:
         return AnswerEnd(reason)
     details: Any = (response.additional_properties or {}).get(REFUSAL_DETAILS)

@@ -35,7 +35,8 @@ from durable_agent_host.providers.services import Service, find_service
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 _STREAM_OPTIONS: Final = "stream_options"
-_AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
+_REQUEST: Final[ContextVar[tuple[str, Sequence[Message]]]] = ContextVar("request", default=("", ()))
+"""Format of audio, and the messages."""
 
 
 def _audio_format(options: Mapping[str, Any]) -> str:
@@ -63,8 +64,8 @@ class MessagePreservingMixin(FoldedStreamMixin):
     def _service(self) -> str:
         return str(getattr(getattr(self.client, "base_url", None), "host", None) or "")
 
-    def _reader(self, audio_format: str) -> CompletionReader:
-        return CompletionReader(self._service(), audio_format, has_parser=self.response_parser is not None)
+    def _reader(self, *request: Any) -> CompletionReader:
+        return CompletionReader(self._service(), *request, has_parser=self.response_parser is not None)
 
     def _inner_get_response(
         self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **kwargs: Any
@@ -72,11 +73,11 @@ class MessagePreservingMixin(FoldedStreamMixin):
         client: Any = super()
 
         def begin() -> Any:
-            token = _AUDIO_FORMAT.set(_audio_format(options))
+            token = _REQUEST.set((_audio_format(options), messages))
             try:
                 return client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
             finally:
-                _AUDIO_FORMAT.reset(token)
+                _REQUEST.reset(token)
 
         return start_in_thread(messages, begin, stream=stream)
 
@@ -97,7 +98,7 @@ class MessagePreservingMixin(FoldedStreamMixin):
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
-        return client._build_response_stream(self._reader(_AUDIO_FORMAT.get()).read(stream), **kwargs)
+        return client._build_response_stream(self._reader(*_REQUEST.get()).read(stream), **kwargs)
 
     def _parse_usage_from_openai(self, usage: Any) -> Any:
         client: Any = super()

@@ -1,11 +1,11 @@
 """Reads the stream of a client: an update for each part of the message, and at its end the messages themselves."""
 
 import copy
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, cast
 
-from agent_framework import ChatResponseUpdate, Content
+from agent_framework import ChatResponseUpdate, Content, Message
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.codec.strict_json import value_at
@@ -13,7 +13,12 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.ending import CONTENT_FILTER, is_refusal
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.adapted_client import ItemUpdate
-from durable_agent_host.providers.chat_completions.content_mapping import SOURCE_FIELDS, reasoning_text, spoken_text
+from durable_agent_host.providers.chat_completions.content_mapping import (
+    SOURCE_FIELDS,
+    find_references,
+    reasoning_text,
+    spoken_text,
+)
 from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
 from durable_agent_host.providers.chat_completions.stream_normalization import STREAM_END
@@ -42,13 +47,15 @@ class CompletionReader:
     Args:
         service: host of the service.
         audio_format: requested format.
+        history: the messages of the request.
         has_parser: whether the app has its own message parser.
 
     Attributes:
         properties: of the response: what the service says of a filtered answer.
     """
 
-    def __init__(self, service: str, audio_format: str, *, has_parser: bool) -> None:
+    def __init__(self, service: str, audio_format: str, history: Sequence[Message] = (), *, has_parser: bool) -> None:
+        self._history = history
         self._item_options: dict[str, Any] = {"service": service, "audio_format": audio_format, "is_parsed": has_parser}
         self._has_parser = has_parser
         self._completion_id = ""
@@ -99,7 +106,8 @@ class CompletionReader:
             for index in other_indexes
         ]
         extra_fields = self._extra_fields.get(first, {}) | ({"other_choices": other_choices} if other_indexes else {})
-        return finished_item(
+        references = find_references(messages[first], self._history)
+        return {"references": references} | finished_item(
             messages[first], completion_id=self._completion_id, extra_fields=extra_fields, **self._item_options
         )
 

@@ -52,7 +52,7 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
         message_contents = contents
     else:
         other_contents = [content for content in contents if content.type not in OF_MESSAGES]
-        message_contents = [*to_contents(message, item.get("audio_format", ""), item.get("beside")), *other_contents]
+        message_contents = [*to_contents(item), *other_contents]
     for index, call in enumerate(content for content in message_contents if content.type == "function_call"):
         call.id = call_name(item["id"], index, call.call_id)
     missing_fields = _missing_fields(message, standard_message(message_contents), message_contents)
