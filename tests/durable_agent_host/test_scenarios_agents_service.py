@@ -140,7 +140,8 @@ def test_a_person_decides_during_a_run(lives: Lives, model: PracticeModel, effec
 
 def test_a_tool_that_nobody_knows_has_run(lives: Lives, model: PracticeModel):
     """It is told by its type; without an output, too, the conversation is valid."""
-    model.plan({"item": {"type": "holodeck", "holodeck": {"scene": "beach"}}}, {"text": "Nice."})
+    call = {"type": "holodeck", "holodeck": {"scene": "beach"}}
+    model.plan({"items": [{"item": call}, {"text": "Nice."}]})
     answer = lives.host.run("Worker", {"message": "Look.", "session_id": "holodeck"}).json()
     assert answer["response"] == "Nice."
     turn = f"/agents/Worker/sessions/holodeck/turns/{answer['turn_id']}"
