@@ -709,6 +709,47 @@ def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, ser
     assert part in service.bodies[-1]["contents"][1]["parts"]
 
 
+def test_what_geminis_code_has_made_is_a_file_of_its_call(host: AgentHost, service: ScriptedService):
+    """An image behind the result of a run is its output, and a message goes on where the service stopped it."""
+    parts = [
+        {"executableCode": {"language": "PYTHON", "code": "plot()"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "ok"}},
+        {"inlineData": {"mimeType": "image/png", "data": PNG}},
+    ]
+    stopped = gemini_response(*parts, {"text": "Here "})
+    stopped[-1]["candidates"][0] |= {"finishReason": "CONTINUATION", "continuationToken": "dG9rZW4="}
+    service.play(stopped, gemini_response({"text": "it is."}), gemini_response({"text": "Bye."}))
+    answer = host.run("Gemini", {"message": "Look", "session_id": "plot"}).json()
+    assert [message["text"] for message in answer["messages"]] == ["Here it is."]
+    (completed,) = read_events(host, "Gemini", "plot", answer, "tool.completed")
+    assert [file["media_type"] for file in completed["files"]] == ["image/png"]
+    assert requests.get(completed["files"][0]["file_url"]).content == b"png"
+    assert service.bodies[1]["continuationToken"] == "dG9rZW4="
+    assert run(host, "Gemini", "plot") == "Bye."
+    assert service.bodies[-1]["contents"][1]["parts"] == [*parts, {"text": "Here it is."}]
+
+
+@pytest.mark.parametrize("stop", ["pause_turn", "compaction"])
+def test_claude_goes_on_after_a_pause_whatever_the_ids(host: AgentHost, service: ScriptedService, stop: str):
+    """Each answer has its own messages, also where all have one id; blocks of an unknown type are all told."""
+    listings = [{"type": "mcp_tool_listing", "mcp_server_name": name, "tools": []} for name in ("a", "b")]
+    usage = {"iterations": [{"type": "fallback_message", "model": "claude-other", "input_tokens": 3}]}
+    last = anthropic_response(anthropic_text("Rest."))
+    last[-2]["usage"] |= usage
+    service.play(anthropic_response(*listings, anthropic_text("Part."), stop=stop), last)
+    answer = host.run("Claude", {"message": "Look", "session_id": stop}).json()
+    assert (answer["response"], answer["finish_reason"]) == ("Part.\n\nRest.", "stop")
+    started = read_events(host, "Claude", stop, answer, "tool.started")
+    assert [event["arguments"]["mcp_server_name"] for event in started] == ["a", "b"]
+    turn = host.get(f"/agents/Claude/sessions/{stop}/turns/{answer['turn_id']}").json()
+    assert turn["model"] == "claude-other"
+    texts = [{"type": "text", "text": text} for text in ("Part.", "Rest.")]
+    assert service.bodies[1]["messages"][-1]["content"] == [*listings, texts[0]]
+    service.play(anthropic_response(anthropic_text("Bye.")))
+    assert run(host, "Claude", stop) == "Bye."
+    assert service.bodies[-1]["messages"][1]["content"] == [*listings, *texts]
+
+
 def test_a_command_in_a_container_has_failed_when_it_says_so(host: AgentHost, service: ScriptedService):
     """OpenAI's item of its output is complete all the same; a search for tools has no result of its own."""
     outputs = [{"stdout": "", "stderr": "no rule", "outcome": {"type": "exit", "exit_code": 2}}]

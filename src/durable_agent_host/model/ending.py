@@ -15,6 +15,8 @@ REFUSAL_DETAILS: Final = "durable_agent_host.refusal"
 LENGTH: Final = "length"
 CONTENT_FILTER: Final = "content_filter"
 REFUSAL: Final = "refusal"
+PAUSE: Final = "pause_turn"
+"""Of a response that the model continues when it is sent back; neutral: ``pause``."""
 
 _NEUTRAL: Final[Mapping[str, str]] = {
     **dict.fromkeys(("end_turn", "stop_sequence", "STOP_SEQUENCE", "STOP", "COMPLETE", "eos", "eos_token"), "stop"),
@@ -25,7 +27,7 @@ _NEUTRAL: Final[Mapping[str, str]] = {
     **dict.fromkeys(("content_filtered", "guardrail_intervened", "SAFETY", "safety", "sensitive"), CONTENT_FILTER),
     **dict.fromkeys(("RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "ERROR_TOXIC"), CONTENT_FILTER),
     **dict.fromkeys(("tool_use", "function_call"), "tool_calls"),
-    "pause_turn": "pause",
+    PAUSE: "pause",
 }
 """A service's word, where a client passes it on → the neutral one."""
 

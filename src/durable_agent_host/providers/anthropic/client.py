@@ -15,7 +15,7 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.codec.strict_json import value_at
-from durable_agent_host.model.ending import REFUSAL
+from durable_agent_host.model.ending import PAUSE, REFUSAL
 from durable_agent_host.model.response_normalization import with_text_names
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, start_in_thread
 from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_container
@@ -141,8 +141,8 @@ def _without_foreign_calls(contents: Sequence[Content]) -> list[Content]:
     ]
 
 
-PAUSE: Final = "pause_turn"
-"""The stop reason, and the finish reason of such a response, which the framework calls ``stop``."""
+_PAUSES: Final = frozenset({PAUSE, "compaction"})
+"""Stop reasons of responses that the model continues when they are sent back."""
 
 _READER: Final = "_durable_reader"
 
@@ -183,6 +183,9 @@ class BlockPreservingMixin(FoldedStreamMixin):
         update: ChatResponseUpdate = client._process_stream_event(event, emitted_usage, request_state=request_state)
         update.contents = [content for content in update.contents if content.type == "usage"]
         update.raw_representation = ItemUpdate(None, event)
+        for iteration in as_objects(value_at(plain_block(event), "usage", "iterations")):
+            if iteration.get("type") == "fallback_message":  # another model answers for one that has refused
+                update.model = iteration.get("model")
         _set_stop(update, event.message if event.type == "message_start" else event.delta)
         if event.type == "message_start":
             return UpdateGroup([update, *reader.begin(event)])
@@ -305,7 +308,7 @@ def _further_counts(usage: Block) -> dict[str, int]:
 def _set_stop(target: Any, message: Any) -> None:
     """Set the finish reasons that the framework calls otherwise, and what the service says of a refusal."""
     stop_reason = getattr(message, "stop_reason", None)
-    if stop_reason == PAUSE:
+    if stop_reason in _PAUSES:
         target.finish_reason = PAUSE
     elif stop_reason == REFUSAL:
         target.finish_reason = REFUSAL

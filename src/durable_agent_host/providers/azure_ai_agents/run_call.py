@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Message
 
+from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
 from durable_agent_host.providers.azure_ai_agents.request_bodies import (
@@ -119,11 +120,21 @@ class RunCall:
         async with aclosing(stream) as events:
             async for name, data in events:
                 if reader.lacks_outputs and name.removeprefix("thread.run.") in FINAL_STATUSES:
-                    for step in await self.service.steps(reader.thread_id, reader.run_id):
+                    for step in await self._list_steps(reader):
                         for update in reader.read_outputs(step):
                             yield update
                 for update in reader.read(name, data):
                     yield update
+
+    async def _list_steps(self, reader: RunReader) -> list[Json]:
+        """List the steps; none if the service refuses: then the output of code stays unknown."""
+        try:
+            return await self.service.steps(reader.thread_id, reader.run_id)
+        except Exception as error:
+            decision = classify_error(error)
+            if decision is None or decision.retryable:
+                raise
+            return []
 
     async def _upload_files(self) -> dict[int, str]:
         return {

@@ -231,7 +231,7 @@ def _invalid_path_error(path: str) -> ProviderError:
 
 Json = dict[str, Any]
 
-_CANDIDATE_FIELDS: Final = frozenset({"content", "finishReason", "index"})
+_CANDIDATE_FIELDS: Final = frozenset({"content", "continuationToken", "finishReason", "index"})
 _RESPONSE_FIELDS: Final = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
 _QUERIES: Final = {
     "webSearchQueries": "web_search",
@@ -357,7 +357,7 @@ def _source(chunk: Any) -> Json:
 
 def _build_annotation(source: Json, segment: Json, text: str) -> Annotation:
     annotation = Annotation(type="citation")
-    if url := source.get("uri"):
+    if url := source.get("uri") or source.get("sourceUri"):
         annotation["url"] = url
     if title := source.get("title"):
         annotation["title"] = title
@@ -407,7 +407,7 @@ class ResponseReader:
         self._spans = 0
         self._ids: dict[str, list[str]] = {}
         self._completed_ids: set[str] = set()
-        self._run_id: str | None = None
+        self._code_result: list[Content] = []
         self._count = 0
         self._is_finished = False
         self.response_id: str | None = None
@@ -427,25 +427,28 @@ class ResponseReader:
             self._metadata.read_other(other_candidate)
         self.response_id = self.response_id or _as_text(response.get("responseId"))
         self._metadata.read(response, candidate)
-        contents = [content for part in _parts(candidate) for content in self._content(part)]
+        contents = [content for part in _parts(candidate) for content in self._read_part(part)]
         if annotations := self._metadata.new_annotations(candidate, self._text):
             _annotate(contents, annotations, streaming=self._streaming)
         finish_reason = candidate.get("finishReason")
+        if finish_reason == "CONTINUATION":  # the SDK asks for the rest, in the same stream
+            return contents
         self._is_finished = self._is_finished or bool(finish_reason)
         if finish_reason or not self._streaming or (other_candidates and self._is_finished):
             if self._calls.are_open:
                 raise ProviderError(
                     f"the model's response ended within a function call ({finish_reason}); try again", retryable=True
                 )
+            contents += self._end_code_run()
             contents += self._metadata.to_contents(
                 self._new_id("search"), includes_searches="toolCall" not in self._ids
             )
         return contents
 
-    def _content(self, part: Part) -> list[Content]:
+    def _read_part(self, part: Part) -> list[Content]:
         if "functionCall" in part and isinstance(part["functionCall"], dict):
             complete_part = self._calls.feed(part)
-            return [] if complete_part is None else [self._call(complete_part)]
+            return [] if complete_part is None else [*self._end_code_run(), self._call(complete_part)]
         if part == {"text": ""} or not part:
             return []  # streams end with one; requests without it are accepted
         kind = next(
@@ -457,32 +460,34 @@ class ResponseReader:
         )
         if self._streaming and content.type in {"text", "text_reasoning"}:
             content.merge_mode = "append"
-        return [self._attach_output(kind, content)]
-
-    def _attach_output(self, kind: str, content: Content) -> Content:
-        """Put the outputs of a code run into its result; an image after them was made by the code."""
-        run_id = self._run_id
-        self._run_id = None
+        if self._code_result and content.type == "data":  # the code has made it
+            cast("list[Content]", self._code_result[0].outputs).append(content)
+            return []
+        contents = self._end_code_run()
         if kind == "codeExecutionResult" and content.type in {"text", "error"}:
             content.merge_mode = None
-            self._run_id = self._ids[kind][-1]
-            content = code_result(self._run_id, [content])
-        elif run_id and content.type == "data":
-            self._run_id = run_id
-            content = code_result(run_id, [content])
-            content.status = None
-        elif is_text(content):
+            self._code_result = [code_result(call_id, [content])]
+            self._end_text()
+            return contents
+        if is_text(content):
             self._text.append(content.text or "")
             self._spans += SPANS in content.additional_properties
-            return content
+        else:
+            self._end_text()
+        return [*contents, content]
+
+    def _end_code_run(self) -> list[Content]:
+        """Return the result of the last code run, once, with its outputs: an image is a part behind it."""
+        contents = self._code_result
+        self._code_result = []
+        return contents
+
+    def _end_text(self) -> None:
         self._text = []
         self._spans = 0
-        return content
 
     def _call(self, part: Part) -> Content:
-        self._run_id = None
-        self._text = []
-        self._spans = 0
+        self._end_text()
         call_id = part["functionCall"].get("id")
         if not isinstance(call_id, str) or not call_id or call_id in self._completed_ids:
             call_id = f"tool-call-{uuid4().hex}"
