@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.providers.chat_completions.content_mapping import OF_MESSAGES, standard_message, to_contents
 from durable_agent_host.providers.item_metadata import ItemMetadata, decode_references, encode_references
 
@@ -85,7 +86,7 @@ def rebuild_message(group: Sequence[Content], service: str) -> dict[str, Any]:
     if metadata is None:
         details = _parse_reasoning_details(group)
         return standard_fields | ({"reasoning_details": details} if details else {})
-    stored_fields = cast("dict[str, Any]", metadata.get("message") or {})
+    stored_fields = object_at(metadata, "message")
     is_same_service = metadata.get("service") == service
     rebuilt_message = standard_fields | {
         name: value

@@ -18,6 +18,7 @@ from durable_agent_host.providers.chat_completions.message_metadata import (
     rebuild_message,
     standard_call,
 )
+from durable_agent_host.providers.neutral_contents import as_objects
 from durable_agent_host.providers.services import Service
 from durable_agent_host.providers.tool_call_names import accepted_name
 
@@ -58,7 +59,7 @@ def _with_audio(message: Wire, group: Sequence[Content], now: float) -> Wire:
 
 
 def _with_short_ids(message: Wire) -> Wire:
-    calls = cast("list[Wire]", message.get("tool_calls") or [])
+    calls = as_objects(message.get("tool_calls"))
     return message | ({"tool_calls": [call | {"id": short_id(call["id"])} for call in calls]} if calls else {})
 
 
@@ -242,4 +243,4 @@ def _with_name(call: Wire, tool_names: Collection[str]) -> Wire:
 
 
 def _calls(message: Mapping[str, Any]) -> list[Wire]:
-    return cast("list[Wire]", message.get("tool_calls") or [])
+    return as_objects(message.get("tool_calls"))

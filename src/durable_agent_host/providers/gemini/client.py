@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponseUpdate, Content, Message, ResponseStream
 
 from durable_agent_host.agent.response_limits import until_its_end
-from durable_agent_host.codec.strict_json import is_nested_too_deeply
+from durable_agent_host.codec.strict_json import is_nested_too_deeply, object_at
 from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.model.budget import TOOL_INPUT
 from durable_agent_host.model.ending import CONTENT_FILTER, REFUSAL_DETAILS
@@ -163,7 +163,7 @@ def _add_response_fields(target: Any, response_json: dict[str, Any]) -> None:
         target.created_at = created_at
     if not target.finish_reason:
         return
-    tier = cast("dict[str, Any]", response_json.get("usageMetadata") or {}).get("serviceTier")
+    tier = object_at(response_json, "usageMetadata").get("serviceTier")
     add_counts(target, {WEB_SEARCHES: count_searches(response_json)})
     properties = read_filter(response_json) | ({SERVICE_TIER: tier} if tier else {})
     if properties:

@@ -331,7 +331,7 @@ def _search(call_id: str, name: str, grounding: Json) -> list[Content]:
 def _grounding_annotations(grounding: Any, text: str) -> Iterator[tuple[Any, Annotation]]:
     """Read the sources of a response: each with the text that it supports, or alone."""
     chunks = cast("list[Any]", value_at(grounding, "groundingChunks") or [])
-    supports = cast("list[Json]", value_at(grounding, "groundingSupports") or [])
+    supports = as_objects(value_at(grounding, "groundingSupports"))
     used: set[int] = set()
     for support in supports:
         segment: Json = support.get("segment") or {}
