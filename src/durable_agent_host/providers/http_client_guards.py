@@ -251,10 +251,7 @@ class _GuardedGoogleMixin(_SharedConnectionsMixin):
         if body := object_at(request.data):
             request.data = encode_body(body) or body
         response = await client._async_request_once(request, *args, **kwargs)
-        if not isinstance(response.response_stream, list):
-            return _GoogleStream(response)
-        response.response_stream[0] = response.response_stream[0].removeprefix("\ufeff")
-        return response
+        return response if isinstance(response.response_stream, list) else _GoogleStream(response)
 
     async def async_request_streamed(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
         client: Any = super()

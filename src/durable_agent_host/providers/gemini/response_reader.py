@@ -1,4 +1,4 @@
-"""Reads the responses of Gemini into neutral contents: one reader per response, streamed or not.
+"""Reads the responses of Gemini into neutral contents: one reader per response.
 
 The contents do not depend on where the service split its stream: texts are joined by the fold, and every other part
 arrives complete.
@@ -393,14 +393,9 @@ _HOSTED: Final = (*_RESULTS_OF.values(), *_RESULTS_OF)
 
 
 class ResponseReader:
-    """Reads the chunks of one response, or the one response.
+    """Reads the chunks of one response."""
 
-    Args:
-        streaming: whether more chunks follow, so that texts are fragments.
-    """
-
-    def __init__(self, *, streaming: bool) -> None:
-        self._streaming = streaming
+    def __init__(self) -> None:
         self._calls = PartialCalls()
         self._metadata = ResponseMetadata()
         self._text: list[str] = []
@@ -429,12 +424,12 @@ class ResponseReader:
         self._metadata.read(response, candidate)
         contents = [content for part in _parts(candidate) for content in self._read_part(part)]
         if annotations := self._metadata.new_annotations(candidate, self._text):
-            _annotate(contents, annotations, streaming=self._streaming)
+            _annotate(contents, annotations)
         finish_reason = candidate.get("finishReason")
         if finish_reason == "CONTINUATION":  # the SDK asks for the rest, in the same stream
             return contents
         self._is_finished = self._is_finished or bool(finish_reason)
-        if finish_reason or not self._streaming or (other_candidates and self._is_finished):
+        if finish_reason or (other_candidates and self._is_finished):
             if self._calls.are_open:
                 raise ProviderError(
                     f"the model's response ended within a function call ({finish_reason}); try again", retryable=True
@@ -458,7 +453,7 @@ class ResponseReader:
         content = to_content(
             part, call_id, earlier_text="".join(self._text) if len(part) > 1 else "", span_index=self._spans
         )
-        if self._streaming and content.type in {"text", "text_reasoning"}:
+        if content.type in {"text", "text_reasoning"}:
             content.merge_mode = "append"
         if self._code_result and content.type == "data":  # the code has made it
             cast("list[Content]", self._code_result[0].outputs).append(content)
@@ -493,7 +488,7 @@ class ResponseReader:
             call_id = f"tool-call-{uuid4().hex}"
         self._completed_ids.add(call_id)
         content = to_content(part, call_id)
-        if self._streaming and content.type == "function_call":
+        if content.type == "function_call":
             content.merge_mode = "replace"
         return content
 
@@ -522,14 +517,11 @@ class ResponseReader:
         return f"{kind.lower()}_{derived_id(self.response_id or uuid4().hex, str(self._count))}"
 
 
-def _annotate(contents: list[Content], annotations: list[Any], *, streaming: bool) -> None:
-    """Add citations to the last text; while streaming, as a fragment directly after it."""
+def _annotate(contents: list[Content], annotations: list[Any]) -> None:
+    """Add citations to the last text, as a fragment directly after it."""
     insert_index = next((n for n in range(len(contents), 0, -1) if is_text(contents[n - 1])), 0)
-    if insert_index and not streaming:
-        contents[insert_index - 1].annotations = annotations
-        return
     contents.insert(insert_index, Content.from_text("", annotations=annotations))
-    contents[insert_index].merge_mode = "append" if streaming else None
+    contents[insert_index].merge_mode = "append"
 
 
 def _split_candidates(candidates: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
