@@ -47,7 +47,13 @@ class FoldedStreamMixin:
         """Answer as the client does; it always asks for a stream, so that there is one way to read a response."""
         client: Any = super()
         response = client.get_response(*args, stream=True, **kwargs)
-        return response if stream else response.get_final_response()
+        return response if stream else self._read_to_end(response)
+
+    async def _read_to_end(self, stream: Any) -> Any:
+        updates = [update async for update in stream]
+        response = await stream.get_final_response()
+        response.messages = Fold(updates, self.item_reader).response().messages
+        return response
 
     def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
         client: Any = super()
