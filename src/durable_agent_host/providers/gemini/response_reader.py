@@ -29,13 +29,13 @@ from durable_agent_host.providers.neutral_contents import as_objects, refusal_pr
 _AGAIN: Final = "try again", True
 
 _FILTERS: Final[Mapping[str, str]] = {
-    "SAFETY": "its safety filters have stopped the answer",
-    "IMAGE_SAFETY": "its safety filters have stopped the image",
+    "SAFETY": "the service's safety filters have stopped the answer",
+    "IMAGE_SAFETY": "the service's safety filters have stopped the image",
     "BLOCKLIST": "the answer has words of a blocklist",
     "PROHIBITED_CONTENT": "the answer may have prohibited content",
     "IMAGE_PROHIBITED_CONTENT": "the image may have prohibited content",
     "SPII": "the answer may have sensitive personal data",
-    "LANGUAGE": "it does not support the language",
+    "LANGUAGE": "the model does not support the language",
     "RECITATION": "the answer repeats material that may be protected",
     "IMAGE_RECITATION": "the image repeats material that may be protected",
     "MODEL_ARMOR": "Model Armor has stopped the answer",
@@ -449,18 +449,19 @@ class ResponseReader:
         kind = next(
             (kind for kind in ("executableCode", "toolCall", *_RESULTS_OF) if isinstance(part.get(kind), dict)), ""
         )
-        call_id = self._assign_id(kind, part[kind]) if kind else ""
+        is_output = kind == "codeExecutionResult"
+        earlier = self._code_result[0] if self._code_result else None  # a further result or an image belongs to its run
+        call_id = self._assign_id(kind, part[kind]) if kind and not (is_output and earlier) else ""
         content = to_content(
             part, call_id, earlier_text="".join(self._text) if len(part) > 1 else "", span_index=self._spans
         )
-        if content.type in {"text", "text_reasoning"}:
+        if content.type in {"text", "text_reasoning"} and not is_output:
             content.merge_mode = "append"
-        if self._code_result and content.type == "data":  # the code has made it
-            cast("list[Content]", self._code_result[0].outputs).append(content)
+        if earlier is not None and (is_output or content.type == "data"):
+            self._code_result = [code_result(str(earlier.call_id), [*cast("Any", earlier.outputs), content])]
             return []
         contents = self._end_code_run()
-        if kind == "codeExecutionResult" and content.type in {"text", "error"}:
-            content.merge_mode = None
+        if is_output:
             self._code_result = [code_result(call_id, [content])]
             self._end_text()
             return contents
@@ -483,8 +484,8 @@ class ResponseReader:
 
     def _call(self, part: Part) -> Content:
         self._end_text()
-        call_id = part["functionCall"].get("id")
-        if not isinstance(call_id, str) or not call_id or call_id in self._completed_ids:
+        call_id = _as_text(part["functionCall"].get("id"))
+        if not call_id or call_id in self._completed_ids:
             call_id = f"tool-call-{uuid4().hex}"
         self._completed_ids.add(call_id)
         content = to_content(part, call_id)
@@ -494,16 +495,9 @@ class ResponseReader:
 
     def _assign_id(self, kind: str, value: Mapping[str, Any]) -> str:
         """Return the id of a hosted call, or of a result's call, also if the service sends no ids."""
-        provider_id = value.get("id")
         hosted_call_ids = self._ids.get(_RESULTS_OF.get(kind, ""), [])
         open_calls = [hosted_call_id for hosted_call_id in hosted_call_ids if hosted_call_id not in self._completed_ids]
-        call_id = (
-            provider_id
-            if isinstance(provider_id, str) and provider_id
-            else open_calls[0]
-            if open_calls
-            else self._new_id(kind)
-        )
+        call_id = _as_text(value.get("id")) or next(iter(open_calls), None) or self._new_id(kind)
         if kind not in _RESULTS_OF and call_id in self._ids.get(kind, []):
             call_id = self._new_id(kind)
         if kind in _RESULTS_OF:

@@ -142,30 +142,21 @@ def complete_patch(item: Item, _contents: list[Content]) -> list[Content]:
     return [call]
 
 
-def complete_mcp(item: Item, contents: list[Content]) -> list[Content]:
-    """Set the arguments, which are streamed after the event that the framework reads; add a result for a failure."""
+def complete_mcp(item: Item, _contents: list[Content]) -> list[Content]:
+    """Build the call and its result from the item alone: the framework reads arguments before they are there."""
+    call_id, output, error = item.get("id"), item.get("output"), item.get("error")
     call = Content(
         "mcp_server_tool_call",
-        call_id=item.get("id"),
+        call_id=call_id,
         tool_name=item.get("name"),
         server_name=item.get("server_label"),
+        arguments=item.get("arguments"),
+        status=item.get("status"),
     )
-    contents = _with_call(contents, call)
-    for content in contents:
-        if content.type == "mcp_server_tool_call":
-            content.arguments = item.get("arguments")
-            content.status = item.get("status")
-    if not item.get("error"):
-        return [
-            content for content in contents if content.type != "mcp_server_tool_result" or content.output is not None
-        ]
-    results = [content for content in contents if content.type == "mcp_server_tool_result"]
-    if not results:
-        results = [Content("mcp_server_tool_result", call_id=item.get("id"))]
-        contents = [*contents, *results]
-    for content in results:
-        content.additional_properties = content.additional_properties | {"error": item["error"]}
-    return contents
+    outputs = None if output is None else [Content.from_text(output)]
+    properties = {"error": error} if error else {}
+    result = Content("mcp_server_tool_result", call_id=call_id, output=outputs, additional_properties=properties)
+    return [call, result] if outputs or error else [call]
 
 
 def _with_call(contents: list[Content], call: Content) -> list[Content]:
@@ -240,16 +231,10 @@ def _is_draft(content: Content) -> bool:
 
 def _strip_annotation_index(annotation: Annotation) -> Annotation:
     """Remove the position in the stream: the list of citations is in order."""
-    fields = cast("dict[str, Any]", annotation)
-    properties = cast("dict[str, Any]", fields.get("additional_properties") or {})
-    remaining_properties = {name: value for name, value in properties.items() if name != "annotation_index"}
-    other_fields = {name: value for name, value in fields.items() if name != "additional_properties"}
-    return cast(
-        "Annotation",
-        cast(
-            "object", other_fields | ({"additional_properties": remaining_properties} if remaining_properties else {})
-        ),
-    )
+    fields: Any = dict(annotation)
+    properties = dict(fields.pop("additional_properties", None) or {})
+    properties.pop("annotation_index", None)
+    return fields | ({"additional_properties": properties} if properties else {})
 
 
 def _strip_event_counters(properties: Item) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.codec.content import CONTENT_CODECS
+from durable_agent_host.codec.tool_result_text import search_text
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.model.repair_rules import RepairRules, StoredItem
@@ -122,14 +124,16 @@ def _call(item: Item, name: str, arguments: Any, *, id_field: str = "id", **deta
 
 
 def _call_of(name: str, *fields: str) -> Callable[[Item], HostedCall]:
-    """Return what reads a call with these fields as its arguments."""
-    return lambda item: _call(item, name, {name: item[name] for name in fields if item.get(name) is not None})
+    """Return what reads a call with these fields as its arguments; xAI sends arguments in their place."""
+    return lambda item: _call(
+        item, name, {name: item[name] for name in fields if item.get(name) is not None} or item.get("arguments")
+    )
 
 
 def _web_search(item: Item) -> HostedCall:
     action = cast("Item", item.get("action") or {})
     arguments = {name: value for name, value in action.items() if name != "sources"}
-    return _call(item, "web_search", arguments or item.get("arguments"))
+    return _call(item, "web_search", arguments or item.get("arguments"), result=search_text(action.get("sources")))
 
 
 def _mcp_call(item: Item) -> HostedCall:
@@ -175,7 +179,8 @@ def _unknown_call(item: Item) -> HostedCall:
         return _call(item, "", None, id_field=id_field, result=str(item.get("output") or ""))
     arguments = {name: value for name, value in item.items() if name not in {"type", "id", "call_id", "status"}}
     has_output = id_field == "id" or any(item.get(name) is not None for name in ("output", "result", "results"))
-    return _call({"id": kind, **item}, kind, arguments, id_field=id_field, has_output=has_output)
+    known_item = {"id": f"{kind}_{derived_id(str(item))}", **item}
+    return _call(known_item, kind, item.get("arguments") or arguments, id_field=id_field, has_output=has_output)
 
 
 _SEARCHES: Final = _fields("search_tool_call search_tool_result")

@@ -106,6 +106,8 @@ class ResponseEventNormalizer:
             if is_done and self._has_all_events:
                 yield _item_event("added", progress, _open(item))
         progress.ids |= _ids(item)
+        if is_done and progress.fragments and not (item.get("content") or item.get("summary") or item.get("arguments")):
+            item = _with_streamed_text(item, [progress.text(index) for index in progress.fragments])
         if is_done:
             yield from _missing_deltas(progress, item) if self._has_all_events else ()
             progress.is_done = True
@@ -226,6 +228,10 @@ def _missing_deltas(progress: _ItemProgress, item: Json) -> Iterator[Json]:
     location = {"output_index": progress.position, "item_id": item.get("id") or ""}
     if progress.type == "function_call" and (remaining_text := _remaining_text(item["arguments"], progress.text(None))):
         yield {"type": "response.function_call_arguments.delta", **location, "delta": remaining_text}
+    if progress.type == "reasoning" and not progress.fragments:
+        for index, part in enumerate(item["summary"]):
+            delta = joined_text(part)
+            yield {"type": "response.reasoning_summary_text.delta", **location, "summary_index": index, "delta": delta}
     parts: list[Json] = item["content"] if progress.type == "message" else []
     if "".join(map(progress.text, progress.fragments)) == "".join(map(joined_text, parts)):
         return  # some services give all parts one number
@@ -273,6 +279,17 @@ def _normalize_item(raw_item: Any) -> Json | None:
             return {"action": None, **item}
         case _:
             return item
+
+
+def _with_streamed_text(item: Json, texts: list[str]) -> Json:
+    """Return a finished item that lacks its text with what was streamed of it."""
+    match item["type"]:
+        case "message":
+            return {**item, "content": [_normalize_part({"text": text}) for text in texts]}
+        case "reasoning":
+            return {**item, "summary": [{"type": "summary_text", "text": text} for text in texts]}
+        case _:
+            return {**item, "arguments": "".join(texts)}
 
 
 def _normalize_part(raw_part: Any) -> Json:
