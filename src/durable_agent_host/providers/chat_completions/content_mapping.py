@@ -272,7 +272,7 @@ def client_calls(messages: Iterable[Message]) -> list[ClientCall]:
     contents = [content for message in messages for content in message.contents]
     completed_ids = {content.call_id for content in contents if content.type == "function_result"}
     return [
-        ClientCall(call_id, content.name or "", content.arguments, partial(_build_result, call_id))
+        ClientCall(call_id, content.name or "", content.parse_arguments() or {}, partial(_build_result, call_id))
         for content in contents
         if content.informational_only and (call_id := content.call_id) and call_id not in completed_ids
     ]
