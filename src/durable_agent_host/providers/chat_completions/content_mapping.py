@@ -14,6 +14,7 @@ from durable_agent_host.agent.provider import ClientCall
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.codec.tool_result_text import result_text
 from durable_agent_host.model.ending import is_refusal, refusal
+from durable_agent_host.providers.event_normalization import joined_text, json_text
 from durable_agent_host.providers.neutral_contents import as_objects, text_span
 
 TRANSCRIPT: Final = "audio_transcript"
@@ -42,7 +43,7 @@ def to_contents(item: Mapping[str, Any]) -> list[Content]:
         *_reasoning(message),
         *_texts(message, item.get("beside") or {}, item.get("references") or {}),
         *_refusal(message),
-        *_audio(message.get("audio"), item.get("audio_format", "")),
+        *_audio(object_at(message, "audio"), item.get("audio_format", "")),
         *_images(message.get("images")),
         *_calls(message),
     ]
@@ -51,9 +52,8 @@ def to_contents(item: Mapping[str, Any]) -> list[Content]:
 def reasoning_text(message: Mapping[str, Any]) -> str:
     """Return the reasoning of a message or a delta, from the first of the fields that has any."""
     details = "".join(_first_text(detail, _DETAIL_TEXTS) for detail in as_objects(message.get("reasoning_details")))
-    plain = (message.get(name) for name in ("reasoning_content", "reasoning"))
-    parts = "".join(_thought(part) for part in as_objects(message.get("content")))
-    return details or next((text for text in plain if isinstance(text, str) and text), "") or parts
+    parts = "".join(map(_thought, as_objects(message.get("content"))))
+    return details or _first_text(message, ("reasoning_content", "reasoning")) or parts
 
 
 def spoken_text(message: Mapping[str, Any]) -> str:
@@ -89,9 +89,8 @@ def standard_message(contents: Iterable[Content]) -> dict[str, Any]:
 
 def to_tool_call(content: Content) -> dict[str, Any]:
     """Write a call of a function."""
-    arguments = content.arguments
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments is not None else ""
-    return {"id": content.call_id, "type": "function", "function": {"name": content.name, "arguments": text}}
+    function = {"name": content.name, "arguments": json_text(content.arguments)}
+    return {"id": content.call_id, "type": "function", "function": function}
 
 
 def transcripts(contents: Iterable[Content]) -> str:
@@ -122,14 +121,8 @@ def _first_text(detail: Mapping[str, Any], names: Sequence[str]) -> str:
 
 def _thought(part: Mapping[str, Any]) -> str:
     """Read a part of a content: ``thinking`` of Mistral and ``summary`` of Databricks have lists of texts."""
-    if part.get("type") not in {"thinking", "reasoning"}:
-        return ""
-    inner: Any = part.get("thinking") or part.get("summary")
-    return (
-        inner
-        if isinstance(inner, str)
-        else "".join(str(text_part.get("text") or "") for text_part in as_objects(inner))
-    )
+    is_thought = part.get("type") in {"thinking", "reasoning"}
+    return joined_text(part.get("thinking") or part.get("summary")) if is_thought else ""
 
 
 def _texts(message: Mapping[str, Any], extra_fields: Mapping[str, Any], references: Mapping[str, Any]) -> list[Content]:
@@ -207,8 +200,7 @@ def _source(number: int, source: Mapping[str, Any], text: str) -> Annotation:
 
 def _citation(annotation: Mapping[str, Any]) -> Annotation:
     kind = str(annotation.get("type") or "")
-    nested_fields: Any = annotation.get(kind)
-    fields = cast("dict[str, Any]", nested_fields) if isinstance(nested_fields, dict) else dict(annotation)
+    fields = object_at(annotation, kind) or annotation
     names = {"title": "title", "link": "url", "url": "url", "file_id": "file_id"}
     names |= dict.fromkeys(("summary", "description", "content", "snippet"), "snippet")
     neutral_fields = {
@@ -221,18 +213,15 @@ def _citation(annotation: Mapping[str, Any]) -> Annotation:
 
 
 def _refusal(message: Mapping[str, Any]) -> list[Content]:
-    text = message.get("refusal")
-    return [refusal(text)] if isinstance(text, str) and text else []
+    text = _first_text(message, ("refusal",))
+    return [refusal(text)] if text else []
 
 
-def _audio(audio: Any, audio_format: str) -> list[Content]:
-    if not isinstance(audio, dict):
-        return []
-    audio_fields = cast("dict[str, Any]", audio)
+def _audio(audio: Mapping[str, Any], audio_format: str) -> list[Content]:
     contents: list[Content] = []
-    if transcript := audio_fields.get("transcript"):
+    if transcript := audio.get("transcript"):
         contents.append(Content("text", text=str(transcript), additional_properties={TRANSCRIPT: True}))
-    if isinstance(data := audio_fields.get("data"), str) and data:
+    if data := _first_text(audio, ("data",)):
         media_type = f"audio/{audio_format.removesuffix('16') or 'wav'}"
         contents.append(Content("data", uri=f"data:{media_type};base64,{data}", media_type=media_type))
     return contents
@@ -260,11 +249,6 @@ def _calls(message: Mapping[str, Any]) -> list[Content]:
         content.informational_only = bool(custom)  # the client runs a custom tool
         contents.append(content)
     return contents
-
-
-def custom_calls(message: Mapping[str, Any]) -> list[Content]:
-    """Return the calls of custom tools in a message."""
-    return [content for content in _calls(message) if content.informational_only]
 
 
 def client_calls(messages: Iterable[Message]) -> list[ClientCall]:

@@ -12,7 +12,7 @@ from durable_agent_host.providers.chat_completions.client import (
     NormalizedChunksMixin,
     write_request,
 )
-from durable_agent_host.providers.chat_completions.content_mapping import client_calls, custom_calls, executed_tools
+from durable_agent_host.providers.chat_completions.content_mapping import client_calls, executed_tools, to_contents
 from durable_agent_host.providers.chat_completions.message_metadata import METADATA, complete_item
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.event_normalization import normalize_streams
@@ -40,8 +40,9 @@ class ChatCompletionsProvider(GenericProvider):
 
     def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
         """List the calls that the service has run for a message, and those of custom tools."""
-        for call in custom_calls(item["message"]):
-            yield HostedCall(str(call.call_id), str(call.name), call.arguments)
+        for call in to_contents(item):
+            if call.informational_only:
+                yield HostedCall(str(call.call_id), str(call.name), call.arguments)
         for index, tool in enumerate(executed_tools(item["message"])):
             call_id = f"executed_{tool.get('index', index)}_{item['id']}"
             name = str(tool.get("type") or "tool")

@@ -299,7 +299,7 @@ class ResponseMetadata:
         self._earlier = []
         self._other_candidates = {}
         contents: list[Content] = []
-        grounding: Json = fields.get("groundingMetadata") or {}
+        grounding = object_at(fields, "groundingMetadata")
         name = next((name for name in _QUERIES if grounding.get(name)), None)
         if includes_searches and name is not None:
             del fields["groundingMetadata"]
@@ -330,11 +330,11 @@ def _search(call_id: str, name: str, grounding: Json) -> list[Content]:
 
 def _grounding_annotations(grounding: Any, text: str) -> Iterator[tuple[Any, Annotation]]:
     """Read the sources of a response: each with the text that it supports, or alone."""
-    chunks = cast("list[Any]", value_at(grounding, "groundingChunks") or [])
+    chunks = as_objects(value_at(grounding, "groundingChunks"))
     supports = as_objects(value_at(grounding, "groundingSupports"))
     used: set[int] = set()
     for support in supports:
-        segment: Json = support.get("segment") or {}
+        segment = object_at(support, "segment")
         for index in cast("list[Any]", support.get("groundingChunkIndices") or []):
             if isinstance(index, int) and 0 <= index < len(chunks):
                 used.add(index)
@@ -345,8 +345,8 @@ def _grounding_annotations(grounding: Any, text: str) -> Iterator[tuple[Any, Ann
 
 
 def _citation_annotations(candidate: Mapping[str, Any], text: str) -> Iterator[tuple[Any, Annotation]]:
-    metadata: Json = candidate.get("citationMetadata") or {}
-    for source in cast("list[Json]", metadata.get("citationSources") or metadata.get("citations") or []):
+    metadata = object_at(candidate, "citationMetadata")
+    for source in as_objects(metadata.get("citationSources") or metadata.get("citations")):
         yield source, _build_annotation(source, source, text)
 
 
