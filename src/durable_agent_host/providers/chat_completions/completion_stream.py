@@ -80,7 +80,7 @@ class CompletionReader:
                 for part_update in self._split_update(update):
                     yield part_update
         if last is not None and self._is_complete:
-            item = self.item({index: accumulator.message() for index, accumulator in self._accumulators.items()})
+            item = self._item()
             end = self._copy_update(last, [], ItemPart(0, item=item))
             end.raw_representation = ItemUpdate(ItemPart(0, item=item), READ_TO_END)
             yield end
@@ -94,16 +94,11 @@ class CompletionReader:
             self._has_end_mark or self._finish_reasons.keys() == self._accumulators.keys()
         )
 
-    def item(self, messages: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-        """Make the item of a finished response.
-
-        Args:
-            messages: by the index of their choice.
-        """
+    def _item(self) -> dict[str, Any]:
+        messages = {index: accumulator.message() for index, accumulator in self._accumulators.items()}
         first, *other_indexes = sorted(messages)
         other_choices = [
-            {**self._extra_fields.get(index, {}), "index": index, "message": dict(messages[index])}
-            for index in other_indexes
+            {**self._extra_fields.get(index, {}), "index": index, "message": messages[index]} for index in other_indexes
         ]
         extra_fields = self._extra_fields.get(first, {}) | ({"other_choices": other_choices} if other_indexes else {})
         references = find_references(messages[first], self._history)
@@ -111,12 +106,8 @@ class CompletionReader:
             messages[first], completion_id=self._completion_id, extra_fields=extra_fields, **self._item_options
         )
 
-    def record(self, completion: Any, choice: Any) -> None:
-        """Record the fields of a response or chunk outside of the message.
-
-        Raises:
-            ProviderError: the service reports a failure.
-        """
+    def _record(self, completion: Any, choice: Any) -> None:
+        """Record the fields of a chunk outside of the message."""
         self._completion_id = self._completion_id or str(getattr(completion, "id", None) or "")
         fields = cast("dict[str, Any]", {**(completion.model_extra or {}), **(choice.model_extra or {})})
         if choice.finish_reason:
@@ -152,7 +143,7 @@ class CompletionReader:
         if not choices and (sources := SOURCE_FIELDS & chunk_fields.keys()):  # beside the usage (xAI)
             self._extra_fields.setdefault(0, {}).update({name: chunk_fields[name] for name in sources})
         for choice in choices:
-            self.record(chunk, choice)
+            self._record(chunk, choice)
             if choice.delta is not None:
                 groups += self._groups(choice, update.contents if len(choices) == 1 else [])
         if not groups or usage:
