@@ -158,15 +158,32 @@ def test_a_malformed_stored_session_is_readable_reported_and_repaired(lab: Agent
     assert "problems" not in lab.get(f"/agents/Instant/sessions/{name}").json()
 
 
-@pytest.mark.parametrize("body", [b'{"schemaVersion": "1.1.0", "data": {"conversationHistory": [], "x": NaN}}', b""])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"schemaVersion": "1.1.0", "data": {"conversationHistory": [], "x": NaN}}',
+        b'{"schemaVersion": "1.1.0", "data": {"conversationHistory": [], "x": %b}}' % (b"1" * 100_000),
+        b"",
+    ],
+    ids=("nan", "digits", "depth"),
+)
 def test_invalid_json_numbers_are_rejected(lab: AgentHost, body):
-    """NaN and Infinity, which Python reads and JSON does not have, and depth that nothing can copy, are a 400."""
+    """What Python reads and JSON does not have, too many digits, and depth that nothing can copy, are a 400."""
     body = body or json.dumps(golden("session-v1") | {"deep": 1}).encode().replace(
         b": 1}", b": " + b"[" * 900 + b"]" * 900 + b"}"
     )
     response = lab.post(f"/agents/Instant/sessions/no-{uuid4().hex}/import", body)
     assert response.status_code == 400, response.text
     assert "data.x" in response.json()["detail"] or "levels deep" in response.json()["detail"]
+    assert "sys." not in response.json()["detail"]
+
+
+def test_a_document_without_its_version_is_rejected_by_that_name(lab: AgentHost):
+    """The answer names the field, and no command for stored sessions."""
+    body = json.dumps({"data": golden("session-v1")["data"]}).encode()
+    response = lab.post(f"/agents/Instant/sessions/no-{uuid4().hex}/import", body)
+    assert (response.status_code, "'schemaVersion'" in response.json()["detail"]) == (400, True), response.text
+    assert "verify" not in response.json()["detail"]
 
 
 def test_an_import_reports_unverified_content(lab: AgentHost, capsys, tmp_path):

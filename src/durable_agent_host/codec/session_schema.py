@@ -138,7 +138,7 @@ _ENTRY: Final = Schema((dict,), {"$type": _TEXT, "correlationId": _TEXT_OR_NULL}
 _STATS: Final = Schema((list, _NONE), each=_NUMBER)
 _ERROR: Final = Schema(
     (dict, _NONE),
-    {"retryable": _FLAG, "retry_after_seconds": _NUMBER_OR_NULL, "running_turn_id": _TEXT_OR_NULL}
+    {"retryable": Schema((bool,)), "retry_after_seconds": _NUMBER_OR_NULL, "running_turn_id": _TEXT_OR_NULL}
     | dict.fromkeys(("type", "message", "category"), _TEXT),
     ("type", "message"),
 )

@@ -132,7 +132,7 @@ def _view(call: RouteRequest, agent: str, session_id: str, file: ConversationFil
     return {
         "id": file.file_id,
         "name": file.name,
-        "media_type": file.media_type,
+        "media_type": file.media_type or media_type_of_name(file.name),
         "size": file.size,
         "role": file.role,
         "turn_id": file.turn_id,

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
+from pydantic import Json
+
 from durable_agent_host.codec.wire_types import SpentWire, StatsWire
 from durable_agent_host.model.ending import AnswerEndWire, RefusalWire, VisibleStatus
 from durable_agent_host.model.pending_call import PendingCallWire, PendingKind, PrincipalWire
@@ -521,3 +523,85 @@ class FilesWire(SessionIdentityWire):
     """Files of a session, newest first."""
 
     files: Sequence[FileWire]
+
+
+class StartedRunWire(TypedDict):
+    """A run of a workflow that goes on."""
+
+    instanceId: str
+    statusQueryGetUri: str
+    respondUri: str
+    message: str
+
+
+class EndedRunWire(TypedDict):
+    """A run of a workflow that has ended."""
+
+    instanceId: str
+    runtimeStatus: Literal["Completed", "Failed"]
+    output: Any
+    error: NotRequired[Any]
+
+
+class RunQuestionWire(TypedDict):
+    """A question of a run of a workflow, and where to answer it."""
+
+    requestId: str
+    sourceExecutor: str | None
+    requestData: Any
+    requestType: str | None
+    responseType: str | None
+    respondUrl: str
+
+
+class RunStatusWire(TypedDict):
+    """The state of a run of a workflow, as the durable store has it."""
+
+    instanceId: str
+    runtimeStatus: str | None
+    customStatus: Any
+    output: Any
+    error: Any
+    createdTime: str | None
+    lastUpdatedTime: str | None
+    pendingHumanInputRequests: NotRequired[Sequence[RunQuestionWire]]
+
+
+class RunRespondedWire(TypedDict):
+    """An answer that a run of a workflow gets."""
+
+    message: str
+    instanceId: str
+    requestId: str
+
+
+class RpcRequestWire(TypedDict):
+    """A request of JSON-RPC, or without an id a notification."""
+
+    jsonrpc: Literal["2.0"]
+    id: NotRequired[str | float | None]
+    method: str
+    params: NotRequired[Mapping[str, Any]]
+
+
+class RpcErrorWire(TypedDict):
+    """Why a request of JSON-RPC has no result."""
+
+    code: int
+    message: str
+
+
+class RpcReplyWire(TypedDict):
+    """The reply to a request of JSON-RPC: a result or an error."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | float | None
+    result: NotRequired[Mapping[str, Any]]
+    error: NotRequired[RpcErrorWire]
+
+
+class RpcEventWire(TypedDict):
+    """The one event of a stream that replies to JSON-RPC."""
+
+    event: Literal["message"]
+    data: Json[RpcReplyWire]
