@@ -55,6 +55,16 @@ def is_nested_too_deeply(value: Any, max_levels: int = MAX_LEVELS) -> bool:
     return True
 
 
+def count_typed(value: Any) -> int:
+    """Count the objects within a value that have a type, as contents do; does not recurse."""
+    count = 0
+    level: list[Any] = [value]
+    while level:
+        count += sum(isinstance(inner, dict) and ("$type" in inner or "type" in inner) for inner in level)
+        level = [inner for outer in level for inner in _within(outer)]
+    return count
+
+
 def _within(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return [*cast("dict[str, Any]", value).values()]

@@ -24,7 +24,7 @@ from durable_agent_host.http.sse import accepts_events
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.client_tools import check_result, read_client_tools
-from durable_agent_host.turn.message_input import MessageInput, read_message
+from durable_agent_host.turn.message_input import MessageInput, json_name, read_message
 from durable_agent_host.turn.response_format import check_response_format
 from durable_agent_host.turn.turn_events import NESTED
 from durable_agent_host.turn.turn_requests import hash_of
@@ -152,7 +152,7 @@ def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | N
             if isinstance(value, int | float) and not isinstance(value, bool):
                 value = str(value)
             if not isinstance(value, str):
-                raise RequestError(f"'{name}' is {_json_name(value)}: it must be a string")
+                raise RequestError(f"'{name}' is {json_name(value)}: it must be a string")
             ids_by_source[f"{name} in the {source_name}"] = value
     if len(set(ids_by_source.values())) > 1:
         conflicts = ", ".join(f"{name} = {value!r}" for name, value in sorted(ids_by_source.items()))
@@ -183,7 +183,7 @@ def _response_format(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     if value is None:
         return None
     if not isinstance(value, dict) or not value:
-        raise RequestError(f"'response_format' is {_json_name(value)}: give a JSON schema as an object")
+        raise RequestError(f"'response_format' is {json_name(value)}: give a JSON schema as an object")
     schema = cast("dict[str, Any]", value)
     if "__response_schema_type__" in schema:
         raise RequestError("'response_format' names a Python class: give its JSON schema instead")
@@ -221,13 +221,6 @@ def _last_event_id(headers: Mapping[str, str], key: str | None) -> int | None:
             "of the first request again, or get the turn's events_url"
         )
     return last
-
-
-def _json_name(value: Any) -> str:
-    if value is None:
-        return "null"
-    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number"}
-    return names.get(cast("type[Any]", type(value)), "a number")
 
 
 def parse_fork(body: bytes) -> tuple[str | None, str | None, bool]:
