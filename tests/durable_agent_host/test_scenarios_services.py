@@ -15,7 +15,14 @@ from agent_framework_openai import OpenAIChatCompletionClient
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.errors import RegistrationError
 from tests.durable_agent_host.hostile_model import response_events
-from tests.durable_agent_host.openai_outputs import SHELL, SHELL_OUTPUT, TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
+from tests.durable_agent_host.openai_outputs import (
+    SHELL,
+    SHELL_OUTPUT,
+    TOOL_SEARCH_CALL,
+    TOOL_SEARCH_OUTPUT,
+    mcp,
+    search,
+)
 from tests.durable_agent_host.scripted_service import (
     ScriptedService,
     anthropic_call,
@@ -652,6 +659,57 @@ def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, ser
     assert part in service.bodies[-1]["contents"][1]["parts"]
 
 
+def response_of_items(*items: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the events of a response of the Responses API with items and a text."""
+    first, *_, last = response_events("Found.")
+    output = [*items, *last["response"]["output"]]
+    finished = [
+        {"type": f"response.output_item.{event}", "output_index": index, "item": item}
+        for index, item in enumerate(output)
+        for event in ("added", "done")
+    ]
+    return [first, *finished, {"type": "response.completed", "response": last["response"] | {"output": output}}]
+
+
+PAGES = [{"title": "A page", "url": "https://a.example"}, {"title": "Another", "url": "https://b.example"}]
+CLAUDES_SEARCH = [
+    {"type": "server_tool_use", "id": "srvtoolu_7", "name": "web_search", "input": {"query": "q"}},
+    {
+        "type": "web_search_tool_result",
+        "tool_use_id": "srvtoolu_7",
+        "content": [{"type": "web_search_result", "encrypted_content": "x" * 600} | page for page in PAGES],
+    },
+]
+URLS = [{"type": "url", "url": page["url"]} for page in PAGES]
+
+
+@pytest.mark.parametrize(
+    ("agent", "output", "results"),
+    [
+        (
+            "Responsesunknown",
+            response_of_items(search(1, {"type": "search", "query": "q", "sources": URLS}), mcp(2, "{}", "A four.")),
+            ["https://a.example\nhttps://b.example", "A four."],
+        ),
+        (
+            "Claude",
+            anthropic_response(*CLAUDES_SEARCH, {"type": "text", "text": "Found."}),
+            ["A page https://a.example\nAnother https://b.example"],
+        ),
+    ],
+    ids=["OpenAI", "Anthropic"],
+)
+def test_the_results_of_a_services_tools_are_shown(
+    host: AgentHost, service: ScriptedService, agent: str, output: list[dict[str, Any]], results: list[str]
+):
+    """What a search has found is shown as pages, without what only the service can read."""
+    service.play(output)
+    answer = host.run(agent, {"message": "Look", "session_id": "results"}).json()
+    assert [event["result"] for event in read_events(host, agent, "results", answer, "tool.completed")] == results
+    steps = host.get(f"/agents/{agent}/sessions/results/turns/{answer['turn_id']}/steps").json()["steps"]
+    assert [step["result"] for step in steps if step["kind"] == "tool_call"] == results
+
+
 def test_a_command_in_a_container_has_failed_when_it_says_so(host: AgentHost, service: ScriptedService):
     """OpenAI's item of its output is complete all the same; a search for tools has no result of its own."""
     outputs = [{"stdout": "", "stderr": "no rule", "outcome": {"type": "exit", "exit_code": 2}}]
@@ -663,19 +721,7 @@ def test_a_command_in_a_container_has_failed_when_it_says_so(host: AgentHost, se
         SHELL | {"id": "sh_2", "call_id": "call_2"},
         SHELL_OUTPUT | {"id": "sho_2", "call_id": "call_2"},
     ]
-    first, *_, last = response_events("Found.")
-    items.append(*last["response"]["output"])
-    service.play(
-        [
-            first,
-            *(
-                {"type": f"response.output_item.{event}", "output_index": index, "item": item}
-                for index, item in enumerate(items)
-                for event in ("added", "done")
-            ),
-            {"type": "response.completed", "response": {**last["response"], "output": items}},
-        ]
-    )
+    service.play(response_of_items(*items))
     answer = host.run("Responsesunknown", {"message": "Look", "session_id": "commands"}).json()
     outcomes = [
         (event["outcome"], event["result"])

@@ -29,13 +29,13 @@ from durable_agent_host.providers.neutral_contents import as_objects, refusal_pr
 _AGAIN: Final = "try again", True
 
 _FILTERS: Final[Mapping[str, str]] = {
-    "SAFETY": "its safety filters have stopped the answer",
-    "IMAGE_SAFETY": "its safety filters have stopped the image",
+    "SAFETY": "the service's safety filters have stopped the answer",
+    "IMAGE_SAFETY": "the service's safety filters have stopped the image",
     "BLOCKLIST": "the answer has words of a blocklist",
     "PROHIBITED_CONTENT": "the answer may have prohibited content",
     "IMAGE_PROHIBITED_CONTENT": "the image may have prohibited content",
     "SPII": "the answer may have sensitive personal data",
-    "LANGUAGE": "it does not support the language",
+    "LANGUAGE": "the model does not support the language",
     "RECITATION": "the answer repeats material that may be protected",
     "IMAGE_RECITATION": "the image repeats material that may be protected",
     "MODEL_ARMOR": "Model Armor has stopped the answer",

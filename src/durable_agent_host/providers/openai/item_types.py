@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.codec.content import CONTENT_CODECS
+from durable_agent_host.codec.tool_result_text import search_text, value_text
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.model.repair_rules import RepairRules, StoredItem
@@ -129,12 +130,13 @@ def _call_of(name: str, *fields: str) -> Callable[[Item], HostedCall]:
 def _web_search(item: Item) -> HostedCall:
     action = cast("Item", item.get("action") or {})
     arguments = {name: value for name, value in action.items() if name != "sources"}
-    return _call(item, "web_search", arguments or item.get("arguments"))
+    return _call(item, "web_search", arguments or item.get("arguments"), result=search_text(action.get("sources")))
 
 
 def _mcp_call(item: Item) -> HostedCall:
     request_id = item.get("approval_request_id")
-    return _call(item, str(item.get("name") or "mcp"), item.get("arguments"), approval_request_id=request_id)
+    name, result = str(item.get("name") or "mcp"), value_text(item.get("output"))
+    return _call(item, name, item.get("arguments"), approval_request_id=request_id, result=result)
 
 
 def _shell_call(item: Item) -> HostedCall | None:
