@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, get_args
 
 from pydantic import Json, TypeAdapter
@@ -16,19 +17,22 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.codec.strict_json import parse_strict
 from durable_agent_host.http.problem_details import PROBLEM
-from durable_agent_host.http.request_handling import PROBLEMS, DescribedRoute, Parameter, Route, RoutePart
-from durable_agent_host.http.routes import DESCRIBED_ROUTES, ROUTES
+from durable_agent_host.http.request_handling import Parameter, Route, RoutePart
+from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.sse import CONTENT_TYPE as EVENTS
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.turn_events import ProblemWire
 
 _JSON: Final = "application/json"
 _MODE: Final = "validation"
-_AnyRoute = Route | DescribedRoute
+_OTHERS: Final = parse_strict(Path(__file__).with_name("other_routes.json").read_text())
+"""By part of an app, the routes that upstream and the Functions host serve, and pages, with their schemas."""
 _UNROUTED: Final[Mapping[str, Any]] = {
     "type": "object",
     "description": "Of the Functions host, which cannot read the path.",
 }
+_PROBLEMS: Final = (400, 403, 404, 413, 429, 500, 503, 507)
+"""Statuses of problems that every route may answer with; routes of a session also with 409."""
 _PATH_PARAMETERS: Final[Mapping[str, str]] = {
     "agent": "The agent's name.",
     "session": "The session's id.",
@@ -39,7 +43,6 @@ _PATH_PARAMETERS: Final[Mapping[str, str]] = {
     "token": "The token of a deferred call.",
     "workflow": "The workflow's name.",
     "run": "The id of a run of the workflow.",
-    "request": "The id of a question of the run.",
 }
 
 _SECURITY_SCHEMES: Final[Mapping[str, Any]] = {
@@ -70,7 +73,7 @@ def format_api_document(url: str, parts: frozenset[RoutePart]) -> str:
 @cache
 def api_document(parts: frozenset[RoutePart] = frozenset(get_args(RoutePart))) -> Mapping[str, Any]:
     """Return the OpenAPI document of the routes of an app with some parts, by default all, without servers."""
-    routes = [route for route in (*ROUTES, *DESCRIBED_ROUTES) if route.part in parts]
+    routes = [route for route in ROUTES if route.part in parts]
     kinds = _list_types(routes)
     inputs: list[tuple[int, JsonSchemaMode, TypeAdapter[Any]]]
     inputs = [(index, _MODE, TypeAdapter(kind)) for index, kind in enumerate(kinds)]
@@ -80,6 +83,10 @@ def api_document(parts: frozenset[RoutePart] = frozenset(get_args(RoutePart))) -
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(f"/{route.template}", {})[route.method.lower()] = builder.build(route)
+    schemas_by_name = dict(definitions["$defs"])
+    for other in (_OTHERS[part] for part in parts if part in _OTHERS):
+        paths |= other["paths"]
+        schemas_by_name |= other["schemas"]
     event = {
         "description": "An event of a stream. `id` is its offset in the turn's log.",
         "oneOf": [builder.event(name, rule.data) for name, rule in turn_events.EVENTS.items()],
@@ -92,12 +99,12 @@ def api_document(parts: frozenset[RoutePart] = frozenset(get_args(RoutePart))) -
             "description": "Durable sessions of agents. Ignore members that you do not know: versions may add some.",
         },
         "paths": paths,
-        "components": {"schemas": {**definitions["$defs"], "Event": event}, "securitySchemes": _SECURITY_SCHEMES},
+        "components": {"schemas": {**schemas_by_name, "Event": event}, "securitySchemes": _SECURITY_SCHEMES},
     }
     return parse_strict(encode_compact(document).replace('Wire"', '"'))
 
 
-def _list_types(routes: Sequence[_AnyRoute]) -> Sequence[Any]:
+def _list_types(routes: Sequence[Route]) -> Sequence[Any]:
     kinds: list[Any] = [ProblemWire, str, *(Json[rule.data] for rule in turn_events.EVENTS.values())]
     for route in routes:
         kinds += [parameter.type for parameter in route.parameters]
@@ -116,10 +123,9 @@ class _OperationBuilder:
     def __init__(self, schemas: Sequence[tuple[Any, Mapping[str, Any]]]) -> None:
         self._schemas = schemas
 
-    def build(self, route: _AnyRoute) -> Mapping[str, Any]:
+    def build(self, route: Route) -> Mapping[str, Any]:
         """Describe a route."""
-        problems = [*route.problems, *(PROBLEMS if isinstance(route, Route) else ())]
-        problems += [HTTPStatus.CONFLICT] if "{session}" in route.template else []
+        problems = (*_PROBLEMS, *route.problems, *([HTTPStatus.CONFLICT] if "{session}" in route.template else []))
         bodies: dict[int, Sequence[Any]] = {**dict.fromkeys(problems, (ProblemWire,)), **route.replies}
         is_public = route.part == "health" or route.is_open
         responses = {str(int(status)): self._response(route, status, bodies[status]) for status in sorted(bodies)}
@@ -139,8 +145,6 @@ class _OperationBuilder:
         }
         if route.bodies:
             operation["requestBody"] = {"content": self._content(route.bodies, _JSON)}
-        if route.part == "mcp":
-            operation["servers"] = [{"url": "/runtime/webhooks"}]
         return operation
 
     def event(self, name: str, data: Any) -> Mapping[str, Any]:
@@ -157,18 +161,17 @@ class _OperationBuilder:
         name, kind, meaning, place = parameter
         return {"name": name, "in": place, "description": meaning, "schema": self._schema(kind)}
 
-    def _response(self, route: _AnyRoute, status: int, body: Sequence[Any]) -> Mapping[str, Any]:
+    def _response(self, route: Route, status: int, body: Sequence[Any]) -> Mapping[str, Any]:
         is_problem = status >= HTTPStatus.BAD_REQUEST
         response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
         if headers := self._headers(route, status):
             response["headers"] = headers
         if body and route.method != "HEAD":
             unrouted = {_JSON: {"schema": _UNROUTED}} if status == HTTPStatus.NOT_FOUND else {}
-            json_type = EVENTS if route.part == "mcp" else _JSON
-            response["content"] = {**self._content(body, PROBLEM if is_problem else json_type), **unrouted}
+            response["content"] = {**self._content(body, PROBLEM if is_problem else _JSON), **unrouted}
         return response
 
-    def _headers(self, route: _AnyRoute, status: int) -> Mapping[str, Any]:
+    def _headers(self, route: Route, status: int) -> Mapping[str, Any]:
         names: tuple[str, ...] = ()
         is_run = route.name == "http-run"
         if status < HTTPStatus.MULTIPLE_CHOICES and "{file}" not in route.template and not route.accepts_token:

@@ -95,7 +95,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
     message = MessageInput("") if is_without_text else read_message(fields.get("message"))
     session_id = _session_id(fields, params)
     response_format = _response_format(fields)
-    enable_tool_calls = _flag(fields.get("enable_tool_calls"), "enable_tool_calls", default=True)
+    enable_tool_calls = parse_flag(fields.get("enable_tool_calls"), "enable_tool_calls", default=True)
     policy = _policy(fields)
     client_tools = read_client_tools(fields.get("client_tools"))
     options = fields.get("options") or None
@@ -134,7 +134,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
 
 def _waits(headers: Mapping[str, str], params: Mapping[str, str], fields: Mapping[str, Any]) -> bool:
     value = headers.get("x-ms-wait-for-response") or params.get("wait_for_response") or fields.get("wait_for_response")
-    return _flag(value, "wait_for_response", default=True)
+    return parse_flag(value, "wait_for_response", default=True)
 
 
 def _check_nesting(value: Any) -> None:
@@ -199,7 +199,8 @@ def _policy(fields: Mapping[str, Any]) -> Policy:
             raise RequestError(f"'policy' is {other!r}: use 'queue' (the default), 'reject', 'interrupt' or 'steer'")
 
 
-def _flag(value: Any, name: str, *, default: bool) -> bool:
+def parse_flag(value: Any, name: str, *, default: bool) -> bool:
+    """Read true or false, as JSON or as a text; raises `RequestError` for anything else."""
     if value is None:
         return default
     if isinstance(value, bool) or value in (0, 1):
@@ -245,7 +246,7 @@ def parse_fork(body: bytes) -> tuple[str | None, str | None, bool]:
         if value is not None and not (isinstance(value, str) and value):
             raise RequestError(f"{name!r} is {value!r}: give a text, or leave it out")
     new_id: str | None = fields.get("session_id")
-    is_before = _flag(fields.get("before"), "before", default=False)
+    is_before = parse_flag(fields.get("before"), "before", default=False)
     if is_before and not fields.get("at_turn"):
         raise RequestError("'before' needs 'at_turn': the turn before which the copy ends")
     return check_session_id(new_id) if new_id else None, fields.get("at_turn"), is_before
@@ -402,7 +403,7 @@ def parse_hidden_events(query: Mapping[str, str]) -> frozenset[str]:
     Raises:
         RequestError: it is not true or false.
     """
-    return frozenset() if _flag(query.get(NESTED), NESTED, default=True) else frozenset({NESTED})
+    return frozenset() if parse_flag(query.get(NESTED), NESTED, default=True) else frozenset({NESTED})
 
 
 def parse_limit(query: Mapping[str, str], *, default: int = DEFAULT_LIMIT) -> int:

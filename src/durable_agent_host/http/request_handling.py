@@ -339,34 +339,8 @@ class Parameter(NamedTuple):
     place: Literal["query", "header"] = "query"
 
 
-PROBLEMS: Final = (400, 403, 404, 413, 429, 500, 503, 507)
-"""Statuses of problems that every route of data may answer with."""
 RoutePart = Literal["agents", "health", "inspector", "mcp", "workflows"]
 """A part of an app, which has it or not."""
-
-
-class DescribedRoute(NamedTuple):
-    """A route that is not served by a handler: what the API's document says of it.
-
-    Attributes:
-        name, method, template: as of a `Route`.
-        summary: what it does.
-        replies, problems, parameters, bodies: likewise; the problems are all that there are.
-        part: of the app, which serves it.
-        is_open: needs no key of the app.
-    """
-
-    name: str
-    method: str
-    template: str
-    summary: str
-    replies: Mapping[int, Sequence[Any]]
-    problems: Sequence[int] = ()
-    parameters: Sequence[Parameter] = ()
-    bodies: Sequence[Any] = ()
-    part: RoutePart = "workflows"
-    is_open: bool = False
-    accepts_token: bool = False
 
 
 class Route(NamedTuple):

@@ -20,7 +20,7 @@ from durable_agent_host.http import (
 from durable_agent_host.http import response_types as types
 from durable_agent_host.http.body_parsing import FORM
 from durable_agent_host.http.parse import MAX_LIMIT
-from durable_agent_host.http.request_handling import PROBLEMS, DescribedRoute, Parameter, Route
+from durable_agent_host.http.request_handling import Parameter, Route
 from durable_agent_host.http.sse import CONTENT_TYPE as EVENTS
 from durable_agent_host.turn.model_call_reader import ModelCallPageWire, ModelCallWire
 from durable_agent_host.turn.step_types import StepPageWire
@@ -335,70 +335,3 @@ ROUTES: Final = (
         part="health",
     ),
 )
-
-_WORKFLOW: Final = (*PROBLEMS, HTTPStatus.CONFLICT)
-
-DESCRIBED_ROUTES: Final = (
-    DescribedRoute(
-        "workflow-run",
-        "POST",
-        "workflow/{workflow}/run",
-        "starts a run of a workflow with an input.",
-        {_OK: (types.EndedRunWire,), _ACCEPTED: (types.StartedRunWire,)},
-        _WORKFLOW,
-        (
-            Parameter("runId", str, "The run's id; without one, the host chooses it."),
-            Parameter("waitForResponse", bool, "True waits for the end of the run."),
-            Parameter("timeoutSeconds", Annotated[int, Field(ge=1, le=200)], "How long to wait."),
-            Parameter("x-ms-wait-for-response", bool, "The same as waitForResponse.", "header"),
-        ),
-        (Any, _TEXT),
-    ),
-    DescribedRoute(
-        "workflow-status",
-        "GET",
-        "workflow/{workflow}/status/{run}",
-        "a run's status, output and questions.",
-        {_OK: (types.RunStatusWire,)},
-        _WORKFLOW,
-    ),
-    DescribedRoute(
-        "workflow-respond",
-        "POST",
-        "workflow/{workflow}/respond/{run}/{request}",
-        "answers a question of a run.",
-        {_OK: (types.RunRespondedWire,)},
-        _WORKFLOW,
-        bodies=(Any,),
-    ),
-    DescribedRoute(
-        "mcp",
-        "POST",
-        "mcp",
-        "the agents as tools of an MCP server.",
-        {_OK: (types.RpcEventWire,), _ACCEPTED: (), HTTPStatus.NOT_ACCEPTABLE: ()},
-        bodies=(types.RpcRequestWire,),
-        part="mcp",
-    ),
-    DescribedRoute(
-        "http-inspector",
-        "GET",
-        "inspector",
-        "the inspector's page.",
-        {_OK: ("text/html",)},
-        (HTTPStatus.FORBIDDEN,),
-        part="inspector",
-        is_open=True,
-    ),
-    DescribedRoute(
-        "http-openapi",
-        "GET",
-        "openapi.json",
-        "this document.",
-        {_OK: (Mapping[str, Any],)},
-        (HTTPStatus.FORBIDDEN,),
-        part="agents",
-        is_open=True,
-    ),
-)
-"""Routes of upstream and of the Functions host, and pages."""
