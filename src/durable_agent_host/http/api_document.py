@@ -25,7 +25,7 @@ from durable_agent_host.turn.turn_events import ProblemWire
 
 _JSON: Final = "application/json"
 _MODE: Final = "validation"
-_OTHERS: Final = parse_strict(Path(__file__).with_name("other_routes.json").read_text())
+_EXTRA: Final = parse_strict(Path(__file__).with_name("other_routes.json").read_text())
 """By part of an app, the routes that upstream and the Functions host serve, and pages, with their schemas."""
 _UNROUTED: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -84,9 +84,9 @@ def api_document(parts: frozenset[RoutePart] = frozenset(get_args(RoutePart))) -
     for route in routes:
         paths.setdefault(f"/{route.template}", {})[route.method.lower()] = builder.build(route)
     schemas_by_name = dict(definitions["$defs"])
-    for other in (_OTHERS[part] for part in parts if part in _OTHERS):
-        paths |= other["paths"]
-        schemas_by_name |= other["schemas"]
+    for extra in (_EXTRA[part] for part in parts if part in _EXTRA):
+        paths |= extra["paths"]
+        schemas_by_name |= extra["schemas"]
     event = {
         "description": "An event of a stream. `id` is its offset in the turn's log.",
         "oneOf": [builder.event(name, rule.data) for name, rule in turn_events.EVENTS.items()],

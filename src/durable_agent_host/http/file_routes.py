@@ -16,11 +16,11 @@ from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session
 from durable_agent_host.http.response_types import FilesWire, FileWire
 from durable_agent_host.http.response_views import session_response, session_url_of
-from durable_agent_host.model.conversation_file import ConversationFile
+from durable_agent_host.model.conversation_file import ConversationFile, media_type_of_name
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.entry_files import FileBytes
 from durable_agent_host.session.ownership import unknown_session
-from durable_agent_host.turn.file_names import OCTETS, check_media_type, check_name, disposition, media_type_of_name
+from durable_agent_host.turn.file_names import OCTETS, check_media_type, check_name, disposition
 from durable_agent_host.turn.message_input import MessageInput, file_reference, with_contents
 
 _SAFE: Final = {

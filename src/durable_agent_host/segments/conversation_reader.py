@@ -262,13 +262,13 @@ class ConversationReader:
         stored = await self.stored_part(self.session.sealed.agent_session, "the framework's session")
         return self.session.agent_session if stored is None else stored
 
-    async def stored_part(self, piece: tuple[str, str] | None, what: str) -> Mapping[str, Any] | None:
+    async def stored_part(self, piece: tuple[str, str] | None, name_in_errors: str) -> Mapping[str, Any] | None:
         """Return a part of the session that is a piece, by its name and namespace; None without one."""
         if piece is None:
             return None
         name, namespace = piece
         data = (await self.pieces({(namespace, name)}))[namespace, name]
-        return cast("Mapping[str, Any]", json_of_bytes(data, what))
+        return cast("Mapping[str, Any]", json_of_bytes(data, name_in_errors))
 
     async def turn(self, turn_id: str) -> TurnRecord:
         """Return a session's data of a turn.

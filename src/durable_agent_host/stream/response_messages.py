@@ -12,9 +12,8 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.content_fields import bytes_of_data_url
-from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
+from durable_agent_host.model.conversation_file import ServiceFilesOf, media_type_of_name, no_files
 from durable_agent_host.model.provider_item import PART_OF
-from durable_agent_host.turn.file_names import media_type_of_name
 from durable_agent_host.turn.turn_events import SEPARATOR, CitationWire, MessageFileWire, ResponseMessageWire
 
 FILES: Final = frozenset({"data", "uri", "hosted_file"})

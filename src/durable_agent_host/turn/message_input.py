@@ -15,7 +15,8 @@ from agent_framework import Content, detect_media_type_from_base64
 
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.errors import RequestError
-from durable_agent_host.turn.file_names import check_media_type, check_name, media_type_of_name
+from durable_agent_host.model.conversation_file import media_type_of_name
+from durable_agent_host.turn.file_names import check_media_type, check_name
 
 MAX_PARTS: Final = 256
 """Maximum parts of one message."""
