@@ -126,6 +126,29 @@ def test_a_service_without_a_row_is_an_error_at_start():
         DurableAgentApp(agents=[Agent(client, "Help.", name="Helper")])
 
 
+_NO_FIELD = 'Unknown name "parallel_tool_calls": Cannot find field.'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [{"error": {"code": 400, "message": _NO_FIELD, "status": "INVALID_ARGUMENT"}}],
+        {"error": _NO_FIELD},
+        {"errors": [{"code": "json_validation_error", "message": _NO_FIELD}], "status_code": 400},
+        {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": _NO_FIELD}}},
+        {"detail": [{"type": "extra_forbidden", "loc": ["body", "parallel_tool_calls"], "msg": "Extra inputs"}]},
+        {"error": {"message": "Extra inputs are not permitted, field: 'parallel_tool_calls', value: False"}},
+        {"error": {"message": "x does not support parameters: ['parallel_tool_calls'], for model=m"}},
+    ],
+)
+def test_a_refused_field_is_found_wherever_the_service_names_it(host: AgentHost, service: ScriptedService, body: Any):
+    """Bodies of Gemini, xAI, watsonx, OpenRouter, Mistral, Fireworks and LiteLLM: one refusal, and the turn goes on."""
+    service.find_violation = lambda request: (400, body) if "parallel_tool_calls" in request else None
+    service.play(chat_response({"content": "Seen."}))
+    assert run(host, "Chatunknown", f"named-{len(json.dumps(body))}") == "Seen."
+    assert len(service.refusals) == 1
+
+
 def test_openai_gets_the_conversation_as_it_was(host: AgentHost, service: ScriptedService):
     """Arguments that no program can read go back to the letter, and only repeated ids are replaced."""
     hold_conversation(host, service, "ChatOpenAI", "openai")
@@ -146,6 +169,8 @@ def test_openai_gets_the_conversation_as_it_was(host: AgentHost, service: Script
         "Your credit balance is too low to access the API.",
         "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
         "The model `m` does not exist",
+        "m is not a valid model ID",
+        "You have reached your specified API usage limits.",
     ],
 )
 def test_a_refusal_for_another_reason_is_not_repaired(host: AgentHost, service: ScriptedService, message: str):
@@ -272,6 +297,24 @@ def test_a_strict_service_of_responses_gets_what_it_takes(host: AgentHost, servi
     assert run(host, "ResponsesvLLM", "strict") == "Done."
     assert run(host, "ResponsesvLLM", "strict") == "Bye."
     assert not service.refusals
+
+
+@pytest.mark.parametrize("agent", ["ResponsesvLLM", "Responsesunknown"])
+def test_reasoning_that_is_not_encrypted_goes_back_unless_it_is_refused(
+    host: AgentHost, service: ScriptedService, agent: str
+):
+    """As it came, within the turn and after it; a service that refuses it, as OpenAI does, is asked again without."""
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    item |= {"signature": "sig", "format": "anthropic-claude-v1"}  # OpenRouter's
+    call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
+    service.play(items_events(item, call), responses_text("Done."), responses_text("Bye."))
+    too_long = {"error": {"message": "Invalid 'input[1].content': array too long."}}
+    if agent == "Responsesunknown":
+        service.find_violation = lambda body: (400, too_long) if item in body["input"] else None
+    assert run(host, agent, "thinker") == "Done."
+    assert run(host, agent, "thinker") == "Bye."
+    assert [body["input"].count(item) for body in service.bodies] == [0, *[int(agent == "ResponsesvLLM")] * 2]
+    assert len(service.refusals) == int(agent == "Responsesunknown")
 
 
 PNG, PDF, WAV = "cG5n", "JVBERg==", "c291bmQ="
@@ -619,22 +662,31 @@ def read_events(host: AgentHost, agent: str, session: str, answer: dict[str, Any
         return [event.data for event in read_stream(stream) if event.name.startswith(prefix)]
 
 
+def items_events(*items: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
+    """The events of a response of the Responses API, whose items come whole."""
+    first, *_, last = response_events("")
+    return [
+        first,
+        *(
+            {"type": f"response.output_item.{event}", "output_index": index, "item": item}
+            for index, item in enumerate(items)
+            for event in ("added", "done")
+        ),
+        {**last, "response": {**last["response"], "output": items, **fields}},
+    ]
+
+
+*_, _LAST = response_events("Found.")
+(TEXT,) = _LAST["response"]["output"]
+
+
 def test_a_custom_tool_that_the_service_has_run_waits_for_nobody(host: AgentHost, service: ScriptedService):
     """Searches of xAI on X are such calls: they are told as hosted calls, and go back without an output."""
     search = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "xs_call_1", "name": "x_keyword_search"}
     call = search | {"input": '{"query": "a"}', "status": "completed"}
-    first, *_, last = response_events("Found.")
-    (text,) = last["response"]["output"]
-    service.play(
-        [
-            first,
-            {"type": "response.output_item.added", "output_index": 0, "item": {**search, "input": ""}},
-            {"type": "response.output_item.done", "output_index": 0, "item": call},
-            {"type": "response.output_item.done", "output_index": 1, "item": text},
-            {"type": "response.completed", "response": {**last["response"], "output": [call, text]}},
-        ],
-        response_events("Bye.", "resp_2"),
-    )
+    events = items_events(call, TEXT)
+    events[1] |= {"item": {**search, "input": ""}}
+    service.play(events, response_events("Bye.", "resp_2"))
     answer = host.run("Responsesunknown", {"message": "Look", "session_id": "x-search"}).json()
     assert answer["response"] == "Found.", answer
     started, completed = read_events(host, "Responsesunknown", "x-search", answer, "tool.")
@@ -644,6 +696,58 @@ def test_a_custom_tool_that_the_service_has_run_waits_for_nobody(host: AgentHost
     sent = [item["type"] for item in service.bodies[-1]["input"] if item.get("role") != "user"]
     assert sent[-2:] == ["custom_tool_call", "message"]
     assert host.get("/agents/Responsesunknown/sessions/x-search/verify").json()["problems"] == []
+
+
+def test_searches_count_although_the_end_does_not_list_them(host: AgentHost, service: ScriptedService):
+    """A service may leave out of its last event what it has streamed; a page that was opened is no search."""
+    search = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "a"},
+    }
+    page = search | {"id": "ws_2", "action": {"type": "open_page", "url": "https://example.org"}}
+    usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    service.play(items_events(search, page, TEXT, output=[], usage=usage | details))
+    answer = host.run("Responsesunknown", {"message": "Look", "session_id": "searches"}).json()
+    assert (answer["response"], answer["usage"]["web_search_count"]) == ("Found.", 1)
+
+
+def test_a_program_that_waited_for_a_call_is_completed(host: AgentHost, service: ScriptedService):
+    """Its tool is the caller's: the program ends in a later attempt, with the outcome of the service."""
+    program = {"type": "program", "id": "cm_1", "call_id": "call_p", "code": "await tools.locate()", "fingerprint": "f"}
+    caller = {"type": "program", "caller_id": "call_p"}
+    locate = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "locate", "arguments": "{}"}
+    output = {"type": "program_output", "id": "cmo_1", "call_id": "call_p", "result": "Rome", "status": "completed"}
+    service.play(items_events(program, locate | {"caller": caller}), items_events(output, TEXT))
+    body = {"message": "Look", "session_id": "program", "client_tools": [{"name": "locate", "parameters": {}}]}
+    turn = host.run("Responsesunknown", body).json()
+    assert approve(turn, {"call_id": turn["pending_calls"][0]["call_id"], "result": "Rome"}).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Found."
+    started, *_, completed = read_events(host, "Responsesunknown", "program", turn, "tool.")
+    assert (started["name"], started["arguments"]) == ("program", {"code": program["code"]})
+    assert completed == {"call_id": "call_p", "outcome": "success", "result": "Rome"}
+
+
+def test_a_search_for_tools_that_the_client_runs_waits_for_it(host: AgentHost, service: ScriptedService):
+    """Its result are the tools; without one, the next turn leaves the search out."""
+    search = TOOL_SEARCH_CALL | {"call_id": "call_1", "execution": "client"}
+    later_search = search | {"id": "tsc_2", "call_id": "call_2"}
+    service.play(*map(items_events, (search, TEXT, later_search)), response_events("Bye.", "resp_2"))
+    turn = host.run("Responsesunknown", {"message": "Look", "session_id": "tools"}).json()
+    (call,) = turn["pending_calls"]
+    assert (call["kind"], call["name"], call["arguments"]) == ("client_tool", "tool_search", search["arguments"])
+    tools = [{"type": "function", "name": "look"}]
+    assert approve(turn, {"call_id": call["call_id"], "result": tools}).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Found."
+    output = {"type": "tool_search_output", "call_id": "call_1", "execution": "client", "tools": tools}
+    assert service.bodies[-1]["input"][1:] == [search, output]
+    turn = host.run("Responsesunknown", {"message": "Look", "session_id": "tools"}).json()
+    assert requests.post(f"{turn['turn_url']}/cancel").ok
+    assert run(host, "Responsesunknown", "tools") == "Bye."
+    assert [item["type"] for item in service.bodies[-1]["input"]].count("tool_search_call") == 1
+    assert host.get("/agents/Responsesunknown/sessions/tools/verify").json()["problems"] == []
 
 
 def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, service: ScriptedService):
@@ -657,18 +761,6 @@ def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, ser
     assert (completed["call_id"], completed["outcome"]) == (started["call_id"], "success")
     assert run(host, "Gemini", "holodeck") == "Bye."
     assert part in service.bodies[-1]["contents"][1]["parts"]
-
-
-def response_of_items(*items: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the events of a response of the Responses API with items and a text."""
-    first, *_, last = response_events("Found.")
-    output = [*items, *last["response"]["output"]]
-    finished = [
-        {"type": f"response.output_item.{event}", "output_index": index, "item": item}
-        for index, item in enumerate(output)
-        for event in ("added", "done")
-    ]
-    return [first, *finished, {"type": "response.completed", "response": last["response"] | {"output": output}}]
 
 
 PAGES = [{"title": "A page", "url": "https://a.example"}, {"title": "Another", "url": "https://b.example"}]
@@ -688,7 +780,7 @@ URLS = [{"type": "url", "url": page["url"]} for page in PAGES]
     [
         (
             "Responsesunknown",
-            response_of_items(search(1, {"type": "search", "query": "q", "sources": URLS}), mcp(2, "{}", "A four.")),
+            items_events(search(1, {"type": "search", "query": "q", "sources": URLS}), mcp(2, "{}", "A four."), TEXT),
             ["https://a.example\nhttps://b.example", "A four."],
         ),
         (
@@ -720,14 +812,20 @@ def test_a_command_in_a_container_has_failed_when_it_says_so(host: AgentHost, se
         SHELL_OUTPUT | {"output": outputs},
         SHELL | {"id": "sh_2", "call_id": "call_2"},
         SHELL_OUTPUT | {"id": "sho_2", "call_id": "call_2"},
+        {"type": "image_generation_call", "id": "ig_1", "status": "failed", "error": {"message": "not drawn"}},
     ]
-    service.play(response_of_items(*items))
+    service.play(items_events(*items, TEXT))
     answer = host.run("Responsesunknown", {"message": "Look", "session_id": "commands"}).json()
     outcomes = [
         (event["outcome"], event["result"])
         for event in read_events(host, "Responsesunknown", "commands", answer, "tool.completed")
     ]
-    assert outcomes == [("success", ""), ("error", "no rule\nexit code 2"), ("error", "a\ne\ntimed out")]
+    assert outcomes == [
+        ("success", ""),
+        ("error", "no rule\nexit code 2"),
+        ("error", "a\ne\ntimed out"),
+        ("error", "not drawn"),
+    ]
 
 
 def test_a_result_of_claudes_service_that_nobody_knows_belongs_to_its_call(host: AgentHost, service: ScriptedService):

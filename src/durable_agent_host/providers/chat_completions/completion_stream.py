@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.agent.response_limits import until_its_end
-from durable_agent_host.codec.strict_json import value_at
+from durable_agent_host.agent.retry_classification import read_failure
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.ending import CONTENT_FILTER, is_refusal
 from durable_agent_host.model.provider_item import ItemPart
@@ -30,8 +30,8 @@ _IGNORED_FIELDS: Final = frozenset(
 )
 """Fields of a response that are not stored: padding, filters, routing, tokens."""
 
-_FAILURES: Final = frozenset({"error", "network_error", "abort", "ERROR", "TIMEOUT"})
-"""Finish reasons of failed responses: of OpenRouter, of Zhipu, of vLLM and SGLang, and two of Cohere."""
+_FAILURES: Final = frozenset({"error", "network_error", "abort", "ERROR", "TIMEOUT", "insufficient_system_resource"})
+"""Finish reasons of failed responses: of OpenRouter, of Zhipu, of vLLM and SGLang, two of Cohere, of DeepSeek."""
 
 _PLAIN_DELTA: Final = frozenset({"content", "role"})
 
@@ -114,7 +114,7 @@ class CompletionReader:
         if choice.finish_reason:
             self._finish_reasons[choice.index] = choice.finish_reason
             if choice.finish_reason in _FAILURES:
-                raise response_failure(value_at(fields, "error", "code"), value_at(fields, "error", "message"))
+                raise response_failure(*read_failure(fields.get("error")))
             if choice.finish_reason == CONTENT_FILTER:
                 self.properties = refusal_properties(category=filtered_categories(fields))
         extra_fields = {

@@ -117,10 +117,10 @@ def _first_text(detail: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _thought(part: Mapping[str, Any]) -> str:
-    """Read a chunk from Mistral: ``thinking`` has a list of texts."""
-    if part.get("type") != "thinking":
+    """Read a part of a content: ``thinking`` of Mistral and ``summary`` of Databricks have lists of texts."""
+    if part.get("type") not in {"thinking", "reasoning"}:
         return ""
-    inner: Any = part.get("thinking")
+    inner: Any = part.get("thinking") or part.get("summary")
     return (
         inner
         if isinstance(inner, str)

@@ -29,11 +29,15 @@ class ChunkNormalizer:
     def __init__(self) -> None:
         self._last_chunk: Json = {}
         self._started_choices = set[int]()
+        self._has_finish_reason = False
 
     def read(self, _name: str | None, data: Any, /) -> Iterator[Json]:
         """Return a chunk."""
         chunk = normalize_completion(data, "delta")
+        if self._has_finish_reason:
+            chunk.pop("error", None)  # a report beside the usage, after the end (OpenRouter)
         for choice in chunk["choices"]:
+            self._has_finish_reason = self._has_finish_reason or choice["finish_reason"] is not None
             message = object_at(choice.pop("message", None))  # the answer so far beside its delta (Perplexity)
             if choice["delta"] is None and choice["index"] not in self._started_choices and message:
                 choice["delta"] = _normalize_message(message)  # a whole answer as one chunk

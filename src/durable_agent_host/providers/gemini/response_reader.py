@@ -427,7 +427,12 @@ class ResponseReader:
             self._metadata.read_other(other_candidate)
         self.response_id = self.response_id or _as_text(response.get("responseId"))
         self._metadata.read(response, candidate)
-        contents = [content for part in _parts(candidate) for content in self._content(part)]
+        contents: list[Content] = []
+        for part in _parts(candidate):
+            for content in self._content(part):
+                if contents and contents[-1].outputs and contents[-1].call_id == content.call_id:
+                    content = code_result(str(content.call_id), [*contents.pop().outputs, *content.outputs])  # noqa: PLW2901
+                contents.append(content)
         if annotations := self._metadata.new_annotations(candidate, self._text):
             _annotate(contents, annotations, streaming=self._streaming)
         finish_reason = candidate.get("finishReason")
@@ -451,7 +456,8 @@ class ResponseReader:
         kind = next(
             (kind for kind in ("executableCode", "toolCall", *_RESULTS_OF) if isinstance(part.get(kind), dict)), ""
         )
-        call_id = self._assign_id(kind, part[kind]) if kind else ""
+        is_further_result = kind == "codeExecutionResult" and self._run_id
+        call_id = self._run_id if is_further_result else self._assign_id(kind, part[kind]) if kind else ""
         content = to_content(
             part, call_id, earlier_text="".join(self._text) if len(part) > 1 else "", span_index=self._spans
         )
@@ -483,8 +489,8 @@ class ResponseReader:
         self._run_id = None
         self._text = []
         self._spans = 0
-        call_id = part["functionCall"].get("id")
-        if not isinstance(call_id, str) or not call_id or call_id in self._completed_ids:
+        call_id = _as_text(part["functionCall"].get("id"))
+        if not call_id or call_id in self._completed_ids:
             call_id = f"tool-call-{uuid4().hex}"
         self._completed_ids.add(call_id)
         content = to_content(part, call_id)
@@ -494,16 +500,9 @@ class ResponseReader:
 
     def _assign_id(self, kind: str, value: Mapping[str, Any]) -> str:
         """Return the id of a hosted call, or of a result's call, also if the service sends no ids."""
-        provider_id = value.get("id")
         hosted_call_ids = self._ids.get(_RESULTS_OF.get(kind, ""), [])
         open_calls = [hosted_call_id for hosted_call_id in hosted_call_ids if hosted_call_id not in self._completed_ids]
-        call_id = (
-            provider_id
-            if isinstance(provider_id, str) and provider_id
-            else open_calls[0]
-            if open_calls
-            else self._new_id(kind)
-        )
+        call_id = _as_text(value.get("id")) or next(iter(open_calls), None) or self._new_id(kind)
         if kind not in _RESULTS_OF and call_id in self._ids.get(kind, []):
             call_id = self._new_id(kind)
         if kind in _RESULTS_OF:

@@ -274,7 +274,9 @@ class ItemPreservingMixin(FoldedStreamMixin):
         def prepare_history() -> list[Message]:
             history = messages if is_continuation else with_closed_calls(messages)
             sendable_messages = replayable_messages(
-                history, uses_service_storage=uses_service_storage, can_send_reasoning=self._can_send_reasoning
+                history,
+                uses_service_storage=uses_service_storage,
+                can_send_reasoning=lambda contents: self._can_send_reasoning(contents, service),
             )
             return move_result_files(
                 sendable_messages,
@@ -300,9 +302,17 @@ class ItemPreservingMixin(FoldedStreamMixin):
             request_options["include"] = [*include, _ENCRYPTED]
         return accepted_request_options(request_options, service)
 
-    def _can_send_reasoning(self, content: Content) -> bool:
+    def _can_send_reasoning(self, contents: Sequence[Content], service: Service) -> bool:
         client: Any = super()
-        return bool(content.id and client._prepare_provider_reasoning_item_for_openai(content.id, [content]))
+        has_text = any(content.additional_properties.get("reasoning_text") for content in contents)
+        if has_text and service.accepts_reasoning_texts and find_item_metadata(contents[0]):
+            return bool(contents[0].id)
+        return bool(client._prepare_provider_reasoning_item_for_openai(contents[0].id, contents))
+
+    def _prepare_provider_reasoning_item_for_openai(self, reasoning_id: str, contents: Sequence[Content]) -> Any:
+        client: Any = super()
+        item = client._prepare_provider_reasoning_item_for_openai(reasoning_id, contents)
+        return rebuild_item(contents) if item is None and find_item_metadata(contents[0]) else item
 
     def _prepare_content_for_openai(self, role: Any, content: Content, **kwargs: Any) -> dict[str, Any]:
         client: Any = super()
@@ -346,14 +356,13 @@ def _add_properties(target: Any, response: Any) -> None:
         properties |= refusal_properties(category=filtered_categories(getattr(response, "content_filters", None)))
     if properties:
         target.additional_properties = {**(target.additional_properties or {}), **properties}
-    items: Iterable[Any] = getattr(response, "output", None) or ()
-    searches = [item for item in items if getattr(item, "type", None) == "web_search_call"]
-    add_counts(target, {WEB_SEARCHES: sum(_is_search(item) for item in searches)})
+    add_counts(target, {WEB_SEARCHES: sum(map(_is_search, getattr(response, "output", None) or ()))})
 
 
 def _is_search(item: Any) -> bool:
-    """Return whether a call of the search tool has searched: it also opens pages."""
-    return getattr(getattr(item, "action", None), "type", "search") == "search"
+    """Return whether an item is a call of the search tool that has searched: it also opens pages."""
+    is_call = getattr(item, "type", None) == "web_search_call"
+    return is_call and getattr(getattr(item, "action", None), "type", "search") == "search"
 
 
 def _accepts_encrypted_reasoning(client: object) -> bool:
