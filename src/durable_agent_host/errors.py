@@ -248,12 +248,21 @@ class ProviderError(TurnError):
     Attributes:
         retryable: whether the same call can succeed later; decided where the error is born.
         retry_after_seconds: as requested by the service, or None.
+        is_client_rejected: whether the service refuses the key, the account or the model, and not the request.
     """
 
-    def __init__(self, message: str, *, retryable: bool, retry_after_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool,
+        retry_after_seconds: float | None = None,
+        is_client_rejected: bool = False,
+    ) -> None:
         super().__init__(message)
         self.retryable = retryable
         self.retry_after_seconds = retry_after_seconds
+        self.is_client_rejected = is_client_rejected
 
 
 class ContextOverflowError(ProviderError):

@@ -187,8 +187,10 @@ def _without_names(*parts: str) -> StreamMutation:
     return _every(lambda line: None if any(part in line["event"] for part in parts) else line)
 
 
-def _only_final(event: dict[str, Any]) -> Any:
-    return event if event["type"] in {"response.created", "response.completed"} else None
+def _only_final(stream: list[Any]) -> list[Any]:
+    """Leave the final response, of streams in which it has the items."""
+    has_items = any(event["type"] == "response.completed" and event["response"].get("output") for event in stream)
+    return [event for event in stream if not has_items or event["type"] in {"response.created", "response.completed"}]
 
 
 _OF_PARTS = ("delta", "text", "arguments", "part.added", "part.done")
@@ -212,7 +214,7 @@ STREAM_MUTATIONS: dict[str, dict[str, StreamMutation]] = {
         "arguments again": _arguments_again,
     },
     "openai-responses": {
-        "only in the final response": _every(_only_final),
+        "only in the final response": _only_final,
         "items not started": _without("response.output_item.added"),
         "items not finished": _without("response.output_item.done"),
         "parts not streamed": _every(lambda event: None if event["type"].endswith(_OF_PARTS) else event),

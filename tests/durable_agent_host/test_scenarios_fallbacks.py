@@ -82,14 +82,27 @@ def test_the_next_client_answers_the_rest_of_the_turn(host: AgentHost, model: Pr
 
 
 @pytest.mark.drawn(2)
-@pytest.mark.parametrize(("status", "code"), [(401, None), (403, None), (404, "model_not_found")])
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        (401, None, "No."),
+        (403, None, "No."),
+        (404, "model_not_found", "No."),
+        (429, "insufficient_quota", "You exceeded your current quota."),
+        (400, "1500", "Invalid model: m"),
+        (400, None, "Your credit balance is too low to access the Anthropic API."),
+        (400, "model_decommissioned", "The model `m` has been decommissioned and is no longer supported."),
+        (400, None, "The provided model identifier is invalid."),
+        (400, None, "Budget has been exceeded! Current cost: 1.0, Max budget: 0.5"),
+    ],
+)
 def test_a_service_that_refuses_its_client_or_model_is_not_asked_again(
-    host: AgentHost, model: PracticeModel, status: int, code: str | None
+    host: AgentHost, model: PracticeModel, status: int, code: str | None, message: str
 ):
-    """The next client answers at once."""
-    model.plan({"error": {"status": status, "code": code, "message": "No."}}, model="down")
+    """The next client answers at once, also where the status is that of a wrong request."""
+    model.plan({"error": {"status": status, "code": code, "message": message}}, model="down")
     model.plan({"text": "Yes."}, model="practice")
-    assert run(host, "ToChat", "Hi", f"refused-{status}")["response"] == "Yes."
+    assert run(host, "ToChat", "Hi", f"refused-{status}-{len(message)}")["response"] == "Yes."
     assert models(model) == [("down", status), ("practice", 200)]
 
 
@@ -102,6 +115,15 @@ def test_a_request_that_is_wrong_has_no_other_client(host: AgentHost, model: Pra
     model.plan(OVERLOADED, times=None)
     assert host.run("ToChat", "Hi").status_code == 502
     assert models(model) == [("down", 503)] * 2 + [("practice", 503)] * 2
+
+
+def test_what_the_next_client_refuses_is_repaired(host: AgentHost, model: PracticeModel):
+    """Its service, not the first one's, says which form of a request it takes."""
+    model.plan(*[OVERLOADED] * 2, model="down")
+    wrong_form = {"error": {"status": 400, "message": "no such form"}}
+    model.plan(CALL, wrong_form, {"text": "Found."}, model="practice")
+    assert run(host, "ToChat", "Hi", "form")["response"] == "Found."
+    assert models(model)[2:] == [("practice", 200), ("practice", 400), ("practice", 200)]
 
 
 def test_a_session_stays_with_the_client_that_answered(host: AgentHost, model: PracticeModel):

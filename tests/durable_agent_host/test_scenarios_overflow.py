@@ -162,6 +162,18 @@ MESSAGES = [
     "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000",
     "The number of tokens to keep from the initial prompt is greater than the context length.",
     "prompt token count of 130000 exceeds the limit of 128000",
+    "max_tokens must be at least 1, got -186.",
+    "The engine prompt length 1327246 exceeds the max_model_len 131072. Please reduce prompt.",
+    "Input length 5000 exceeds the maximum allowed input length of 4096 tokens.",
+    "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 40000.",
+    "max tokens of 200000 exceeded",
+    "Input Tokens Exceeded: Number of input tokens exceeds maximum length.",
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193. Given: 7000 `inputs` tokens",
+    "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]",
+    "Prompt exceeds max length",
+    "Bad request: prompt token count (5000) plus max_tokens (200) cannot exceed 4096.",
+    "the number of input tokens 9000 cannot exceed the total tokens limit 8192 for this model",
+    "However, the model is loaded with context length of only 4096 tokens, which is not enough.",
 ]
 
 

@@ -625,13 +625,14 @@ class AgentRuns:
         With a journal, every finished call is replayed. Without one, a turn is run again only when its first request
         was refused: nothing has been streamed then, and no tool has run.
         """
-        loss = self.provider.lost_state(error)
+        provider = self.active_client.provider if self.active_client is not None else self.provider
+        loss = provider.lost_state(error)
         if loss is None:
             broken = run.progress.broken
             return RunRestarted(broken.reason, broken.wait_seconds) if broken is not None else None
         if (self.output.updates_streamed and self.hosted_agent.is_opaque) or run.journal.recorded.workflow_parts:
             return None
-        is_new = self.losses.add(loss, self.agent_session, self.provider)
+        is_new = self.losses.add(loss, self.agent_session, provider)
         return RunRestarted(loss.reason, 0.0) if is_new else None
 
     @property

@@ -128,28 +128,29 @@ class ActiveClient:
         return ModelCall(call.path, answering.client, answering.provider, messages, options, _send_by(answering.client))
 
     @property
-    def _provider(self) -> ModelProvider:
+    def provider(self) -> ModelProvider:
+        """The provider of the client."""
         return self.clients[self.index].provider
 
     def read_item(self, update: Any, /) -> ItemPart | None:
         """Return the item that an update belongs to."""
-        return self._provider.read_item(update)
+        return self.provider.read_item(update)
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Complete an item's contents."""
-        return self._provider.complete_item(contents, item)
+        return self.provider.complete_item(contents, item)
 
     def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
         """List what a finished item says of calls that the service runs."""
-        return self._provider.hosted_calls(item)
+        return self.provider.hosted_calls(item)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List the files of the service to which a content refers."""
-        return self._provider.service_files(content)
+        return self.provider.service_files(content)
 
     def cursor(self, update: Any, /) -> int | None:
         """Return where the service's stream stands after an update."""
-        return self._provider.cursor(update)
+        return self.provider.cursor(update)
 
     def continuation_messages(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
         """Return the messages by which a model that has paused continues."""

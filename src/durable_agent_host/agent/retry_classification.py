@@ -4,6 +4,7 @@ No SDK is imported: a status is an attribute with one of a few names, a wait is 
 forms, and a broken connection has a base class with a known name.
 """
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.strict_json import value_at
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.errors import ProviderError
 
-RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429})
+RETRYABLE_STATUS: Final = frozenset({408, 409, 424, 425, 429, 498})
+"""424 of TGI and Bedrock: the model failed; 498 of Groq: no capacity."""
 
 _TRANSPORT_ERRORS: Final = frozenset(
     {
@@ -38,6 +40,7 @@ _PASSING_CODES: Final = frozenset(
         *("unavailable", "resource_exhausted", "internal", "deadline_exceeded", "aborted"),  # Google, gRPC
         *("throttlingexception", "throttling", "toomanyrequestsexception", "serviceunavailableexception"),  # AWS
         *("internalserverexception", "modeltimeoutexception", "modelnotreadyexception", "modelstreamerrorexception"),
+        "tool_use_failed",  # Groq: the model has written a call that cannot be read
     }
 )
 _MOST_DEPTH: Final = 4
@@ -102,13 +105,13 @@ def classify_error(error: BaseException) -> RetryDecision | None:
         code = _find_code(cause)
         if status is not None or code in _PASSING_CODES or _is_stream_error(cause):
             headers = _extract_headers(cause)
-            retryable = (
-                code in _PASSING_CODES or status in RETRYABLE_STATUS or (status or 0) >= 500  # noqa: PLR2004
-            )
+            is_passing = code in _PASSING_CODES and not (status and code == "api_error")  # Ollama: with any status
+            retryable = is_passing or status in RETRYABLE_STATUS or (status or 0) >= 500  # noqa: PLR2004
+            retryable = retryable and code != "insufficient_quota"
             if (should_retry := str(headers.get("x-should-retry", "")).lower()) in {"true", "false"}:
                 retryable = should_retry == "true"
             return RetryDecision(
-                retryable, retry_after_of(headers) or _detailed_wait(cause), status, _extract_message(cause)
+                retryable, retry_after_of(headers) or _detailed_wait(cause), status, extract_message(cause)
             )
         if isinstance(cause, ConnectionError | TimeoutError) or names & _TRANSPORT_ERRORS or _is_of_requests(cause):
             return RetryDecision(retryable=True)
@@ -212,10 +215,38 @@ def _detailed_wait(error: BaseException) -> float | None:
     return None
 
 
-def _extract_message(error: BaseException) -> str:
+def extract_message(error: BaseException) -> str:
+    """Return what the service says in the body of an SDK's error; otherwise the message of the error."""
     body: Any = getattr(error, "body", None)
-    message = value_at(body, "error", "message") or value_at(body, "message")  # OpenAI's SDK removes the outer object
+    message = read_failure(body)[1] or (isinstance(body, dict | list) and body and json.dumps(body))
     return str(message or getattr(error, "message", None) or error)
+
+
+_MESSAGES: Final = ("error", "message", "detail", "error_msg", "status_msg")
+
+
+def read_failure(body: Any) -> tuple[Any, str]:
+    """Return code and message of a failure in the forms of services; the message is empty without one.
+
+    The forms: an object or a text as ``error``, ``message`` of vLLM and DashScope, ``detail`` of FastAPI, ``errors`` of
+    Cloudflare and watsonx, ``error_msg`` of Baidu, ``base_resp`` of MiniMax, which successes have as well, a list of
+    Gemini's. OpenRouter adds as ``metadata.raw`` what the service behind it says.
+    """
+    if isinstance(body, list):
+        return read_failure(next(iter(cast("list[Any]", body)), None))
+    if isinstance(body, str):
+        return None, "" if body.startswith("<") else body
+    fields = object_at(body)
+    if isinstance(errors := fields.get("errors"), list):
+        return read_failure(errors)
+    base = object_at(fields, "base_resp")
+    for holder in (object_at(fields, "error"), fields, base if base.get("status_code") else {}):
+        for name in _MESSAGES:
+            if isinstance(message := holder.get(name), str) and message:
+                codes = (holder.get(code) for code in ("code", "error_code", "status_code"))
+                raw = value_at(holder, "metadata", "raw")
+                return next((code for code in codes if code is not None), None), f"{message}: {raw}" if raw else message
+    return None, ""
 
 
 def _is_no_http(error: BaseException) -> bool:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Sequence
+from http import HTTPStatus
 from typing import Any, Final, cast
 
 from agent_framework.exceptions import ChatClientException, ResponseInvalidatedException
@@ -11,6 +12,7 @@ from durable_agent_host.agent.retry_classification import (
     RetryDecision,
     causes_of,
     classify_error,
+    extract_message,
 )
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.errors import ContextOverflowError, ProviderError, RequestBlockedError
@@ -31,13 +33,12 @@ _COMMON_HINTS: Final[Hints] = (
     (401, "", "check the key"),
     (403, "", "check that the key may use this model"),
     (404, "", "check the model's name and the endpoint"),
-    (413, "", "send less, or start a new session"),
     (429, "", "wait and try again, or raise the quota"),
 )
 
 _TRANSIENT_CODE: Final = re.compile(
     r"|server_error|rate_limit_exceeded|server_is_overloaded|slow_down"  # OpenAI, or none
-    r"|408|409|425|429|5\d\d"  # statuses, of OpenRouter and vLLM
+    r"|408|409|425|429|5\d\d|tool_use_failed"  # statuses, of OpenRouter and vLLM; Groq
     r"|1000|1001|1002|1024|1033|1039|1041|2045"  # MiniMax: platform.minimax.io/docs/api-reference/errorcode
     r"|1234|1302|1303|1305|1312"  # Zhipu: docs.bigmodel.cn/cn/api/api-code
     r"|2|4|18|336100|336501|336502"  # Baidu: ai.baidu.com/ai-doc/WENXINWORKSHOP/tlmyncueh
@@ -46,18 +47,34 @@ _TRANSIENT_CODE: Final = re.compile(
 """Codes of failures during a response that a retry may avoid; others concern the request, the key or the account."""
 
 
+_CLIENT_REJECTED: Final = re.compile(
+    r"api.?key|\bauth|permission|quota|billing|credit|balance|budget|good standing|suspended|restricted|usage limit"
+    r"|location|in your region|(unknown|unavailable|access .*) model|valid model|model_not_|not support tools"
+    r"|(model|deployment).*(not exist|not found|not supported|unavailable|decommissioned|identifier is|on-demand)"
+    r"|\b1211\b",
+    re.IGNORECASE,
+)
+"""How services refuse a key, an account or a model as they refuse a wrong request: Anthropic, Bedrock, DashScope,
+DeepSeek, Gemini, GitHub, Groq, Hugging Face, LiteLLM, Mistral, Ollama, OpenRouter, Perplexity, Snowflake, Together,
+xAI, Zhipu."""
+_CLIENT_STATUS: Final = re.compile(r"3\d\d|40[1-6]|41[0-2]|451")
+
 _OVERFLOW: Final = re.compile(
     r"context_length_exceeded|exceed_context_size|model_context_window_exceeded"
-    r"|prompt (?:is )?too long|input is too long|maximum (?:context|prompt|model) length|context limit:"
+    r"|prompt (?:is )?too long|input is too long|maximum (?:allowed )?(?:context|prompt|model|input) length"
     r"|exceeds?\b.{0,40}\bcontext (?:window|length|size|limit)|context (?:window|length|size) (?:has been )?exceed"
+    r"|context limit:"
     r"|greater than the (?:maximum )?context length|longer than the (?:maximum )?model"
-    r"|input token count.{0,80}(?:exceeds|only supports)|exceeded model token limit|prompt token count.{0,40}exceeds"
-    r"|reduce the length of (?:the|your) (?:messages|prompt|input)|too large for model with|too many (?:input )?tokens"
-    r"|Max size: \d+ tokens|must have less than \d+ tokens",
+    r"|input token count.{0,80}(?:exceeds|only supports)|exceeded model token limit|prompt token count.{0,60}exceed"
+    r"|reduce the length of (?:the|your) (?:messages|prompt|input)|too large for|too many (?:input )?tokens"
+    r"|Max size: \d+ tokens|must have less than \d+ tokens|max_new_tokens` must be|max_tokens must be at least 1, got -"
+    r"|input tokens?(?: \d+)? (?:cannot )?exceed|max tokens of \d+ exceeded|exceeds? (?:the )?max(?:_model_len| length)"
+    r"|range of input length should be|context (?:length of only|size is)",
     re.IGNORECASE | re.DOTALL,
 )
 """How services say that a request is longer than the context window, as quoted in public projects: OpenAI, Azure,
-Anthropic, Bedrock, Gemini, Mistral, Groq, xAI, OpenRouter, GitHub, Kimi, vLLM, llama.cpp, Ollama, LM Studio, TGI."""
+Anthropic, Bedrock, Gemini, Mistral, Groq, xAI, OpenRouter, GitHub, Kimi, vLLM, llama.cpp, Ollama, LM Studio, TGI,
+Zhipu, DashScope, Databricks, Snowflake, watsonx. OpenAI and Groq also say "too large for" of the tokens in a minute."""
 _OVERFLOW_STATUSES: Final = frozenset({None, 400, 413, 422, 500})
 _COUNT: Final = re.compile(r"(?<![\w.-])\d{3,}(?![\w.-]*\w)")
 _HALF: Final = 0.5
@@ -69,12 +86,12 @@ _OVERFLOW_HINT: Final = (
 )
 
 
-def explain_overflow(text: str) -> ContextOverflowError | None:
+def explain_overflow(text: str, *, is_certain: bool = False) -> ContextOverflowError | None:
     """Explain a service's message that a request is longer than the context window; None for another message.
 
     Most messages begin with two counts: of the request and of the window, in any order.
     """
-    if _OVERFLOW.search(text) is None:
+    if not is_certain and _OVERFLOW.search(text) is None:
         return None
     counts = [int(match[0]) for match in _COUNT.finditer(text.replace(",", ""))][:2]
     share = _MARGIN * min(counts) / max(counts) if len(counts) > 1 else _HALF
@@ -109,7 +126,7 @@ def explain_client_error(error: BaseException, hints: Hints = ()) -> ProviderErr
         return _explain_truncation(client_error)
     for cause in causes_of(client_error):
         if hasattr(cause, "body"):  # an SDK's error with what the service sent in its stream
-            return response_failure(getattr(cause, "code", None), getattr(cause, "message", None))
+            return response_failure(getattr(cause, "code", None), extract_message(cause))
     return None
 
 
@@ -151,7 +168,9 @@ def response_failure(code: Any, message: Any) -> ProviderError:
     is_transient = _TRANSIENT_CODE.fullmatch(str(code or "")) is not None
     hint = "try again" if is_transient else "check the request"
     return ProviderError(
-        f"the model's service failed during its response: {reason.rstrip('. ')} - {hint}", retryable=is_transient
+        f"the model's service failed during its response: {reason.rstrip('. ')} - {hint}",
+        retryable=is_transient,
+        is_client_rejected=_is_client_rejected(code, reason),
     )
 
 
@@ -185,8 +204,10 @@ def _explain_decision(decision: RetryDecision, error: BaseException, hints: Hint
         )
     message = decision.message.rstrip(". ") or "no reason was given"
     text = f"{_find_code(error)} {message}"
-    if decision.status in _OVERFLOW_STATUSES and (overflow := explain_overflow(text)) is not None:
-        return overflow
+    if decision.status in _OVERFLOW_STATUSES or "too large for" in text:
+        overflow = explain_overflow(text, is_certain=decision.status == HTTPStatus.CONTENT_TOO_LARGE)
+        if overflow is not None:
+            return overflow
     failure = f"rejected the call with {decision.status}" if decision.status else "failed during its response"
     default = "try again" if decision.retryable else "check the request and the model's name"
     hint = (decision.status and _find_hint(hints, decision.status, text)) or default
@@ -194,7 +215,13 @@ def _explain_decision(decision: RetryDecision, error: BaseException, hints: Hint
         f"the model's service {failure}: {message} - {hint}",
         retryable=decision.retryable,
         retry_after_seconds=decision.retry_after_seconds,
+        is_client_rejected=_is_client_rejected(decision.status, text),
     )
+
+
+def _is_client_rejected(status: Any, text: str) -> bool:
+    """Return whether a failure that does not pass is of the key, the account or the model."""
+    return _CLIENT_STATUS.fullmatch(str(status)) is not None or _CLIENT_REJECTED.search(text) is not None
 
 
 def _find_hint(hints: Hints, status: int, text: str) -> str:

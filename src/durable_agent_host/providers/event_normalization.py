@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
+from durable_agent_host.agent.retry_classification import read_failure
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.providers.neutral_contents import as_objects
 
@@ -25,6 +26,8 @@ _DONE: Final = "[DONE]"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _OTHER_LINE: Final = re.compile(rb"$|:|\w")
 """A blank line, a comment, another field of an event."""
+_JSON_LINE: Final = re.compile(rb"(?<=\})\s*[\r\n]\s*(?=\{)")
+"""Between two objects, one a line; JSON has no line ends within texts."""
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r(?=[^\n])")
 
 
@@ -109,8 +112,9 @@ class NormalizingDecoder(NamedTuple):
             yield _Event(fields.get("type"), fields)
 
     def _read_body(self, body: list[bytes]) -> Iterable[Json]:
-        for response in to_object_list(json.loads(b"".join(body) or b"[]")):
-            yield from self.normalizer.read(None, _failure_event(response) or response)
+        for value in json.loads(b"[" + _JSON_LINE.sub(b",", b"".join(body)) + b"]"):
+            for response in to_object_list(value):
+                yield from self.normalizer.read(None, _failure_event(response) or response)
 
 
 class EventDecoder:
@@ -156,21 +160,11 @@ async def _without_json(chunks: AsyncIterator[bytes], body: list[bytes]) -> Asyn
 
 
 def _failure_event(fields: Json) -> Json | None:
-    """Return the API's event for a failure that a service reports in a form of its own; None for other events.
-
-    The forms: ``message`` of vLLM and DashScope, ``detail`` of FastAPI, ``errors`` of Cloudflare, ``error_msg`` of
-    Baidu, ``base_resp`` of MiniMax, which successes have as well.
-    """
+    """Return the API's event for a failure that a service reports in a form of its own; None for other events."""
     if isinstance(fields.get("error"), dict):
         return {**fields, "type": "error"}
-    base = object_at(fields.get("base_resp"))
-    for holder in (fields, *as_objects(fields.get("errors")), base if base.get("status_code") else {}):
-        for name in ("error", "message", "detail", "error_msg", "status_msg"):
-            if isinstance(message := holder.get(name), str) and message:
-                codes = (holder.get(code) for code in ("code", "error_code", "status_code"))
-                code = next((code for code in codes if code is not None), None)
-                return {"type": "error", "error": {"message": message, "code": code}}
-    return None
+    code, message = read_failure(fields)
+    return {"type": "error", "error": {"message": message, "code": code}} if message else None
 
 
 class _Event(NamedTuple):

@@ -22,6 +22,7 @@ from typing import Any, Final, cast
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin, overridden_class
 from durable_agent_host.agent.http_exchange import HttpExchange, record_request
 from durable_agent_host.agent.response_limits import ResponseSizeMeter, received_bytes
+from durable_agent_host.agent.retry_classification import read_failure
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_aiohttp import EVENT_STREAM, BoundedSession
@@ -233,8 +234,8 @@ class _GoogleStream:
 
     def read(self, _name: str | None, data: Any) -> list[Json]:
         """Return the chunks of an event; the SDK expects the code of an error to be a status."""
-        if error := value_at(data, "error"):
-            raise response_failure(value_at(error, "code"), value_at(error, "message"))
+        if value_at(data, "error"):
+            raise response_failure(*read_failure(data))
         return to_object_list(data)
 
     def end(self, *, is_done: bool) -> tuple[()]:

@@ -119,6 +119,8 @@ _FIELD_WORDINGS: Final = tuple(
         r"['\"]extra_forbidden['\"].*?['\"]loc['\"]: ?[\[(][^\])]*['\"](\w+)['\"][\])]",  # Mistral
         r"[Uu]nrecognized request arguments? supplied: (\w+)",  # Azure, older API versions
         r"([\w.]+\.)?(?P<name>\w+): Extra inputs are not permitted",  # Anthropic, LiteLLM
+        r"not permitted, field: '(?:[\w.\[\]]+[.\]])?(\w+)'",  # Fireworks
+        r"does not support parameters: \['(\w+)'",  # LiteLLM
         r"extraneous key \[(\w+)\] is not permitted",  # Bedrock
         r"[Uu]nsupported parameter: ['\"](?:[\w.\[\]]+[.\]])?(\w+)['\"]",  # OpenAI
         r"[Aa]rgument not supported(?: on this model)?: (\w+)",  # xAI
@@ -132,8 +134,7 @@ _NEEDED: Final = frozenset(
     | {"model", "messages", "input", "tools", "tool_choice", "stream", "response_format", "text", "image_url"}
 )
 _NOT_THE_FORM: Final = re.compile(
-    r"api.?key|\bauth|permission|quota|billing|credit|balance|\btokens\b|filtered|moderation|safety|blocked|polic(y|ies)"
-    r"|model.?not.?found|(model|deployment).*(not exist|not found|not supported)"
+    r"\btokens\b|filtered|moderation|safety|blocked|polic(y|ies)"
     r"|temperature|top_p|top_k|penalty|max_\w*tokens|decimal|reasoning.?effort",
     re.IGNORECASE,
 )
@@ -161,16 +162,17 @@ def find_refusal(error: BaseException, write_request: WriteRequest | None = None
         file, or the request was in the strictest form already; None when the request was rejected for another reason:
         the key, the model, a filter, its length, an option of the app.
     """
-    is_explained = isinstance(explain_client_error(error), ContextOverflowError | RequestBlockedError)
+    reason = explain_client_error(error)
     rejection = rejection_text(error, {400, 422})
-    if is_explained or not rejection:
+    is_explained = isinstance(reason, ContextOverflowError | RequestBlockedError)
+    if reason is None or reason.retryable or is_explained or not rejection:
         return None
     text = " ".join((rejection, *map(str, causes_of(error))))  # some services say it beside their message
     names = ((match["name"] if "name" in match.groupdict() else match[1]) for match in _search_fields(text))
     name = next((name for name in names if name not in _NEEDED), None)
     if name is not None:
         return LostState("field", {"include_usage": "stream_options"}.get(name, name))
-    if _NOT_THE_FORM.search(text):
+    if reason.is_client_rejected or _NOT_THE_FORM.search(text):
         return None
     if write_request is None:
         return LostState("content", "file") if _FILE.search(text) or _UNEXPLAINED in text else None

@@ -8,26 +8,20 @@ all messages.
 import logging
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from http import HTTPStatus
-from typing import Final
 
 from agent_framework import ChatResponseUpdate
 
 from durable_agent_host.agent.fallbacks import ActiveClient, without_conversation
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
-from durable_agent_host.agent.retry_classification import causes_of, classify_error
+from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.agent.stream_progress import BrokenStream, StreamProgress
-from durable_agent_host.errors import LogError, ProviderError, RequestBlockedError, log_reason
+from durable_agent_host.errors import LogError, ProviderError, log_reason
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import ClientSwitchedEntry
 from durable_agent_host.turn_log.journal import Journal
 
 _LOGGER = logging.getLogger(__name__)
-_REJECTED_CLIENT: Final = frozenset(
-    {HTTPStatus.UNAUTHORIZED, HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}
-)
-"""Of services that refuse the key, the account or the model, and not the request."""
 
 
 @dataclass(frozen=True)
@@ -111,12 +105,8 @@ def _is_service_failure(call: ModelCall, error: Exception) -> bool:
     """Return whether another service may answer: this one is down, overloaded, or refuses its client or model."""
     if call.provider.lost_state(error) is not None:
         return False
-    if any(getattr(cause, "code", None) == "model_not_found" for cause in causes_of(error)):
-        return True
     reason = error if isinstance(error, ProviderError) else call.provider.explain(error)
-    if isinstance(reason, RequestBlockedError):
-        return False
-    decision = classify_error(error)
-    if decision is not None and decision.status in _REJECTED_CLIENT:
-        return True
-    return reason.retryable if reason is not None else decision is not None and decision.retryable
+    if reason is None:
+        decision = classify_error(error)
+        return decision is not None and decision.retryable
+    return reason.retryable or reason.is_client_rejected

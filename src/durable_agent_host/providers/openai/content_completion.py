@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from agent_framework import Annotation, Content
 
-from durable_agent_host.codec.strict_json import value_at
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.ending import is_refusal, refusal
 from durable_agent_host.providers.neutral_contents import approval_request, text_span
 
@@ -21,12 +21,11 @@ Item = Mapping[str, Any]
 
 
 def complete_message(item: Item, contents: list[Content]) -> list[Content]:
-    """Return one text per part; keep the stream's citations if complete, as they may have more data."""
+    """Return one text per part, with its citations."""
     texts: list[Content] = []
     remaining = [content for content in contents if content.type == "text"]
     for part in _parts(item, "content"):
         text = str(part.get("text") or part.get("refusal") or "")
-        annotations = parse_annotations_from_openai(part)
         is_refusal_part = part.get("type") == "refusal"
         matches = (content for content in remaining if content.text == text and is_refusal(content) == is_refusal_part)
         text_content = next(matches, None)
@@ -34,24 +33,10 @@ def complete_message(item: Item, contents: list[Content]) -> list[Content]:
             text_content = refusal(text) if is_refusal_part else Content("text", text=text)
         else:
             remaining = [content for content in remaining if content is not text_content]
-        streamed_annotations = [_strip_annotation_index(annotation) for annotation in text_content.annotations or ()]
-        is_complete = len(streamed_annotations) == len(annotations or ()) and all(
-            map(_includes_annotation, streamed_annotations, annotations or ())
-        )
-        text_content.annotations = (streamed_annotations or None) if is_complete else annotations
+        text_content.annotations = parse_annotations_from_openai(part)
         text_content.additional_properties = _strip_event_counters(text_content.additional_properties)
         texts.append(text_content)
     return texts + [content for content in contents if content.type != "text"]
-
-
-def _includes_annotation(streamed_annotation: Any, annotation: Any) -> bool:
-    """Return whether a streamed citation has all fields of the finished item's citation."""
-    return all(
-        _includes_annotation(streamed_annotation.get(name) or {}, value)
-        if name == "additional_properties"
-        else streamed_annotation.get(name) == value
-        for name, value in annotation.items()
-    )
 
 
 def complete_reasoning(item: Item, contents: list[Content]) -> list[Content]:
@@ -93,7 +78,7 @@ def complete_function_call(item: Item, contents: list[Content]) -> list[Content]
             content.additional_properties = _strip_event_counters(content.additional_properties)
             content.additional_properties.pop("status", None)  # a whole response has it in both places
             if item.get("id"):
-                openai = cast("dict[str, Any]", content.additional_properties.get("openai") or {})
+                openai = object_at(content.additional_properties, "openai")
                 ids = {"fc_id": item["id"], "openai": openai | {"item_id": item["id"]}}
                 content.additional_properties = content.additional_properties | ids
     return contents
@@ -198,8 +183,7 @@ def complete_search(item: Item, contents: list[Content]) -> list[Content]:
         if content.type == "search_tool_call" and item["type"] == "file_search_call":
             content.arguments = {"queries": item.get("queries")}
         elif content.type == "search_tool_call":
-            action = cast("dict[str, Any]", item.get("action") or {})
-            arguments = {name: value for name, value in action.items() if name != "sources"}
+            arguments = {name: value for name, value in object_at(item, "action").items() if name != "sources"}
             content.arguments = arguments or item.get("arguments") or {}
         elif item["type"] == "web_search_call":
             content.result = {"action": item.get("action")}
@@ -275,8 +259,10 @@ def parse_annotations_from_openai(part: Item) -> list[Annotation] | None:
     """
     annotations: list[Annotation] = []
     for item in _parts(part, "annotations"):
-        properties = {name: item[name] for name in ("container_id", "index") if item.get(name) is not None}
+        names = ("container_id", "index", "get_url")
+        properties = {name: item[name] for name in names if item.get(name) is not None}
         fields = {
+            "type": "citation",
             "url": item.get("url") or item.get("filename"),
             "title": item.get("title"),
             "file_id": item.get("file_id"),
@@ -284,7 +270,7 @@ def parse_annotations_from_openai(part: Item) -> list[Annotation] | None:
         }
         index = item.get("index") if item.get("file_id") else None
         span = text_span(item.get("start_index", index), item.get("end_index", index))
-        annotation: Any = {"type": "citation"} | {name: value for name, value in (fields | span).items() if value}
+        annotation: Any = {name: value for name, value in fields.items() if value is not None} | span
         if len(annotation) > 1:  # an unknown kind may have no neutral field; the item's metadata has it
             annotations.append(annotation)
     return annotations or None

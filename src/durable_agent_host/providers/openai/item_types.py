@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.codec.content import CONTENT_CODECS
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.codec.tool_result_text import search_text
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import ToolOutcome
@@ -120,9 +121,9 @@ def _call(item: Item, name: str, arguments: Any, *, id_field: str = "id", **deta
     """Return a call that has ended, unless an outcome is among the details; xAI sends ``arguments`` of all calls."""
     has_failed = bool(item.get("error")) or item.get("status") == "failed"
     outcome: ToolOutcome = "error" if has_failed else "not_run" if item.get("status") == "incomplete" else "success"
-    return HostedCall(str(item.get(id_field) or ""), name, arguments or item.get("arguments"), outcome)._replace(
-        **details
-    )
+    arguments = arguments or item.get("arguments")
+    message = str(value_at(item, "error", "message") or "")
+    return HostedCall(str(item.get(id_field) or ""), name, arguments, outcome, message)._replace(**details)
 
 
 def _call_of(name: str, *fields: str) -> Callable[[Item], HostedCall]:
@@ -131,7 +132,7 @@ def _call_of(name: str, *fields: str) -> Callable[[Item], HostedCall]:
 
 
 def _web_search(item: Item) -> HostedCall:
-    action = cast("Item", item.get("action") or {})
+    action = object_at(item, "action")
     arguments = {name: value for name, value in action.items() if name != "sources"}
     return _call(item, "web_search", arguments, result=search_text(action.get("sources")))
 
@@ -143,8 +144,7 @@ def _mcp_call(item: Item) -> HostedCall:
 
 def _shell_call(item: Item) -> HostedCall | None:
     """Return a call in a container of the service; otherwise the client runs it."""
-    environment = cast("Item", item.get("environment") or {})
-    if not str(environment.get("type") or "").startswith("container"):
+    if not str(value_at(item, "environment", "type") or "").startswith("container"):
         return None
     return _call(item, "shell", item.get("action"), id_field="call_id", outcome=None)
 
@@ -208,7 +208,9 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
             "summary_index": ("reasoning_summary_text.delta", "reasoning_summary_text.done"),
         },
         complete=content_completion.complete_reasoning,
-        input_fields=_fields("id summary content encrypted_content status"),
+        input_fields=_fields(
+            "id summary content encrypted_content status signature format"
+        ),  # OpenRouter: the last two
         trim=_without_empty_content,
         rebuild=item_rebuild.reasoning_fields,
         contents=("text_reasoning",),
@@ -350,8 +352,9 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         needs_result=True,
     ),
     "tool_search_call": ItemType(
-        complete=lambda _item, _contents: [],
+        complete=lambda item, contents: contents[:1] if item.get("execution") == "client" else [],
         input_fields=_fields("id call_id arguments execution status"),
+        needs_result=True,
         hosted_call=_tool_search,
     ),
     "tool_search_output": ItemType(input_fields=_fields("id call_id tools execution status")),

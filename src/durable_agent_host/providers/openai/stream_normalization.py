@@ -43,7 +43,7 @@ class _ItemProgress:
     position: int
     type: str
     ids: set[Any]
-    is_done: bool = False
+    item: Json | None = None
     fragments: dict[Any, list[str]] = field(default_factory=dict[Any, list[str]])
     """By the index of the part."""
 
@@ -92,7 +92,7 @@ class ResponseEventNormalizer:
 
     def end(self, *, is_done: bool) -> Iterator[Json]:
         """Return the final event if the service has sent ``[DONE]`` without it, and all items are finished."""
-        if is_done and not self._is_finished and self._items and all(item.is_done for item in self._items):
+        if is_done and not self._is_finished and self._items and all(progress.item for progress in self._items):
             yield {"type": "response.completed", "response": normalize_response({}, self._response)}
 
     def _read_item(self, event: Json) -> Iterator[Json]:
@@ -110,7 +110,7 @@ class ResponseEventNormalizer:
             item = _with_streamed_text(item, [progress.text(index) for index in progress.fragments])
         if is_done:
             yield from _missing_deltas(progress, item) if self._has_all_events else ()
-            progress.is_done = True
+            progress.item = item
         yield {**event, "output_index": progress.position, "item": item}
 
     def _read_part(self, event: Json, item_type: str) -> Iterator[Json]:
@@ -144,7 +144,7 @@ class ResponseEventNormalizer:
             if item.type == item_type and (
                 item.position == position if isinstance(position, int) else not ids or bool(item.ids & ids)
             ):
-                return None if is_start and item.is_done else item
+                return None if is_start and item.item else item
         return None
 
     def _add(self, position: Any, item: Json) -> _ItemProgress:
@@ -171,9 +171,10 @@ class ResponseEventNormalizer:
                 yield _item_event("added", progress, _open(item))
             deltas = list(_missing_deltas(progress, item))
             yield from deltas
-            if deltas or not progress.is_done:
-                progress.is_done = True
+            if deltas or not progress.item:
+                progress.item = item
                 yield _item_event("done", progress, item)
+        output += [progress.item for progress in remaining if progress.item]
 
 
 def normalize_response(data: Any, known_fields: Json = _NOTHING, status: str = "completed") -> Json:
