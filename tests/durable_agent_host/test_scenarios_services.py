@@ -576,6 +576,51 @@ def test_tools_that_the_services_client_runs_wait_for_the_caller(host: AgentHost
         assert [*tools[0]["computerUse"].values()] == [["search"]]
 
 
+def read_steps(host: AgentHost, agent: str, session: str, turn_id: str) -> list[dict[str, Any]]:
+    """Read the steps of a turn."""
+    return host.get(f"/agents/{agent}/sessions/{session}/turns/{turn_id}/steps").json()["steps"]
+
+
+def test_a_custom_tool_of_chat_completions_waits_for_the_caller(host: AgentHost, service: ScriptedService):
+    """Its call is told with the whole input, and goes back as the service made it, beside a function's."""
+    pieces = ({"id": "call_1", "type": "custom", "custom": {"name": "sql", "input": ""}}, {"custom": {"input": "SEL"}})
+    deltas = [{"tool_calls": [{"index": 0, **piece}]} for piece in (*pieces, {"custom": {"input": "ECT 1"}})]
+    look = {"index": 1, "id": "call_2", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    done = chat_response({"content": "Done."})
+    service.play(chat_response(*deltas, {"tool_calls": [look]}), done, done)
+    turn = host.run("ChatOpenAI", {"message": "Look", "session_id": "custom"}).json()
+    (call,) = turn["pending_calls"]
+    assert (call["kind"], call["name"], call["arguments"]) == ("client_tool", "sql", {"input": "SELECT 1"})
+    assert approve(turn, {"call_id": call["call_id"], "result": "1 row"}).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
+    assert run(host, "ChatOpenAI", "custom") == "Done."
+    events = read_events(host, "ChatOpenAI", "custom", turn, "tool.")
+    assert [event.get("arguments", event.get("result")) for event in events if event["call_id"] == "call_1"] == [
+        *({"input": "SELECT 1"}, "1 row")
+    ]
+    custom = {"id": "call_1", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}
+    for body in service.bodies[1:]:
+        assistant, *results = body["messages"][2:5]
+        assert [sent["id"] for sent in assistant["tool_calls"]] == ["call_1", "call_2"]
+        assert assistant["tool_calls"][0] == custom
+        assert [(result["tool_call_id"], result["content"]) for result in results] == [
+            *(("call_1", "1 row"), ("call_2", "saw "))
+        ]
+
+
+@pytest.mark.parametrize("agent", ["Gemini", "Chatunknown"])
+def test_an_answer_with_calls_ended_with_them(host: AgentHost, service: ScriptedService, agent: str):
+    """Whatever the service says: Gemini says STOP, and others send nothing but ``[DONE]``."""
+    calling = gemini_response({"functionCall": {"name": "look", "args": {}}})
+    if agent != "Gemini":
+        calling = call_chunks("abcdefghi", "{}")
+        del calling[-3]
+    service.play(calling, DONE[agent])
+    answer = host.run(agent, {"message": "Look", "session_id": f"ended-{agent}"}).json()
+    steps = read_steps(host, agent, f"ended-{agent}", answer["turn_id"])
+    assert [step["finish_reason"] for step in steps if step["kind"] == "model_call"] == ["tool_calls", "stop"]
+
+
 URL = "https://example.org/a"
 SOURCES: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
     "Mistral's chunks": (
@@ -653,6 +698,18 @@ def test_sources_have_one_form(host: AgentHost, service: ScriptedService, name: 
     (completed,) = read_events(host, "Chatunknown", session, answer, "message.completed")
     assert (completed["text"], completed["citations"]) == (answer["response"], citations)
     assert run(host, "Chatunknown", session) == "Bye."
+
+
+@pytest.mark.parametrize("form", [{"0": {"title": "A", "url": URL}}, [{"title": "A", "url": URL}]])
+def test_references_of_mistral_are_sources_of_a_tool(host: AgentHost, service: ScriptedService, form: Any):
+    """An id names an element of the JSON that a tool has returned; a reference may have the text that it is for."""
+    chunks = [{"type": "text", "text": "It is "}, {"type": "reference", "reference_ids": ["0", 3], "text": "wet"}]
+    what = json.dumps({"raw": json.dumps(form)})
+    service.play(call_chunks("abcdefghi", what, name="recite"), chat_response({"content": chunks}))
+    answer = host.run("ChatMistral", {"message": "Look", "session_id": f"references-{len(what)}"}).json()
+    place = {"start": 6, "end": 9}
+    assert answer["response"] == "It is wet"
+    assert answer["citations"] == [place | {"title": "A", "url": URL}, place | {"title": "reference 3"}]
 
 
 def read_events(host: AgentHost, agent: str, session: str, answer: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
@@ -761,6 +818,59 @@ def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, ser
     assert (completed["call_id"], completed["outcome"]) == (started["call_id"], "success")
     assert run(host, "Gemini", "holodeck") == "Bye."
     assert part in service.bodies[-1]["contents"][1]["parts"]
+
+
+def test_what_geminis_code_has_made_is_a_file_of_its_call(host: AgentHost, service: ScriptedService):
+    """An image behind the result of a run is its output, and a message goes on where the service stopped it."""
+    parts = [
+        {"executableCode": {"language": "PYTHON", "code": "plot()"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "ok"}},
+        {"inlineData": {"mimeType": "image/png", "data": PNG}},
+    ]
+    stopped = gemini_response(*parts, {"text": "Here "})
+    stopped[-1]["candidates"][0] |= {"finishReason": "CONTINUATION", "continuationToken": "dG9rZW4="}
+    service.play(stopped, gemini_response({"text": "it is."}), gemini_response({"text": "Bye."}))
+    answer = host.run("Gemini", {"message": "Look", "session_id": "plot"}).json()
+    assert [message["text"] for message in answer["messages"]] == ["Here it is."]
+    (completed,) = read_events(host, "Gemini", "plot", answer, "tool.completed")
+    assert [file["media_type"] for file in completed["files"]] == ["image/png"]
+    assert requests.get(completed["files"][0]["file_url"]).content == b"png"
+    assert service.bodies[1]["continuationToken"] == "dG9rZW4="
+    assert run(host, "Gemini", "plot") == "Bye."
+    assert service.bodies[-1]["contents"][1]["parts"] == [*parts, {"text": "Here it is."}]
+
+
+@pytest.mark.parametrize("stop", ["pause_turn", "compaction"])
+def test_claude_goes_on_after_a_pause_whatever_the_ids(host: AgentHost, service: ScriptedService, stop: str):
+    """Each answer has its own messages, also where all have one id; blocks of an unknown type are all told."""
+    listings = [{"type": "mcp_tool_listing", "mcp_server_name": name, "tools": []} for name in ("a", "b")]
+    usage = {"iterations": [{"type": "fallback_message", "model": "claude-other", "input_tokens": 3}]}
+    last = anthropic_response(anthropic_text("Rest."))
+    last[-2]["usage"] |= usage
+    service.play(anthropic_response(*listings, anthropic_text("Part."), stop=stop), last)
+    answer = host.run("Claude", {"message": "Look", "session_id": stop}).json()
+    assert (answer["response"], answer["finish_reason"]) == ("Part.\n\nRest.", "stop")
+    started = read_events(host, "Claude", stop, answer, "tool.started")
+    assert [event["arguments"]["mcp_server_name"] for event in started] == ["a", "b"]
+    turn = host.get(f"/agents/Claude/sessions/{stop}/turns/{answer['turn_id']}").json()
+    assert turn["model"] == "claude-other"
+    texts = [{"type": "text", "text": text} for text in ("Part.", "Rest.")]
+    assert service.bodies[1]["messages"][-1]["content"] == [*listings, texts[0]]
+    service.play(anthropic_response(anthropic_text("Bye.")))
+    assert run(host, "Claude", stop) == "Bye."
+    assert service.bodies[-1]["messages"][1]["content"] == [*listings, *texts]
+
+
+def response_of_items(*items: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the events of a response of the Responses API with items and a text."""
+    first, *_, last = response_events("Found.")
+    output = [*items, *last["response"]["output"]]
+    finished = [
+        {"type": f"response.output_item.{event}", "output_index": index, "item": item}
+        for index, item in enumerate(output)
+        for event in ("added", "done")
+    ]
+    return [first, *finished, {"type": "response.completed", "response": last["response"] | {"output": output}}]
 
 
 PAGES = [{"title": "A page", "url": "https://a.example"}, {"title": "Another", "url": "https://b.example"}]

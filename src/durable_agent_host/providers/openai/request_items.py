@@ -26,6 +26,7 @@ from durable_agent_host.providers.openai.item_mapping import find_item_metadata,
 from durable_agent_host.providers.openai.item_rebuild import Item
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, SERVICE_CALL, item_type
 from durable_agent_host.providers.openai.lost_state import LOST
+from durable_agent_host.providers.result_files import with_items
 from durable_agent_host.providers.services import UNKNOWN, Service
 from durable_agent_host.providers.tool_call_names import accepted_name
 
@@ -182,10 +183,7 @@ def _with_media_type(content: Content) -> Content:
         items = [_with_media_type(item) for item in content.items]
         if items == list(content.items):
             return content
-        clone = copy.copy(content)
-        clone.items = items
-        clone.result = "\n".join(item.text for item in items if item.type == "text" and item.text)  # like the framework
-        return clone
+        return with_items(content, items)
     if content.type not in {"data", "uri"} or content.media_type or not content.uri:
         return content
     if content.additional_properties.keys() & _KIND_PROPERTIES:
