@@ -305,8 +305,9 @@ class ItemPreservingMixin(FoldedStreamMixin):
     def _can_send_reasoning(self, contents: Sequence[Content], service: Service) -> bool:
         client: Any = super()
         has_text = any(content.additional_properties.get("reasoning_text") for content in contents)
-        if has_text and service.accepts_reasoning_texts and find_item_metadata(contents[0]):
-            return bool(contents[0].id)
+        if metadata := find_item_metadata(contents[0]):
+            is_stored = metadata.get("response_id") and not _accepts_encrypted_reasoning(self)  # by Foundry
+            return bool(contents[0].id and (is_stored or (has_text and service.accepts_reasoning_texts)))
         return bool(client._prepare_provider_reasoning_item_for_openai(contents[0].id, contents))
 
     def _prepare_provider_reasoning_item_for_openai(self, reasoning_id: str, contents: Sequence[Content]) -> Any:
