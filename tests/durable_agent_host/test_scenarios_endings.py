@@ -284,6 +284,11 @@ BLOCKS: dict[str, tuple[str, bytes, str]] = {
         ),
         "violence/graphic",
     ),
+    "dashscope": (
+        "Completions",
+        http_response(b'{"error": {"code": "data_inspection_failed", "message": "Inappropriate."}}', status=400),
+        "",
+    ),
     "minimax": (
         "Completions",
         http_response(b'{"base_resp": {"status_code": 1026, "status_msg": "input new_sensitive"}}'),

@@ -23,7 +23,7 @@ TOO_LONG = {
         "context_length_exceeded",
         "This model's maximum context length is 128000 tokens. However, your messages resulted in 200500 tokens.",
     ),
-    "Chat": (400, "invalid_request", "This model's maximum prompt length is 131072 but the request contains 537812."),
+    "Chat": (413, None, "Payload Too Large"),
     "Claude": (400, None, "prompt is too long: 208310 tokens > 200000 maximum"),
     "Gemini": (400, None, "The input token count (1250000) exceeds the maximum number of tokens allowed (1048576)."),
 }
@@ -145,6 +145,7 @@ def test_a_kill_does_not_repeat_the_request_that_was_too_long(
 
 
 MESSAGES = [
+    "This model's maximum prompt length is 131072 but the request contains 537812.",
     "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages).",
     "input length and `max_tokens` exceed context limit: 188240 + 21333 > 204698",
     "Input is too long for requested model.",
@@ -183,6 +184,9 @@ def test_the_words_of_services_are_known():
         overflow = explain_overflow(message)
         assert overflow is not None, message
         assert 0 < overflow.share < 1
+    with_answer = explain_overflow("input length and `max_tokens` exceed context limit: 150000 + 100000 > 200000")
+    assert with_answer is not None
+    assert with_answer.share == pytest.approx(0.8 * 100_000 / 150_000)
     for message in (
         "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Requested 40000.",
         "string too long. Expected a string with maximum length 64, but got a string with length 70 instead.",

@@ -258,6 +258,16 @@ async def test_the_deltas_of_a_stream_are_sent_back_as_one_message(name):
     assert cities == ["rain in Oslo", "rain in Rome"][: len(calls)]
 
 
+async def test_databricks_reasoning_is_shown():
+    """It comes as summaries among the parts of the content."""
+    lab = ChatLab(model="m")
+    thoughts = [[{"type": "reasoning", "summary": [{"type": "summary_text", "text": text}]}] for text in ("I ", "see")]
+    lab.streams(*({"content": parts} for parts in thoughts), {"content": "Hello"}, finish="stop")
+    outcome = await lab.cold_turn("one")
+    contents = outcome.entries[-1]["messages"][0]["contents"]
+    assert [(content["$type"], content["text"]) for content in contents] == [("reasoning", "I see"), ("text", "Hello")]
+
+
 async def test_the_first_choice_is_the_answer():
     """A second choice does not mix with it, and does not go back, but is stored with it."""
     lab = ChatLab(model="m")

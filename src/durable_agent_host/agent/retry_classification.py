@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.errors import ProviderError
 
-RETRYABLE_STATUS: Final = frozenset({408, 409, 424, 425, 429, 498})
+_PASSING_STATUS: Final = re.compile(r"408|409|42[459]|498|5\d\d")
 """424 of TGI and Bedrock: the model failed; 498 of Groq: no capacity."""
 
 _TRANSPORT_ERRORS: Final = frozenset(
@@ -33,15 +33,13 @@ _TRANSPORT_ERRORS: Final = frozenset(
 
 _NEVER_PASSING: Final = frozenset({"UnsupportedProtocol", "TooManyRedirects", "InvalidURL", "LocalProtocolError"})
 
-_PASSING_CODES: Final = frozenset(
-    {
-        *("overloaded_error", "api_error", "rate_limit_error", "timeout_error"),  # Anthropic
-        *("server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"),  # OpenAI
-        *("unavailable", "resource_exhausted", "internal", "deadline_exceeded", "aborted"),  # Google, gRPC
-        *("throttlingexception", "throttling", "toomanyrequestsexception", "serviceunavailableexception"),  # AWS
-        *("internalserverexception", "modeltimeoutexception", "modelnotreadyexception", "modelstreamerrorexception"),
-        "tool_use_failed",  # Groq: the model has written a call that cannot be read
-    }
+_PASSING_CODE: Final = re.compile(
+    r"overloaded_error|api_error|rate_limit_error|timeout_error"  # Anthropic
+    r"|server_error|rate_limit_exceeded|server_is_overloaded|slow_down"  # OpenAI
+    r"|unavailable|resource_exhausted|internal|deadline_exceeded|aborted"  # Google
+    r"|throttlingexception|throttling|toomanyrequestsexception|serviceunavailableexception"  # AWS
+    r"|internalserverexception|modeltimeoutexception|modelnotreadyexception|modelstreamerrorexception"
+    r"|tool_use_failed"  # Groq: the model has written a call that cannot be read
 )
 _MOST_DEPTH: Final = 4
 
@@ -103,11 +101,11 @@ def classify_error(error: BaseException) -> RetryDecision | None:
             return RetryDecision(retryable=True)
         status = _find_status(cause)
         code = _find_code(cause)
-        if status is not None or code in _PASSING_CODES or _is_stream_error(cause):
+        if status is not None or _PASSING_CODE.fullmatch(code) or _is_stream_error(cause):
             headers = _extract_headers(cause)
-            is_passing = code in _PASSING_CODES and not (status and code == "api_error")  # Ollama: with any status
-            retryable = is_passing or status in RETRYABLE_STATUS or (status or 0) >= 500  # noqa: PLR2004
-            retryable = retryable and code != "insufficient_quota"
+            has_passing_code = code != "api_error" if status else True  # Ollama has it with any status
+            is_passing = (has_passing_code and _PASSING_CODE.fullmatch(code)) or _PASSING_STATUS.fullmatch(str(status))
+            retryable = bool(is_passing) and code != "insufficient_quota"
             if (should_retry := str(headers.get("x-should-retry", "")).lower()) in {"true", "false"}:
                 retryable = should_retry == "true"
             return RetryDecision(
@@ -167,15 +165,9 @@ def _find_code(error: BaseException) -> str:
             inner = value_at(fields, "error") or value_at(fields, "Error") or fields
             for name in ("code", "Code", "status", "type"):
                 code = value_at(inner, name)
-                if isinstance(code, str) and code.lower() in _PASSING_CODES:
+                if isinstance(code, str) and _PASSING_CODE.fullmatch(code.lower()):
                     return code.lower()
     code: Any = getattr(error, "code", None)
-    if callable(code):  # of grpc
-        try:
-            code = code()
-        except Exception:  # noqa: BLE001 - what the SDK's method does is not known
-            code = None
-        code = getattr(code, "name", code)
     return code.lower() if isinstance(code, str) else ""
 
 
@@ -218,8 +210,9 @@ def _detailed_wait(error: BaseException) -> float | None:
 def extract_message(error: BaseException) -> str:
     """Return what the service says in the body of an SDK's error; otherwise the message of the error."""
     body: Any = getattr(error, "body", None)
-    message = read_failure(body)[1] or (isinstance(body, dict | list) and body and json.dumps(body))
-    return str(message or getattr(error, "message", None) or error)
+    message = read_failure(body)[1] or (json.dumps(body, default=str) if body and not isinstance(body, str) else "")
+    azure_error: Any = getattr(error, "error", None)
+    return str(message or getattr(azure_error, "message", None) or getattr(error, "message", None) or error)
 
 
 _MESSAGES: Final = ("error", "message", "detail", "error_msg", "status_msg")

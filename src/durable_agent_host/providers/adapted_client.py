@@ -3,7 +3,7 @@
 # ruff: noqa: SLF001 - the overrides call what they override
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdate, Message, ResponseStream
@@ -77,6 +77,17 @@ def create_adapter(client: Any, overrides: type[FoldedStreamMixin], provider: It
     adapter = copy_with_mixin(client, overrides)
     adapter.item_reader = provider
     return adapter
+
+
+def bypass_transform(request_options: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Pass a list of a request to OpenAI's SDK in ``extra_body``, which it sends without inspecting it.
+
+    The SDK (openai 3.54, ``async_maybe_transform``) checks each item against every type of item, which blocks the loop
+    for a second at ten thousand messages. The items are JSON, and it does not change them. Its methods require the
+    argument: the body's items replace the empty list.
+    """
+    body: dict[str, Any] = {name: request_options[name], **(request_options.get("extra_body") or {})}
+    return {**request_options, name: [], "extra_body": body}
 
 
 def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any]) -> Any:

@@ -38,7 +38,8 @@ _COMMON_HINTS: Final[Hints] = (
 
 _TRANSIENT_CODE: Final = re.compile(
     r"|server_error|rate_limit_exceeded|server_is_overloaded|slow_down"  # OpenAI, or none
-    r"|408|409|425|429|5\d\d|tool_use_failed"  # statuses, of OpenRouter and vLLM; Groq
+    r"|too_many_requests|vector_store_timeout|tool_use_failed"  # Azure, OpenAI, Groq
+    r"|408|409|425|429|5\d\d"  # statuses, of OpenRouter and vLLM
     r"|1000|1001|1002|1024|1033|1039|1041|2045"  # MiniMax: platform.minimax.io/docs/api-reference/errorcode
     r"|1234|1302|1303|1305|1312"  # Zhipu: docs.bigmodel.cn/cn/api/api-code
     r"|2|4|18|336100|336501|336502"  # Baidu: ai.baidu.com/ai-doc/WENXINWORKSHOP/tlmyncueh
@@ -48,8 +49,9 @@ _TRANSIENT_CODE: Final = re.compile(
 
 
 _CLIENT_REJECTED: Final = re.compile(
-    r"api.?key|\bauth|permission|quota|billing|credit|balance|budget|good standing|suspended|restricted|usage limit"
-    r"|location|in your region|(unknown|unavailable|access .*) model|valid model|model_not_|not support tools"
+    r"api.?key|\bauth|permission|quota|billing|credit|balance|budget|good standing|suspended|restricted|location"
+    r"|has been disabled|usage limit|in your region|not support tools"
+    r"|(unknown|unavailable|access .*) model|valid model|model_not_"
     r"|(model|deployment).*(not exist|not found|not supported|unavailable|decommissioned|identifier is|on-demand)"
     r"|\b1211\b",
     re.IGNORECASE,
@@ -75,8 +77,9 @@ _OVERFLOW: Final = re.compile(
 """How services say that a request is longer than the context window, as quoted in public projects: OpenAI, Azure,
 Anthropic, Bedrock, Gemini, Mistral, Groq, xAI, OpenRouter, GitHub, Kimi, vLLM, llama.cpp, Ollama, LM Studio, TGI,
 Zhipu, DashScope, Databricks, Snowflake, watsonx. OpenAI and Groq also say "too large for" of the tokens in a minute."""
-_OVERFLOW_STATUSES: Final = frozenset({None, 400, 413, 422, 500})
 _COUNT: Final = re.compile(r"(?<![\w.-])\d{3,}(?![\w.-]*\w)")
+_SUM: Final = re.compile(r"(\d+) \+ (\d+) > (\d+)")
+"""Anthropic: the request, the longest answer, the window."""
 _HALF: Final = 0.5
 _MARGIN: Final = 0.8
 """Of the window, for what the estimate misses: instructions and tools are not messages."""
@@ -94,6 +97,8 @@ def explain_overflow(text: str, *, is_certain: bool = False) -> ContextOverflowE
     if not is_certain and _OVERFLOW.search(text) is None:
         return None
     counts = [int(match[0]) for match in _COUNT.finditer(text.replace(",", ""))][:2]
+    if sums := _SUM.search(text):
+        counts = [int(sums[1]), int(sums[3]) - int(sums[2])]
     share = _MARGIN * min(counts) / max(counts) if len(counts) > 1 else _HALF
     return ContextOverflowError(f"{_OVERFLOW_HINT}: {text.strip('. ')}", share=share)
 
@@ -133,11 +138,12 @@ def explain_client_error(error: BaseException, hints: Hints = ()) -> ProviderErr
 _BLOCKING_STATUSES: Final = frozenset({None, 400, 403, 422})
 _BLOCKED: Final = re.compile(
     r"^content_filter\b|^content_policy_violation\b|content management policy|blocked by content filtering policy"
-    r"|violat\w+ (?:our )?usage (?:policy|guidelines)|your input was flagged|put new_sensitive",
+    r"|violat\w+ (?:our )?usage (?:policy|guidelines)|your input was flagged|put new_sensitive"
+    r"|^data_?inspection_?failed|content exists risk|considered high risk",
     re.IGNORECASE,
 )
 """Code and message of a blocked request: Azure, OpenAI's images, Azure, Anthropic, OpenAI and xAI, OpenRouter,
-MiniMax."""
+MiniMax, DashScope, DeepSeek, Kimi."""
 
 
 def _find_block(error: BaseException) -> RequestBlockedError | None:
@@ -146,7 +152,7 @@ def _find_block(error: BaseException) -> RequestBlockedError | None:
         body: Any = getattr(cause, "body", None)
         if body is None or getattr(cause, "status_code", None) not in _BLOCKING_STATUSES:
             continue
-        message = str(value_at(body, "message") or value_at(body, "error", "message") or cause)
+        message = extract_message(cause)
         if _BLOCKED.search(f"{getattr(cause, 'code', None) or ''} {message}".strip()):
             return RequestBlockedError(message, filtered_categories(body) or _list_reasons(body))
     return None
@@ -154,7 +160,7 @@ def _find_block(error: BaseException) -> RequestBlockedError | None:
 
 def _list_reasons(body: Any) -> str:
     """Return OpenRouter's reasons for a block."""
-    reasons: Any = value_at(body, "metadata", "reasons") or value_at(body, "error", "metadata", "reasons")
+    reasons: Any = value_at(body, "metadata", "reasons")
     return ", ".join(map(str, cast("list[Any]", reasons))) if isinstance(reasons, list) else ""
 
 
@@ -204,7 +210,7 @@ def _explain_decision(decision: RetryDecision, error: BaseException, hints: Hint
         )
     message = decision.message.rstrip(". ") or "no reason was given"
     text = f"{_find_code(error)} {message}"
-    if decision.status in _OVERFLOW_STATUSES or "too large for" in text:
+    if decision.status != HTTPStatus.TOO_MANY_REQUESTS or "too large for" in text:
         overflow = explain_overflow(text, is_certain=decision.status == HTTPStatus.CONTENT_TOO_LARGE)
         if overflow is not None:
             return overflow

@@ -118,7 +118,7 @@ _FIELD_WORDINGS: Final = tuple(
         r"[Uu]nknown (?:parameter|field|name):? ['\"](?:[\w.\[\]]+[.\]])?(\w+)['\"]",  # OpenAI, Google
         r"['\"]extra_forbidden['\"].*?['\"]loc['\"]: ?[\[(][^\])]*['\"](\w+)['\"][\])]",  # Mistral
         r"[Uu]nrecognized request arguments? supplied: (\w+)",  # Azure, older API versions
-        r"([\w.]+\.)?(?P<name>\w+): Extra inputs are not permitted",  # Anthropic, LiteLLM
+        r"(?:[\w.]+\.)?(\w+): Extra inputs are not permitted",  # Anthropic, LiteLLM
         r"not permitted, field: '(?:[\w.\[\]]+[.\]])?(\w+)'",  # Fireworks
         r"does not support parameters: \['(\w+)'",  # LiteLLM
         r"extraneous key \[(\w+)\] is not permitted",  # Bedrock
@@ -163,12 +163,11 @@ def find_refusal(error: BaseException, write_request: WriteRequest | None = None
         the key, the model, a filter, its length, an option of the app.
     """
     reason = explain_client_error(error)
-    rejection = rejection_text(error, {400, 422})
+    text = rejection_text(error, {400, 422})
     is_explained = isinstance(reason, ContextOverflowError | RequestBlockedError)
-    if reason is None or reason.retryable or is_explained or not rejection:
+    if reason is None or reason.retryable or is_explained or not text:
         return None
-    text = " ".join((rejection, *map(str, causes_of(error))))  # some services say it beside their message
-    names = ((match["name"] if "name" in match.groupdict() else match[1]) for match in _search_fields(text))
+    names = (match[1] for wording in _FIELD_WORDINGS for match in wording.finditer(text))
     name = next((name for name in names if name not in _NEEDED), None)
     if name is not None:
         return LostState("field", {"include_usage": "stream_options"}.get(name, name))
@@ -189,10 +188,6 @@ def _can_tighten(error: BaseException, write_request: WriteRequest) -> bool:
         return True
     body = json.loads(request.content)
     return write_request(body, strictest_at(request.url)) != body
-
-
-def _search_fields(text: str) -> Iterable[re.Match[str]]:
-    return (match for wording in _FIELD_WORDINGS if (match := wording.search(text)))
 
 
 def mark_refusals(

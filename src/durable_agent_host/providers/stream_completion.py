@@ -6,7 +6,7 @@ pass them on in ``raw_representation``. A response that no row recognizes counts
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from durable_agent_host.providers.adapted_client import ItemUpdate, unwrap_update
@@ -107,24 +107,6 @@ def _is_agents_end(raw: Any) -> bool | None:
     return name in _AGENTS_FINAL_EVENTS and not isinstance(raw.data, str)
 
 
-def _is_bedrock_end(raw: Any) -> bool | None:
-    """Bedrock: the event ``messageStop``, or the ``stopReason`` of a response that was not streamed."""
-    if not isinstance(raw, Mapping):
-        return None
-    names = set(cast("Mapping[str, Any]", raw))
-    if not names & {
-        "messageStart",
-        "contentBlockStart",
-        "contentBlockDelta",
-        "contentBlockStop",
-        *_BEDROCK_FINAL_NAMES,
-    }:
-        return None
-    return bool(names & _BEDROCK_FINAL_NAMES)
-
-
-_BEDROCK_FINAL_NAMES: Final = frozenset({"messageStop", "stopReason"})
-
 READ_TO_END: Final = object()
 """In place of an SDK's object: an adapter has found the end of the response by marks of its own."""
 
@@ -140,6 +122,5 @@ _ENDINGS: Final[tuple[Callable[[Any], bool | None], ...]] = (
     _is_anthropic_end,
     _is_gemini_end,
     _is_agents_end,
-    _is_bedrock_end,
 )
 """A provider's object → whether it ends the response; None for objects of other providers."""

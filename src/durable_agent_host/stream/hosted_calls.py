@@ -99,8 +99,6 @@ class HostedCalls:
         for call in calls:
             if call.name:
                 events += self._begin(call.call_id, call.name, call.arguments)
-            elif call.outcome and call.call_id not in self._open and call.call_id not in self._completed_ids:
-                self.reopen(call.call_id)  # it has begun in an earlier attempt
             if (open_call := self._open.get(call.call_id)) is None:
                 continue
             open_call.arguments = call.arguments if call.arguments is not None else open_call.arguments

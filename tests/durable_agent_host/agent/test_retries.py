@@ -3,7 +3,6 @@
 import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from types import SimpleNamespace
 
 import httpx2 as httpx
 import openai
@@ -50,18 +49,6 @@ class OfAwsError(Exception):
         header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
         self.response = {"Error": {"Code": code}}
         self.response["ResponseMetadata"] = {"HTTPStatusCode": status, "HTTPHeaders": header_fields}
-
-
-class OfGrpcError(Exception):
-    """The errors of grpc have a method ``code``."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__("refused")
-        self.name = name
-
-    def code(self) -> SimpleNamespace:
-        """Give an enumeration's member."""
-        return SimpleNamespace(name=self.name)
 
 
 class ServiceRequestError(Exception):
@@ -133,8 +120,6 @@ def service_failed(by: Exception) -> ChatClientException:
         (OfAwsError(503, retry_after="4"), 4),
         (OfAwsError(400, "ThrottlingException"), 1),
         (OfAwsError(400, "ValidationException"), None),
-        (OfGrpcError("UNAVAILABLE"), 1),
-        (OfGrpcError("INVALID_ARGUMENT"), None),
         (ServiceRequestError("cannot connect"), 1),
         (raise_from(OfAnthropicStreamError("overloaded_error")), 1),
         (raise_from(OfAnthropicStreamError("invalid_request_error")), None),

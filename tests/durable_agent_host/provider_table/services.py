@@ -18,14 +18,14 @@ _OTHER_FIELDS: Json = {"reasoning_content": "Hm.", "reasoning": "Hm.", "mood": "
 _HEAD = """## Services of Chat Completions
 
 What the client sends to each service of one conversation that OpenAI takes as it is: a call whose id repeats, with
-arguments that are no JSON, an answer with fields of its own, a tool that returns a picture, two messages of the user,
-a later system message and one of a developer. The last row is for a service that has refused its row. Sources of the
-rows are in `providers/services.py`.
+arguments that are no JSON, an answer with fields of its own, a tool that returns nothing and then a picture, two
+messages of the user, a later system message and one of a developer. The last row is for a service that has refused its
+row. Sources of the rows are in `providers/services.py`.
 
 """
 _COLUMNS = (
-    *("service", "ids of calls", "arguments", "`content` of a call", "a picture of a tool", "messages of one role"),
-    *("later system message", "`developer`", "left out"),
+    *("service", "ids of calls", "arguments", "`content` of a call", "an empty result", "a picture of a tool"),
+    *("messages of one role", "later system message", "`developer`", "left out"),
 )
 
 
@@ -86,6 +86,7 @@ def _cells(body: Json) -> Sequence[str]:
         "made different" if calls[0]["id"] == "functions.look:0" else f"{len(calls[0]['id'])} characters",
         "as they came" if arguments == '{"what": ' else "a JSON object",
         {None: "null", "": "empty"}.get(calling["content"], "a text"),
+        "a text" if messages[roles.index("tool")]["content"] else "empty",
         picture,
         "as they came" if messages[-1]["content"] == "Two" else "joined",
         "as it came" if roles.count("system") > 1 else "joined with the first",

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_framework.exceptions import ChatClientException
 
-from durable_agent_host.agent.retry_classification import causes_of
+from durable_agent_host.agent.retry_classification import causes_of, extract_message
 from durable_agent_host.errors import ProviderError, RequestBlockedError
 from durable_agent_host.model.ending import CONTENT_FILTER
 from durable_agent_host.model.provider_item import LostState
@@ -72,7 +72,7 @@ def explain_run(error: BaseException) -> ProviderError | None:
 def _explain_active(error: BaseException) -> ProviderError | None:
     """Explain that another run uses the thread, until it ends or expires."""
     for cause in causes_of(error):
-        if getattr(cause, "status_code", None) == 400 and _ACTIVE.search(message := _error_message(cause)):  # noqa: PLR2004
+        if getattr(cause, "status_code", None) == 400 and _ACTIVE.search(message := extract_message(cause)):  # noqa: PLR2004
             return ProviderError(
                 f"another run works on the thread: {message.rstrip('. ')} - wait for its end", retryable=True
             )
@@ -88,11 +88,6 @@ def find_lost_state(error: BaseException) -> LostState | None:
     for cause in causes_of(error):
         if isinstance(cause, RunEndedError) and cause.status == "expired":
             return LostState("continuation", cause.run_id)
-        if getattr(cause, "status_code", None) == 404 and "thread" in _error_message(cause).lower():  # noqa: PLR2004
+        if getattr(cause, "status_code", None) == 404 and "thread" in extract_message(cause).lower():  # noqa: PLR2004
             return LostState("continuation")
     return None
-
-
-def _error_message(error: BaseException) -> str:
-    inner: Any = getattr(error, "error", None)
-    return str(getattr(inner, "message", None) or getattr(error, "message", None) or cast("object", error))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.strict_json import value_at
-from durable_agent_host.providers.adapted_client import FoldedStreamMixin, start_in_thread
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, bypass_transform, start_in_thread
 from durable_agent_host.providers.chat_completions.completion_stream import CompletionReader
 from durable_agent_host.providers.chat_completions.request_messages import (
     assistant_messages,
@@ -84,7 +84,7 @@ class MessagePreservingMixin(FoldedStreamMixin):
                 **(accepted_options.get("extra_body") or {}),
                 _STREAM_OPTIONS: omitted_value(),
             }
-        return _bypass_message_transform({**accepted_options, "messages": messages_to_send})
+        return bypass_transform({**accepted_options, "messages": messages_to_send}, "messages")
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
@@ -143,13 +143,3 @@ def write_request(body: dict[str, Any], service: Service) -> dict[str, Any]:
     """Bring the body of a request into the form that a service takes."""
     messages = messages_for(pair_messages(body["messages"], service), service)
     return {**accepted_request_options(body, service), "messages": messages}
-
-
-def _bypass_message_transform(request_options: Mapping[str, Any]) -> dict[str, Any]:
-    """Pass the messages to the SDK in ``extra_body``, which it sends without inspecting it.
-
-    The SDK (openai 3.54, ``async_maybe_transform``) checks each message against every type of message, which blocks the
-    loop for a second at ten thousand messages. They are JSON, and it does not change them.
-    """
-    body: dict[str, Any] = {"messages": request_options["messages"], **(request_options.get("extra_body") or {})}
-    return {**request_options, "messages": [], "extra_body": body}

@@ -25,7 +25,7 @@ from durable_agent_host.concurrency.thread_offload import await_in_thread_if_man
 from durable_agent_host.model.ending import LENGTH
 from durable_agent_host.model.log_entry import CURSOR
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
-from durable_agent_host.providers.adapted_client import FoldedStreamMixin, unwrap_update
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, bypass_transform, unwrap_update
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for, with_contents
 from durable_agent_host.providers.neutral_contents import (
@@ -263,7 +263,7 @@ class ItemPreservingMixin(FoldedStreamMixin):
     async def _prepare_request(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         client: Any = super()
         sdk, request_options, validated_options = await client._prepare_request(*args, **kwargs)
-        return sdk, _bypass_input_transform(request_options), validated_options
+        return sdk, bypass_transform(request_options, "input"), validated_options
 
     async def _prepare_options(self, messages: Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
         client: Any = super()
@@ -305,8 +305,9 @@ class ItemPreservingMixin(FoldedStreamMixin):
     def _can_send_reasoning(self, contents: Sequence[Content], service: Service) -> bool:
         client: Any = super()
         has_text = any(content.additional_properties.get("reasoning_text") for content in contents)
-        if has_text and service.accepts_reasoning_texts and find_item_metadata(contents[0]):
-            return bool(contents[0].id)
+        if metadata := find_item_metadata(contents[0]):
+            is_stored = metadata.get("response_id") and not _accepts_encrypted_reasoning(self)  # by Foundry
+            return bool(contents[0].id and (is_stored or (has_text and service.accepts_reasoning_texts)))
         return bool(client._prepare_provider_reasoning_item_for_openai(contents[0].id, contents))
 
     def _prepare_provider_reasoning_item_for_openai(self, reasoning_id: str, contents: Sequence[Content]) -> Any:
@@ -341,17 +342,6 @@ def write_request(body: dict[str, Any], service: Service) -> dict[str, Any]:
     """Bring the body of a request into the form that a service takes."""
     items = items_for(with_valid_ids(body["input"], service), service)
     return {**accepted_request_options(body, service), "input": items}
-
-
-def _bypass_input_transform(request_options: Mapping[str, Any]) -> dict[str, Any]:
-    """Pass the input to the SDK in ``extra_body``, which it sends without inspecting it.
-
-    The SDK (openai 3.54, ``async_maybe_transform``) checks each item of ``input`` against every type of item, which
-    takes ten times as long as the rest of a long request. The items are JSON, and it does not change them.
-    ``responses.stream`` requires ``input``; the body's items replace the empty list.
-    """
-    body: dict[str, Any] = {"input": request_options["input"], **(request_options.get("extra_body") or {})}
-    return {**request_options, "input": [], "extra_body": body}
 
 
 _LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})

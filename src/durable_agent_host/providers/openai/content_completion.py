@@ -68,7 +68,7 @@ def _parts(item: Item, name: str) -> list[dict[str, Any]]:
 def complete_function_call(item: Item, contents: list[Content]) -> list[Content]:
     """Set the call's final arguments, name and ids, regardless of what its events contained."""
     if not any(content.type == "function_call" for content in contents):
-        contents = [Content("function_call", call_id=item.get("call_id"), name=item.get("name")), *contents]
+        contents = [Content("function_call"), *contents]
     for content in contents:
         if content.type == "function_call":
             content.call_id = item.get("call_id") or content.call_id

@@ -103,8 +103,8 @@ def _without_foreign_sources(item: Mapping[str, Any]) -> Item:
 
 
 def _without_empty_content(item: Mapping[str, Any]) -> Item:
-    """Remove the empty ``content`` of encrypted reasoning, as in the accepted recorded requests."""
-    return {name: value for name, value in item.items() if name != "content" or value}
+    """Remove the empty ``content`` of OpenAI's reasoning, as in the accepted recorded requests."""
+    return {name: value for name, value in item.items() if name != "content" or value or "response_id" in item}
 
 
 def _with_safety_checks(item: Mapping[str, Any]) -> Item:
@@ -184,6 +184,9 @@ def _unknown_call(item: Item) -> HostedCall:
     return _call(known_item, kind, item.get("arguments") or arguments, id_field=id_field, has_output=has_output)
 
 
+_SERVICES_FIELDS: Final = _fields("signature format response_id")
+"""Of reasoning: the first two of OpenRouter, the last of Foundry."""
+
 _SEARCHES: Final = _fields("search_tool_call search_tool_result")
 
 ITEM_TYPES: Final[dict[str, ItemType]] = {
@@ -209,9 +212,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
             "summary_index": ("reasoning_summary_text.delta", "reasoning_summary_text.done"),
         },
         complete=content_completion.complete_reasoning,
-        input_fields=_fields(
-            "id summary content encrypted_content status signature format"
-        ),  # OpenRouter: the last two
+        input_fields=_fields("id summary content encrypted_content status") | _SERVICES_FIELDS,
         trim=_without_empty_content,
         rebuild=item_rebuild.reasoning_fields,
         contents=("text_reasoning",),

@@ -26,6 +26,7 @@ from durable_agent_host.providers.openai.item_mapping import find_item_metadata,
 from durable_agent_host.providers.openai.item_rebuild import Item
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, SERVICE_CALL, item_type
 from durable_agent_host.providers.openai.lost_state import LOST
+from durable_agent_host.providers.result_files import with_items
 from durable_agent_host.providers.services import UNKNOWN, Service
 from durable_agent_host.providers.tool_call_names import accepted_name
 
@@ -91,14 +92,12 @@ def _find_unpaired_calls(messages: Sequence[Message]) -> tuple[set[int], set[int
 def _find_unpaired_approvals(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
     """Find approval items without a response, and other approval contents without a counterpart."""
     contents = [content for message in messages for content in message.contents]
-    requests = [(content, request) for content in contents if (request := approval_request_id(content))]
-    request_ids = {request for _, request in requests}
-    responses = [(content, request) for content in contents if (request := approval_response_id(content))]
-    response_ids = {request for _, request in responses}
-    open_requests = [content for content, request in requests if request not in response_ids]
-    orphan_responses = [content for content, request in responses if request not in request_ids]
-    item_request_ids = {id(content) for content in open_requests if find_item_metadata(content)}
-    return item_request_ids, {id(content) for content in [*open_requests, *orphan_responses]} - item_request_ids
+    requests = {id(content): request for content in contents if (request := approval_request_id(content))}
+    responses = {id(content): request for content in contents if (request := approval_response_id(content))}
+    open_ids = {key for key, request in requests.items() if request not in responses.values()}
+    orphan_ids = {key for key, request in responses.items() if request not in requests.values()}
+    item_ids = {id(content) for content in contents if id(content) in open_ids and find_item_metadata(content)}
+    return item_ids, (open_ids | orphan_ids) - item_ids
 
 
 def _is_function(content: Content) -> bool:
@@ -184,10 +183,7 @@ def _with_media_type(content: Content) -> Content:
         items = [_with_media_type(item) for item in content.items]
         if items == list(content.items):
             return content
-        clone = copy.copy(content)
-        clone.items = items
-        clone.result = "\n".join(item.text for item in items if item.type == "text" and item.text)  # like the framework
-        return clone
+        return with_items(content, items)
     if content.type not in {"data", "uri"} or content.media_type or not content.uri:
         return content
     if content.additional_properties.keys() & _KIND_PROPERTIES:
