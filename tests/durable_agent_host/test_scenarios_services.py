@@ -16,10 +16,13 @@ from durable_agent_host import DurableAgentApp
 from durable_agent_host.errors import RegistrationError
 from tests.durable_agent_host.hostile_model import response_events
 from tests.durable_agent_host.openai_outputs import (
+    PROGRAM,
+    PROGRAM_OUTPUT,
     SHELL,
     SHELL_OUTPUT,
     TOOL_SEARCH_CALL,
     TOOL_SEARCH_OUTPUT,
+    call,
     mcp,
     search,
 )
@@ -950,3 +953,80 @@ def test_a_result_of_claudes_service_that_nobody_knows_belongs_to_its_call(host:
     service.play(anthropic_response({"type": "text", "text": "Bye."}))
     assert run(host, "Claude", "beach") == "Bye."
     assert service.bodies[-1]["messages"][1]["content"][:2] == [call, result]
+
+
+def test_what_only_the_deltas_of_a_service_have_is_kept(host: AgentHost, service: ScriptedService):
+    """Some end an item without its content, and name neither an id nor a field that OpenAI does."""
+    first, *deltas, last = response_events("It is mild.")
+    (text,) = last["response"]["output"]
+    run_code = {"id": "ci_1", "type": "code_interpreter_call", "status": "completed", "arguments": '{"code": "1 + 1"}'}
+    pages = [{"type": "page_list", "arguments": f'{{"page": {number}}}'} for number in (1, 2)]
+    bare = text | {"content": []}
+    done = [
+        {"type": "response.output_item.done", "output_index": index, "item": item}
+        for index, item in enumerate((bare, run_code, *pages))
+    ]
+    deltas = [event for event in deltas if event["type"] != "response.output_item.done"]
+    completed = {"type": "response.completed", "response": last["response"] | {"output": [bare, run_code, *pages]}}
+    service.play([first, *deltas, *done, completed], response_events("Bye.", "resp_2"))
+    answer = host.run("Responsesunknown", {"message": "Look", "session_id": "deltas"}).json()
+    assert answer["response"] == "It is mild.", answer
+    started = {
+        event["call_id"]: event["arguments"]
+        for event in read_events(host, "Responsesunknown", "deltas", answer, "tool.started")
+    }
+    ended = read_events(host, "Responsesunknown", "deltas", answer, "tool.completed")
+    arguments = [event.get("arguments", started[event["call_id"]]) for event in ended]
+    assert arguments == ['{"code": "1 + 1"}', '{"page": 1}', '{"page": 2}']
+    assert run(host, "Responsesunknown", "deltas") == "Bye."
+    assert "It is mild." in json.dumps(service.bodies[-1]["input"])
+
+
+def test_an_error_behind_the_end_of_an_answer_takes_nothing_from_it(host: AgentHost, service: ScriptedService):
+    """OpenRouter tells that a limit was reached so; the answer was cut, and its tokens count."""
+    chunks = chat_response({"content": "It is"}, finish="length")
+    chunks[-2]["error"] = {"code": 502, "message": "Token limit reached"}
+    service.play(chunks)
+    answer = host.run("Chatunknown", {"message": "Look", "session_id": "limit"}).json()
+    assert (answer["response"], answer["status"]) == ("It is", "incomplete")
+    assert answer["usage"]["output_token_count"] == 2
+    assert len(service.bodies) == 1
+
+
+def test_code_of_gemini_has_one_result(host: AgentHost, service: ScriptedService):
+    """Each of its parts is sent back; the run has failed if one of them says so."""
+    parts = [
+        {"executableCode": {"language": "PYTHON", "code": "print(1)\n1 / 0"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_FAILED", "output": "division by zero"}},
+        {"text": "It failed."},
+    ]
+    chunks = gemini_response({})
+    chunks[0]["candidates"][0]["content"]["parts"] = parts
+    service.play(chunks, gemini_response({"text": "Bye."}))
+    answer = host.run("Gemini", {"message": "Look", "session_id": "two-results"}).json()
+    (completed,) = read_events(host, "Gemini", "two-results", answer, "tool.completed")
+    assert completed["outcome"] == "error"
+    assert completed["result"].startswith("1")
+    assert "division by zero" in completed["result"]
+    assert run(host, "Gemini", "two-results") == "Bye."
+    assert service.bodies[-1]["contents"][1]["parts"] == parts
+
+
+def test_a_program_that_waited_for_the_client_is_told_to_have_ended(host: AgentHost, service: ScriptedService):
+    """OpenAI sends its output with the answer after that of the tool that the program called."""
+    called = call(1, "{}", caller={"type": "program", "caller_id": "call_0"}) | {"name": "where_am_i"}
+    first, *_, last = response_of_items(PROGRAM, called)
+    output = [PROGRAM, called]
+    done = [{"type": "response.output_item.done", "output_index": at, "item": item} for at, item in enumerate(output)]
+    completed = {"type": "response.completed", "response": last["response"] | {"output": output}}
+    service.play([first, *done, completed], response_of_items(PROGRAM_OUTPUT))
+    tools = [{"name": "where_am_i", "parameters": {"type": "object", "properties": {}}}]
+    body = {"message": "Look", "session_id": "program", "client_tools": tools}
+    turn = host.run("Responsesunknown", body).json()
+    (pending,) = turn["pending_calls"]
+    assert approve(turn, {"call_id": pending["call_id"], "result": "here"}).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Found."
+    ended = read_events(host, "Responsesunknown", "program", turn, "tool.completed")
+    outcomes = [(event["outcome"], event["result"]) for event in ended if event["call_id"] == PROGRAM["call_id"]]
+    assert outcomes == [("success", "r")]

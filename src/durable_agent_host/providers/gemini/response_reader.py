@@ -389,7 +389,6 @@ def _region(segment: Json, text: str) -> TextSpanRegion | None:
 
 
 _RESULTS_OF: Final = {"codeExecutionResult": "executableCode", "toolResponse": "toolCall"}
-_HOSTED: Final = (*_RESULTS_OF.values(), *_RESULTS_OF)
 
 
 class ResponseReader:

@@ -24,7 +24,7 @@ def complete_message(item: Item, contents: list[Content]) -> list[Content]:
     """Return one text per part, with its citations."""
     texts: list[Content] = []
     remaining = [content for content in contents if content.type == "text"]
-    for part in cast("list[dict[str, Any]]", item.get("content") or []):
+    for part in _parts(item, "content"):
         text = str(part.get("text") or part.get("refusal") or "")
         is_refusal_part = part.get("type") == "refusal"
         matches = (content for content in remaining if content.text == text and is_refusal(content) == is_refusal_part)
@@ -223,14 +223,11 @@ def _strip_annotation_index(annotation: Annotation) -> Annotation:
 
 def _strip_event_counters(properties: Item) -> dict[str, Any]:
     """Remove event counters, and empty log probabilities."""
-    remaining_properties: dict[str, Any] = {}
-    for name, value in properties.items():
-        if name in {"output_index", "sequence_number"} or (name == "logprobs" and not value):
-            continue
-        remaining_properties[name] = _strip_event_counters(cast("dict[str, Any]", value)) if name == "openai" else value
-        if name == "openai" and not remaining_properties[name]:
-            del remaining_properties[name]
-    return remaining_properties
+    counters = {"output_index", "sequence_number"}
+    fields = {name: value for name, value in properties.items() if name not in counters}
+    if isinstance(openai := fields.get("openai"), dict):
+        fields["openai"] = _strip_event_counters(cast("Item", openai))
+    return {name: value for name, value in fields.items() if value or name not in {"logprobs", "openai"}}
 
 
 def tidy_open_item(contents: list[Content]) -> list[Content]:
@@ -261,22 +258,19 @@ def parse_annotations_from_openai(part: Item) -> list[Annotation] | None:
         Annotations in order, or None without any.
     """
     annotations: list[Annotation] = []
-    for annotation_item in cast("list[dict[str, Any]]", part.get("annotations") or []):
-        properties = {
-            name: value
-            for name in ("container_id", "index", "get_url")
-            if (value := annotation_item.get(name)) is not None
-        }
+    for item in _parts(part, "annotations"):
+        names = ("container_id", "index", "get_url")
+        properties = {name: item[name] for name in names if item.get(name) is not None}
         fields = {
             "type": "citation",
-            "url": annotation_item.get("url") or annotation_item.get("filename"),
-            "title": annotation_item.get("title"),
-            "file_id": annotation_item.get("file_id"),
+            "url": item.get("url") or item.get("filename"),
+            "title": item.get("title"),
+            "file_id": item.get("file_id"),
             "additional_properties": properties or None,
         }
-        annotation = {name: value for name, value in fields.items() if value is not None}
-        index = annotation_item.get("index") if annotation_item.get("file_id") else None
-        annotation |= text_span(annotation_item.get("start_index", index), annotation_item.get("end_index", index))
+        index = item.get("index") if item.get("file_id") else None
+        span = text_span(item.get("start_index", index), item.get("end_index", index))
+        annotation: Any = {name: value for name, value in fields.items() if value is not None} | span
         if len(annotation) > 1:  # an unknown kind may have no neutral field; the item's metadata has it
-            annotations.append(cast("Annotation", cast("object", annotation)))
+            annotations.append(annotation)
     return annotations or None

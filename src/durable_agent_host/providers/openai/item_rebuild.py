@@ -29,10 +29,10 @@ def _text_part(content: Content) -> Item:
 
 def _prepare_annotation_for_openai(annotation: Annotation) -> Item:
     """Write a citation as the API does; differences are stored in the item metadata."""
-    fields = cast("dict[str, Any]", annotation)
-    regions = cast("list[Item]", fields.get("annotated_regions") or [{}])
-    properties = cast("Item", fields.get("additional_properties") or {})
-    span = {name: regions[0][name] for name in ("start_index", "end_index") if name in regions[0]}
+    fields: Any = annotation
+    region: Item = fields["annotated_regions"][0] if fields.get("annotated_regions") else {}
+    properties: Item = fields.get("additional_properties") or {}
+    span = {name: region[name] for name in ("start_index", "end_index") if name in region}
     if properties.get("container_id"):
         identity = {"container_id": properties["container_id"], "file_id": fields.get("file_id")}
         return {"type": "container_file_citation", **identity, "filename": fields.get("url"), **span}

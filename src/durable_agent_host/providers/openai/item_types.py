@@ -118,29 +118,28 @@ def _describe_code_run(item: Item) -> str:
 
 
 def _call(item: Item, name: str, arguments: Any, *, id_field: str = "id", **details: Any) -> HostedCall:
-    """Return a call that has ended, unless an outcome is among the details."""
+    """Return a call that has ended, unless an outcome is among the details; xAI sends ``arguments`` of all calls."""
     has_failed = bool(item.get("error")) or item.get("status") == "failed"
     outcome: ToolOutcome = "error" if has_failed else "not_run" if item.get("status") == "incomplete" else "success"
+    arguments = arguments or item.get("arguments")
     message = str(value_at(item, "error", "message") or "")
     return HostedCall(str(item.get(id_field) or ""), name, arguments, outcome, message)._replace(**details)
 
 
 def _call_of(name: str, *fields: str) -> Callable[[Item], HostedCall]:
-    """Return what reads a call with these fields as its arguments; xAI sends arguments in their place."""
-    return lambda item: _call(
-        item, name, {name: item[name] for name in fields if item.get(name) is not None} or item.get("arguments")
-    )
+    """Return what reads a call with these fields as its arguments."""
+    return lambda item: _call(item, name, {name: item[name] for name in fields if item.get(name) is not None})
 
 
 def _web_search(item: Item) -> HostedCall:
     action = object_at(item, "action")
     arguments = {name: value for name, value in action.items() if name != "sources"}
-    return _call(item, "web_search", arguments or item.get("arguments"), result=search_text(action.get("sources")))
+    return _call(item, "web_search", arguments, result=search_text(action.get("sources")))
 
 
 def _mcp_call(item: Item) -> HostedCall:
     request_id = item.get("approval_request_id")
-    return _call(item, str(item.get("name") or "mcp"), item.get("arguments"), approval_request_id=request_id)
+    return _call(item, str(item.get("name") or "mcp"), None, approval_request_id=request_id)
 
 
 def _shell_call(item: Item) -> HostedCall | None:
@@ -161,7 +160,7 @@ def _custom_call(item: Item) -> HostedCall | None:
 
 
 def _tool_search(item: Item) -> HostedCall | None:
-    return None if item.get("execution") == "client" else _call(item, "tool_search", item.get("arguments"))
+    return None if item.get("execution") == "client" else _call(item, "tool_search", None)
 
 
 def _program(item: Item) -> HostedCall:
