@@ -79,7 +79,7 @@ from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
 from durable_agent_host.http.gate import Authorize, Authorizer, Identify
 from durable_agent_host.http.rate_limits import CallerLimits
-from durable_agent_host.http.request_handling import HandlerContext
+from durable_agent_host.http.request_handling import HandlerContext, RoutePart
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_redaction import redact_log_records
@@ -228,9 +228,9 @@ class DurableAgentApp(AgentFunctionApp):
         self._register_turns()
         self._has_agent_routes = False
         if enable_http_endpoints or self._public:
-            self._register_routes(is_health=False)
+            self._register_routes("agents", "workflows")
         if enable_health_check:
-            self._register_routes(is_health=True)
+            self._register_routes("health")
 
     def _open_stores(self) -> None:
         """Prepare the resources that turns share; stores are opened on first use."""
@@ -410,7 +410,7 @@ class DurableAgentApp(AgentFunctionApp):
         if enable_http_endpoint:
             self._public[agent_name] = getattr(agent, "description", None)
             if self._has_agent_routes is False:
-                self._register_routes(is_health=False)
+                self._register_routes("agents", "workflows")
         super()._setup_agent_functions(agent, agent_name, callback, False, enable_mcp_tool_trigger)
 
     def _handler_context(self) -> HandlerContext:
@@ -427,10 +427,21 @@ class DurableAgentApp(AgentFunctionApp):
             workflows=self.workflows,
         )
 
-    def _register_routes(self, *, is_health: bool) -> None:
-        """Register the routes of agents, or of health, once."""
+    def _list_parts(self) -> frozenset[RoutePart]:
+        parts: dict[RoutePart, bool] = {
+            "agents": True,
+            "health": self.enable_health_check,
+            "inspector": self._has_inspector,
+            "mcp": any(agent.mcp_tool_enabled for agent in self._agent_metadata.values()),
+            "workflows": bool(self.workflows),
+        }
+        return frozenset(part for part, is_served in parts.items() if is_served)
+
+    def _register_routes(self, *parts: RoutePart) -> None:
+        """Register the routes of those parts that the app has, once."""
         host = self._handler_context()
-        for route in (candidate for candidate in ROUTES if candidate.is_health is is_health):
+        is_health = "health" in parts
+        for route in (candidate for candidate in ROUTES if candidate.part in self._list_parts().intersection(parts)):
             register_route(
                 cast("DFApp", self),
                 name=route.name,
@@ -450,7 +461,7 @@ class DurableAgentApp(AgentFunctionApp):
         def document(url: str) -> str:
             from durable_agent_host.http.api_document import format_api_document  # noqa: PLC0415 - few apps show it
 
-            return format_api_document(url)
+            return format_api_document(url, self._list_parts())
 
         register_page(
             app,

@@ -177,7 +177,8 @@ def _open_blob_segments(setting: str, settings: Settings, environment: Mapping[s
 
 def _is_server(location: str) -> bool:
     try:
-        return location.startswith("//") and urlsplit(location).port != 0
+        server = urlsplit(location)
+        return bool(server.hostname) and server.port != 0
     except ValueError:
         return False
 

@@ -109,6 +109,7 @@ class ToolCall:
             schema: a JSON schema that a result must fit; None for any text or JSON.
 
         Raises:
+            TypeError: ``expires`` is something else, such as a number.
             ValueError: it expires in the past or after the turn's log, or the schema is unusable.
             RuntimeError: the call is not made by the agent of a turn of a `DurableAgentApp`.
         """
@@ -117,6 +118,8 @@ class ToolCall:
                 f"tool {self.name!r} cannot defer its result: only tools that the agent of a turn of a DurableAgentApp "
                 "calls can"
             )
+        if not isinstance(expires, timedelta | datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked code
+            raise TypeError(f"expires is {expires!r}: give a timedelta, such as timedelta(hours=1), or a datetime")
         expires_at = datetime.now(UTC) + expires if isinstance(expires, timedelta) else expires.astimezone(UTC)
         return self.host.defer(expires_at, schema)
 

@@ -40,10 +40,12 @@ class Blocks:
     Attributes:
         messages: those with a text.
         calls: by id, of hosted calls: values that the arguments contain, and the outcome.
+        results: by id of a hosted call: how the texts in its result begin.
     """
 
     messages: list[Message] = field(default_factory=list[Message])
     calls: dict[str, tuple[list[Any], str]] = field(default_factory=dict[str, tuple[list[Any], str]])
+    results: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
 
 def read_blocks(kind: str, events: Sequence[Any]) -> Blocks:
@@ -76,10 +78,14 @@ def _responses(events: Sequence[Json]) -> Blocks:
             blocks.messages.append(_responses_message(item))
         elif call := _responses_call(item):
             blocks.calls[call[0]] = call[1:]
+            fields = ("outputs", "output", "error", "results", "tools")
+            result = [item.get(name) for name in fields] + [(item.get("action") or {}).get("sources")]
+            blocks.results[call[0]] = _readable(result)
         elif item["type"] == "shell_call_output" and item["call_id"] in blocks.calls:
             codes = [output["outcome"].get("exit_code", 1) for output in item["output"]]
             arguments, _ = blocks.calls[item["call_id"]]
             blocks.calls[item["call_id"]] = arguments, "error" if any(codes) else "success"
+            blocks.results[item["call_id"]] = _readable(item["output"])
     return blocks
 
 
@@ -170,6 +176,7 @@ def _anthropic(events: Sequence[Json]) -> Blocks:
             if block["tool_use_id"] in blocks.calls:  # else the call was in another response
                 arguments, _ = blocks.calls[block["tool_use_id"]]
                 blocks.calls[block["tool_use_id"]] = arguments, "error" if has_failed else "success"
+                blocks.results[block["tool_use_id"]] = _readable(content)
         follows_text = kind == "text"
     return blocks
 
@@ -194,6 +201,7 @@ def _gemini(events: Sequence[Json]) -> Blocks:
                 elif "codeExecutionResult" in part:
                     is_ok = part["codeExecutionResult"]["outcome"] == "OUTCOME_OK"
                     codes[-1] = codes[-1][0], "success" if is_ok else "error"
+                    blocks.results[str(len(codes) - 1)] = _readable(part["codeExecutionResult"].get("output"))
             _cite_gemini(blocks, candidate.get("groundingMetadata") or {})
     blocks.calls = {str(index): call for index, call in enumerate(codes)}
     return blocks
@@ -256,6 +264,8 @@ def _azure(events: Sequence[tuple[str, Any]]) -> Blocks:
                     blocks.calls[call["id"]] = [call["code_interpreter"]["input"]], "success"
                 elif call["type"] != "function":
                     blocks.calls[call["id"]] = [], "success"
+                    outputs = [(call.get(call["type"]) or call).get(name) for name in ("output", "results")]
+                    blocks.results[call["id"]] = _readable(outputs)
     return blocks
 
 
@@ -268,6 +278,19 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(element)
     elif isinstance(value, str):
         yield value
+
+
+def _readable(result: Any) -> list[str]:
+    """Return how the texts in a result begin, without names of types and what is encrypted."""
+    fields = result if isinstance(result, list) else [result]
+    return [text.strip()[:80] for field in fields for text in _leaves(_without_noise(field)) if text.strip()]
+
+
+def _without_noise(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        names = [name for name in value if name != "type" and not name.endswith("type") and "encrypted" not in name]
+        return {name: _without_noise(value[name]) for name in names}
+    return [_without_noise(element) for element in value] if isinstance(value, list) else value
 
 
 def differences(kind: str, events: Sequence[Any], played: Played) -> list[str]:
@@ -343,6 +366,7 @@ def _compare_calls(blocks: Blocks, played: Played, *, has_ids: bool) -> Iterator
     completed = {data["call_id"]: data for data in played.data("tool.completed")}
     steps = {step["call_id"]: step for step in played.steps if step["kind"] == "tool_call"}
     calls = blocks.calls if has_ids else dict(zip(started, blocks.calls.values(), strict=False))
+    results = blocks.results if has_ids else {call_id: blocks.results.get(str(n)) for n, call_id in enumerate(started)}
     for call_id, (values, outcome) in calls.items():
         if call_id not in started or call_id not in completed:
             if outcome != "not_run" and played.outcome.status == "completed":
@@ -358,6 +382,10 @@ def _compare_calls(blocks: Blocks, played: Played, *, has_ids: bool) -> Iterator
         outcomes = {completed[call_id]["outcome"], steps[call_id]["outcome"]}
         if outcomes != {outcome}:
             yield f"call {call_id}: {outcomes} and not {outcome}"
+        texts = results.get(call_id) or [""]
+        for label, known in (("events", completed[call_id]["result"]), ("step", steps[call_id]["result"])):
+            if not any(text in known or json.dumps(text, ensure_ascii=False)[1:-1] in known for text in texts):
+                yield f"call {call_id}: {label} lack {texts} in {known!r}"
 
 
 def main(part: str) -> int:

@@ -285,7 +285,8 @@ def test_the_turn_log_is_chosen_without_touching_its_store(setting, environment,
 
 
 @pytest.mark.parametrize(
-    "setting", ["sqlite", "sqlite:", "blob:x", "redis", "redis:x", "redis://zz:zz", "redis://[::1", "file:/x", "/x"]
+    "setting",
+    ["sqlite", "sqlite:", "blob:x", "redis", "redis:x", "redis://", "redis://zz:zz", "redis://[::1", "file:/x", "/x"],
 )
 def test_an_invalid_turn_log_is_rejected(setting):
     """What can be set is in the sentence."""

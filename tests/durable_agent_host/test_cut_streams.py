@@ -282,11 +282,12 @@ def test_a_failed_turn_carries_the_retry_delay(model: HostileModel):
         ("openai-responses", response_events("Hi")[-1]["response"]),
         ("anthropic", CLAUDE[0]["message"] | {"content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn"}),
         ("gemini", [json.loads(event[6:]) for event in COMPLETE_STREAMS["gemini"].splitlines()[::2]]),
+        ("gemini", b"\n".join(event[6:] for event in COMPLETE_STREAMS["gemini"].splitlines()[::2])),
     ],
 )
 def test_a_service_that_does_not_stream_is_read(model: HostileModel, kind: str, answer: Any):
-    """A whole answer in place of a stream is the answer; one that is cut off, here within a character, is not."""
-    body = json.dumps(answer, indent=1).encode()
+    """A whole answer, or its chunks as lines, is read as a stream; one that is cut off, here in a character, is not."""
+    body = answer if isinstance(answer, bytes) else json.dumps(answer, indent=1).encode()
     outcome = play(model, kind, http_response(codecs.BOM_UTF8 + body))
     assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 1), outcome.error
     outcome = play(model, kind, http_response(body[: body.index(b"H")] + "é".encode()[:1]), http_response(body))

@@ -15,6 +15,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore:.*is discouraged:DeprecationWarning"),  # Google's SDK subclasses aiohttp's
 ]
+WITHOUT_ANSWER = ("pause-turn-web-search-stream/01", "error-failed-quota")
+"""Recordings whose answer is in another recording, or that end with an error."""
 
 
 @pytest.fixture(scope="module")
@@ -32,5 +34,6 @@ def test_events_and_answer_say_what_the_finished_blocks_say(model: HostileModel,
     kind = name.partition("/")[0]
     recorded_events = read_events(name)
     played = play(model, kind, to_wire(kind, recorded_events))
-    if played.outcome.status in {"completed", "suspended"}:
+    if not any(part in name for part in WITHOUT_ANSWER):
+        assert played.outcome.status in {"completed", "suspended"}, played.outcome.error
         assert differences(kind, recorded_events, played) == []

@@ -138,6 +138,18 @@ def test_a_person_decides_during_a_run(lives: Lives, model: PracticeModel, effec
     assert len(posted_requests(model, "/runs")) == 1
 
 
+def test_a_tool_that_nobody_knows_has_run(lives: Lives, model: PracticeModel):
+    """It is told by its type; without an output, too, the conversation is valid."""
+    call = {"type": "holodeck", "holodeck": {"scene": "beach"}}
+    model.plan({"items": [{"item": call}, {"text": "Nice."}]})
+    answer = lives.host.run("Worker", {"message": "Look.", "session_id": "holodeck"}).json()
+    assert answer["response"] == "Nice."
+    turn = f"/agents/Worker/sessions/holodeck/turns/{answer['turn_id']}"
+    (step,) = [step for step in lives.host.get(f"{turn}/steps").json()["steps"] if step["kind"] == "tool_call"]
+    assert (step["name"], step["arguments"], step["outcome"]) == ("holodeck", {"scene": "beach"}, "success")
+    assert lives.host.get("/agents/Worker/sessions/holodeck/verify").json()["problems"] == []
+
+
 def test_an_approval_of_an_mcp_tool_carries_its_headers(lives: Lives, model: PracticeModel):
     """Headers go with the run and with the approval, not into the agent's definition."""
     call = {

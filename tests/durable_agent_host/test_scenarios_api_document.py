@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 import requests
 
-from durable_agent_host.http.api_document import api_document, summary_of
+from durable_agent_host.http.api_document import api_document
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.turn.turn_events import CALL_PENDING, EVENTS, TURN_WAITING
 from tests.forks import ROOT
-from tests.kit import AgentHost, PracticeModel
-from tests.sweeps import IS_LONG, SEED, count
+from tests.kit import AgentHost, PracticeModel, running_host
+from tests.processes import wait_until
+from tests.sweeps import IS_LONG, SEED, chooser, count
 
+GATE = Path(__file__).parent / "apps" / "gate"
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
@@ -27,11 +29,14 @@ CHECKS = (
 )
 CONFIGURATION = """
 [parameters]
-"path.agent" = "Ledger"
+"path.agent" = "Payer"
 "path.session" = "described"
 "path.turn" = "{turn}"
 "path.call" = "1.0"
 "path.body" = "request"
+"path.workflow" = "shouting"
+"path.run" = "described"
+"path.request" = "{request}"
 "query.session_id" = "described"
 "query.thread_id" = "described"
 
@@ -42,26 +47,30 @@ parameters = {{ "path.session" = "to-delete" }}
 
 
 def test_the_document_is_open_to_everyone_and_names_its_server(lab: AgentHost):
-    """Tools get it from the host that they ask, with the routes, the events and nothing else."""
+    """Tools get it from the host that they ask, with the events, the routes that the app has, and nothing else."""
     response = requests.get(f"{lab.url}/api/openapi.json?x=y")
     document = response.json()
     assert response.headers["content-type"] == "application/json"
     assert document.pop("servers") == [{"url": f"{lab.url}/api"}]
-    assert document == api_document()
+    assert document == api_document(frozenset({"agents", "health", "inspector"}))
 
 
 def test_every_route_is_described():
     """A route says what it does, what it answers, and what each part of its path means."""
     paths = api_document()["paths"]
-    assert {(f"/{route.template}", route.method.lower()) for route in ROUTES} == {
-        (path, method) for path, methods in paths.items() for method in methods
-    }
-    for route in ROUTES:
-        operation = paths[f"/{route.template}"][route.method.lower()]
+    described = {(path, method) for path, methods in paths.items() for method in methods.keys() - {"servers"}}
+    others = {("/openapi.json", "get"), ("/inspector", "get"), ("/mcp", "post"), ("/workflow/{workflow}/run", "post")}
+    others |= {(f"/workflow/{{workflow}}/{rest}", method) for rest, method in UPSTREAMS}
+    assert {(f"/{route.template}", route.method.lower()) for route in ROUTES} | others == described
+    for path, method in described:
+        operation = paths[path][method]
         named_parts = {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "path"}
-        assert summary_of(route), route.name
-        assert any(int(status) < 400 for status in operation["responses"]), route.name
-        assert named_parts == set(re.findall(r"\{(\w+)\}", route.template)), route.name
+        assert operation["summary"], path
+        assert any(int(status) < 400 for status in operation["responses"]), path
+        assert named_parts == set(re.findall(r"\{(\w+)\}", path)), path
+
+
+UPSTREAMS = (("status/{run}", "get"), ("respond/{run}/{request}", "post"))
 
 
 def test_parameters_that_routes_read_are_described():
@@ -74,20 +83,33 @@ def test_parameters_that_routes_read_are_described():
 
 @pytest.mark.sweep
 @pytest.mark.timeout(3600)
-def test_schemathesis_finds_no_answer_outside_of_the_document(lab: AgentHost, model: PracticeModel, tmp_path: Path):
-    """Statuses, headers, media types and bodies of drawn requests are those of the document."""
-    answer = lab.run("Ledger", {"message": 'charge with {"amount": 4}', "session_id": "described"}).json()
-    assert lab.run("Ledger", "Hello", session_id="to-delete").ok
-    (tmp_path / "schemathesis.toml").write_text(CONFIGURATION.format(turn=answer["turn_id"]))
-    command = [
-        *(str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(tmp_path / "schemathesis.toml")),
-        *("run", f"{lab.url}/api/openapi.json", "--checks", ",".join(CHECKS), "--no-color", "--seed", str(SEED)),
-        *("--max-examples", str(count("EXAMPLES", short=2, long=200)), "--request-timeout", "60"),
-        *("--phases", "coverage,fuzzing,stateful" if IS_LONG else "fuzzing", "--suppress-health-check", "all"),
-    ]
-    report = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+def test_schemathesis_finds_no_answer_outside_of_the_document(practice_model: PracticeModel, tmp_path: Path):
+    """Statuses, headers, media types and bodies of drawn requests are those of the document; all parts are served."""
+    practice_model.reset()
+    with running_host(tmp_path / "data", practice_model, app=GATE, LEDGER=str(tmp_path / "ledger.txt")) as host:
+        url = f"{host.url}/api"
+        caller = {"x-who": "ada@contoso"}
+        answer = host.run("Payer", {"message": "Hello", "session_id": "described"}, headers=caller).json()
+        assert host.run("Payer", "Hello", session_id="to-delete", headers=caller).ok
+        assert requests.post(f"{url}/workflow/shouting/run?runId=described", data="Hi", headers=caller).ok
+        assert requests.get(f"{url}/openapi.json").json() == {**api_document(), "servers": [{"url": url}]}
+        pending = f"{url}/pending"
+        (call,) = wait_until(lambda: requests.get(pending, headers=caller).json()["pending_calls"])
+        configuration = CONFIGURATION.format(turn=answer["turn_id"], request=call["call_id"])
+        (tmp_path / "schemathesis.toml").write_text(configuration)
+        accept = chooser("accept").choice(["*/*", "application/json", "text/event-stream"])
+        command = [
+            *(str(Path(sys.executable).with_name("schemathesis")), "--config-file", "schemathesis.toml"),
+            *("run", f"{url}/openapi.json", "--checks", ",".join(CHECKS), "--no-color", "--seed", str(SEED)),
+            *("--max-examples", str(count("EXAMPLES", short=2, long=200)), "--request-timeout", "60"),
+            *("--phases", "coverage,fuzzing,stateful" if IS_LONG else "fuzzing", "--suppress-health-check", "all"),
+            *("-H", "x-who: ada@contoso", "-H", f"accept: {accept}", "--exclude-path", "/mcp"),
+        ]
+        report = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
     assert report.returncode == 0, report.stdout[-8000:] + report.stderr
-    assert f"Tested: {len(ROUTES)}" in report.stdout
+    operations = sum(len(methods.keys() - {"servers"}) for methods in api_document()["paths"].values())
+    tested = str(operations - len(("/mcp", "/openapi.json")))  # the latter is read, and not tested
+    assert re.findall(r"Tested: (\d+)", report.stdout) == [tested]
 
 
 NAME = re.compile(r"`(\w+)(?:: true)?`")

@@ -164,6 +164,35 @@ def test_a_killed_stream_goes_on_at_its_cursor(lives: Lives, model: HostileModel
     assert json.loads(model.received[0].body)["previous_response_id"] == "resp_bg"
 
 
+@pytest.mark.parametrize("kept", [9, 10])
+def test_a_message_that_was_cut_at_its_end_is_not_the_next(lives: Lives, model: HostileModel, kept: int):
+    """The last of its text comes with the event of its end; behind the cursor is no text of it."""
+    *beginning_events, end = STREAM_EVENTS
+    del beginning_events[8]  # the last delta
+    _, *later_events, later_end = response_events("Bye.", "resp_2")
+    output = [*end["response"]["output"], *later_end["response"]["output"]]
+    stream_events = [
+        event | {"sequence_number": number}
+        for number, event in enumerate(
+            (
+                *beginning_events,
+                *(event | {"output_index": 1} for event in later_events),
+                end | {"response": end["response"] | {"output": output}},
+            )
+        )
+    ]
+    model.play(
+        stream(events(*stream_events[:kept])),
+        lambda write: retrieve(write, stream_events, model.received[-1].path),
+    )
+    answer = lives.host.run("Background", {"message": "Hi", "session_id": f"end-{kept}"})
+    assert [message["text"] for message in answer.json()["messages"]] == ["Hello.", "Bye."]
+    turn = f"agents/Background/sessions/end-{kept}/turns/{answer.json()['turn_id']}"
+    told = [*read_events(requests.get(f"{lives.host.url}/api/{turn}/events", stream=True))]
+    assert "turn.restarted" not in [event.name for event in told]
+    assert [event.data["text"] for event in told if event.name == "message.completed"] == ["Hello.", "Bye."]
+
+
 def test_another_answer_restarts_the_text(lives: Lives, model: HostileModel):
     """When the service no longer has the response, clients discard the text of the first one."""
     model.play(stream(events(*STREAM_EVENTS[:6])), NOT_FOUND, stream(events(*response_events("Hi there.", "resp_2"))))

@@ -223,14 +223,21 @@ def test_a_tool_that_needs_approval_may_defer(studio: Studio, model: PracticeMod
     assert (studio.outputs(), len(studio.lines)) == (["built"], 1)
 
 
-def test_a_call_cannot_wait_longer_than_its_log_is_kept(studio: Studio, model: PracticeModel):
-    """The tool gets an error, which the log explains; nothing waits."""
-    plan(model, ("wait_for_ever", {}))
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("wait_for_ever", "DURABLE_AGENT_HOST_TURN_LOG_RETENTION_HOURS"),
+        ("wait_for_a_number", "expires is 3600: give a timedelta"),
+    ],
+)
+def test_a_call_cannot_wait_longer_than_its_log_is_kept(studio: Studio, model: PracticeModel, name, reason):
+    """The tool gets an error, which the log explains; nothing waits. A number has no unit."""
+    plan(model, (name, {}))
     turn = studio.begin("for ever")
     assert studio.ended(turn)["status"] == "completed"
     assert "Error" in studio.outputs()[0]
     assert studio.lines == []
-    wait_until(lambda: "DURABLE_AGENT_HOST_TURN_LOG_RETENTION_HOURS" in studio.host.text)
+    wait_until(lambda: reason in studio.host.text)
 
 
 def test_a_deferred_call_is_never_in_doubt(tmp_path: Path, model: PracticeModel):

@@ -22,6 +22,7 @@ EXEC = {"type": "exec", "command": ["ls", "-a"], "env": {}}
 LOCAL_SHELL = {"type": "local_shell_call", "status": "completed", "action": EXEC}
 COMMANDS = {"commands": ["ls", "pwd"], "timeout_ms": 1000, "max_output_length": 500}
 SHELL = {"type": "shell_call", "status": "completed", "action": COMMANDS, "environment": {"type": "local"}}
+PRINTED = {"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 2}}
 CHECKS = [{"id": "s1", "code": "malicious_instructions", "message": "Look out."}]
 CLICK = {"type": "click", "button": "left", "x": 1, "y": 2}
 COMPUTER = {"type": "computer_call", "status": "completed", "actions": [CLICK], "pending_safety_checks": CHECKS}
@@ -37,14 +38,10 @@ CASES = {
         SHELL,
         "shell",
         COMMANDS,
-        [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 2}}, {"stdout": "/x"}],
-        {
-            "output": [
-                {"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 2}},
-                {"stdout": "/x", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
-            ]
-        },
+        [PRINTED, {"stdout": "/x"}],
+        {"output": [PRINTED, {"stdout": "/x", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]},
     ),
+    "shell, item": (SHELL, "shell", COMMANDS, {"output": [PRINTED]}, {"output": [PRINTED]}),
     "computer": (
         COMPUTER,
         "computer",

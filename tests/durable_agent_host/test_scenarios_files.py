@@ -185,10 +185,12 @@ def test_files_of_tools_and_code_can_be_downloaded(files: AgentHost, model: Prac
     assert requests.get(table["file_url"]).content == b"a,b\n" * 8192
 
     model.plan({"items": [{"code": "1", "image": True}, {"text": "Here:", "files": ["t.csv", "<b>.html"]}]})
-    assert files.run("Coder", {"message": "calculate", "session_id": "code"}).ok
+    answer = files.run("Coder", {"message": "calculate", "session_id": "code"}).json()
+    assert {"text/csv", "text/html"} <= {file["media_type"] for file in answer["messages"][-1]["files"]}
     written_files = {item["name"]: item for item in list_files(files, "code", "Coder")}
     sheet = requests.get(written_files["t.csv"]["file_url"])
     assert (sheet.text, sheet.headers["content-type"]) == ("written by code: t.csv\n", "text/csv")
+    assert written_files["t.csv"]["media_type"] == "text/csv"
     assert written_files["t.csv"]["id"].startswith("cfile_")
     page = requests.get(written_files["<b>.html"]["file_url"])
     assert page.headers["content-disposition"].startswith("attachment; filename=\"_b_.html\"; filename*=UTF-8''")

@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 import requests
 
+from durable_agent_host.segments.conversation_import import MAX_CONTENTS
 from tests.durable_agent_host.golden import golden
 from tests.durable_agent_host.mutations import mutations
 from tests.durable_agent_host.test_scenarios_sessions import command
@@ -158,15 +159,41 @@ def test_a_malformed_stored_session_is_readable_reported_and_repaired(lab: Agent
     assert "problems" not in lab.get(f"/agents/Instant/sessions/{name}").json()
 
 
-@pytest.mark.parametrize("body", [b'{"schemaVersion": "1.1.0", "data": {"conversationHistory": [], "x": NaN}}', b""])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"schemaVersion": "1.1.0", "data": {"conversationHistory": [], "x": NaN}}',
+        b'{"schemaVersion": "1.1.0", "data": {"conversationHistory": [], "x": %b}}' % (b"1" * 100_000),
+        b"",
+    ],
+    ids=("nan", "digits", "depth"),
+)
 def test_invalid_json_numbers_are_rejected(lab: AgentHost, body):
-    """NaN and Infinity, which Python reads and JSON does not have, and depth that nothing can copy, are a 400."""
+    """What Python reads and JSON does not have, too many digits, and depth that nothing can copy, are a 400."""
     body = body or json.dumps(golden("session-v1") | {"deep": 1}).encode().replace(
         b": 1}", b": " + b"[" * 900 + b"]" * 900 + b"}"
     )
     response = lab.post(f"/agents/Instant/sessions/no-{uuid4().hex}/import", body)
     assert response.status_code == 400, response.text
     assert "data.x" in response.json()["detail"] or "levels deep" in response.json()["detail"]
+    assert "sys." not in response.json()["detail"]
+
+
+def test_a_document_without_its_version_is_rejected_by_that_name(lab: AgentHost):
+    """The answer names the field, and no command for stored sessions."""
+    body = json.dumps({"data": golden("session-v1")["data"]}).encode()
+    response = lab.post(f"/agents/Instant/sessions/no-{uuid4().hex}/import", body)
+    assert (response.status_code, "'schemaVersion'" in response.json()["detail"]) == (400, True), response.text
+    assert "verify" not in response.json()["detail"]
+
+
+def test_a_document_of_too_many_contents_is_refused(lab: AgentHost):
+    """Every turn would hold all of them: a message has as many as a whole session may have, and one more is refused."""
+    document: Any = golden("session-upstream-1.1")
+    response = document["data"]["conversationHistory"][1]["messages"][0]
+    response["contents"] = [{"$type": "text", "text": "x"}] * (MAX_CONTENTS + 1)
+    answer = lab.post(f"/agents/Instant/sessions/many-{uuid4().hex}/import", json.dumps(document).encode())
+    assert (answer.status_code, str(MAX_CONTENTS) in answer.json()["detail"]) == (413, True), answer.text
 
 
 def test_an_import_reports_unverified_content(lab: AgentHost, capsys, tmp_path):

@@ -10,6 +10,7 @@ import requests
 
 from tests.browser import CHROMIUM, Page, open_browser
 from tests.durable_agent_host.conftest import PEOPLE
+from tests.durable_agent_host.openai_outputs import mcp, search
 from tests.durable_agent_host.test_scenarios_approvals import plan_payments
 from tests.durable_agent_host.test_scenarios_sessions import broken
 from tests.kit import AgentHost, PracticeModel, start_host
@@ -144,6 +145,18 @@ async def test_displayed_content_is_never_executed(site: InspectorSite, model: P
         active_elements = "document.querySelectorAll('main img, dialog img, main script, a[href^=javascript]').length"
         assert await page.evaluate(active_elements) == 0
         assert await page.evaluate("typeof hacked") == "undefined"
+
+
+async def test_results_of_a_services_tools_are_displayed(site: InspectorSite, model: PracticeModel, tmp_path: Path):
+    """What an MCP server did wrong, and the pages that a search has found."""
+    sources = [{"type": "url", "url": "https://a.example/page"}]
+    found = search(1, {"type": "search", "query": "q", "sources": sources})
+    model.plan({"items": [{"item": found}, {"item": mcp(2, "{}", None, "no dice today")}, {"text": "Sorry."}]})
+    assert site.host.run("Rester", {"message": "roll", "session_id": "dice"}).ok
+    async with open_browser(site.url("Rester", "dice"), tmp_path / "browser") as page:
+        text = (await page.until("messages", lambda text: "no dice today" in text))[-1]
+        assert "https://a.example/page" in text
+        assert "no output" not in text
 
 
 def test_the_page_contains_no_data(site: InspectorSite):

@@ -55,6 +55,8 @@ def test_a_provider_tool_needs_approval(people: AgentHost, model: PracticeModel,
     assert (len(model.requests()), sent_approvals(model)) == (2, [(call["call_id"], True)])
     usages = [step["usage"] for step in read_steps(people, agent, turn) if step["kind"] == "model_call"]
     assert final_turn["usage"]["total_token_count"] == sum(usage["total_token_count"] for usage in usages)
+    (tool_step,) = [step for step in read_steps(people, agent, turn) if step["kind"] == "tool_call"]
+    assert (tool_step["outcome"], tool_step["result"]) == ("success", "published")
     later = people.run(agent, {"message": "which page?", "session_id": turn["session_id"]})
     assert later.json()["response"] == "It was page 7.", later.text
     sent = [item["type"] for item in model.requests()[-1]["body"]["input"]]

@@ -15,7 +15,14 @@ from agent_framework_openai import OpenAIChatCompletionClient
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.errors import RegistrationError
 from tests.durable_agent_host.hostile_model import response_events
-from tests.durable_agent_host.openai_outputs import SHELL, SHELL_OUTPUT, TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT
+from tests.durable_agent_host.openai_outputs import (
+    SHELL,
+    SHELL_OUTPUT,
+    TOOL_SEARCH_CALL,
+    TOOL_SEARCH_OUTPUT,
+    mcp,
+    search,
+)
 from tests.durable_agent_host.scripted_service import (
     ScriptedService,
     anthropic_call,
@@ -292,6 +299,24 @@ def test_a_strict_service_of_responses_gets_what_it_takes(host: AgentHost, servi
     assert not service.refusals
 
 
+@pytest.mark.parametrize("agent", ["ResponsesvLLM", "Responsesunknown"])
+def test_reasoning_that_is_not_encrypted_goes_back_unless_it_is_refused(
+    host: AgentHost, service: ScriptedService, agent: str
+):
+    """As it came, within the turn and after it; a service that refuses it, as OpenAI does, is asked again without."""
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    item |= {"signature": "sig", "format": "anthropic-claude-v1"}  # OpenRouter's
+    call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
+    service.play(items_events(item, call), responses_text("Done."), responses_text("Bye."))
+    too_long = {"error": {"message": "Invalid 'input[1].content': array too long."}}
+    if agent == "Responsesunknown":
+        service.find_violation = lambda body: (400, too_long) if item in body["input"] else None
+    assert run(host, agent, "thinker") == "Done."
+    assert run(host, agent, "thinker") == "Bye."
+    assert [body["input"].count(item) for body in service.bodies] == [0, *[int(agent == "ResponsesvLLM")] * 2]
+    assert len(service.refusals) == int(agent == "Responsesunknown")
+
+
 PNG, PDF, WAV = "cG5n", "JVBERg==", "c291bmQ="
 NOTES = ("application/zip, 2 bytes; not sent", "plot.png", "report.pdf")
 
@@ -551,6 +576,51 @@ def test_tools_that_the_services_client_runs_wait_for_the_caller(host: AgentHost
         assert [*tools[0]["computerUse"].values()] == [["search"]]
 
 
+def read_steps(host: AgentHost, agent: str, session: str, turn_id: str) -> list[dict[str, Any]]:
+    """Read the steps of a turn."""
+    return host.get(f"/agents/{agent}/sessions/{session}/turns/{turn_id}/steps").json()["steps"]
+
+
+def test_a_custom_tool_of_chat_completions_waits_for_the_caller(host: AgentHost, service: ScriptedService):
+    """Its call is told with the whole input, and goes back as the service made it, beside a function's."""
+    pieces = ({"id": "call_1", "type": "custom", "custom": {"name": "sql", "input": ""}}, {"custom": {"input": "SEL"}})
+    deltas = [{"tool_calls": [{"index": 0, **piece}]} for piece in (*pieces, {"custom": {"input": "ECT 1"}})]
+    look = {"index": 1, "id": "call_2", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    done = chat_response({"content": "Done."})
+    service.play(chat_response(*deltas, {"tool_calls": [look]}), done, done)
+    turn = host.run("ChatOpenAI", {"message": "Look", "session_id": "custom"}).json()
+    (call,) = turn["pending_calls"]
+    assert (call["kind"], call["name"], call["arguments"]) == ("client_tool", "sql", {"input": "SELECT 1"})
+    assert approve(turn, {"call_id": call["call_id"], "result": "1 row"}).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
+    assert run(host, "ChatOpenAI", "custom") == "Done."
+    events = read_events(host, "ChatOpenAI", "custom", turn, "tool.")
+    assert [event.get("arguments", event.get("result")) for event in events if event["call_id"] == "call_1"] == [
+        *({"input": "SELECT 1"}, "1 row")
+    ]
+    custom = {"id": "call_1", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}
+    for body in service.bodies[1:]:
+        assistant, *results = body["messages"][2:5]
+        assert [sent["id"] for sent in assistant["tool_calls"]] == ["call_1", "call_2"]
+        assert assistant["tool_calls"][0] == custom
+        assert [(result["tool_call_id"], result["content"]) for result in results] == [
+            *(("call_1", "1 row"), ("call_2", "saw "))
+        ]
+
+
+@pytest.mark.parametrize("agent", ["Gemini", "Chatunknown"])
+def test_an_answer_with_calls_ended_with_them(host: AgentHost, service: ScriptedService, agent: str):
+    """Whatever the service says: Gemini says STOP, and others send nothing but ``[DONE]``."""
+    calling = gemini_response({"functionCall": {"name": "look", "args": {}}})
+    if agent != "Gemini":
+        calling = call_chunks("abcdefghi", "{}")
+        del calling[-3]
+    service.play(calling, DONE[agent])
+    answer = host.run(agent, {"message": "Look", "session_id": f"ended-{agent}"}).json()
+    steps = read_steps(host, agent, f"ended-{agent}", answer["turn_id"])
+    assert [step["finish_reason"] for step in steps if step["kind"] == "model_call"] == ["tool_calls", "stop"]
+
+
 URL = "https://example.org/a"
 SOURCES: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
     "Mistral's chunks": (
@@ -630,6 +700,18 @@ def test_sources_have_one_form(host: AgentHost, service: ScriptedService, name: 
     assert run(host, "Chatunknown", session) == "Bye."
 
 
+@pytest.mark.parametrize("form", [{"0": {"title": "A", "url": URL}}, [{"title": "A", "url": URL}]])
+def test_references_of_mistral_are_sources_of_a_tool(host: AgentHost, service: ScriptedService, form: Any):
+    """An id names an element of the JSON that a tool has returned; a reference may have the text that it is for."""
+    chunks = [{"type": "text", "text": "It is "}, {"type": "reference", "reference_ids": ["0", 3], "text": "wet"}]
+    what = json.dumps({"raw": json.dumps(form)})
+    service.play(call_chunks("abcdefghi", what, name="recite"), chat_response({"content": chunks}))
+    answer = host.run("ChatMistral", {"message": "Look", "session_id": f"references-{len(what)}"}).json()
+    place = {"start": 6, "end": 9}
+    assert answer["response"] == "It is wet"
+    assert answer["citations"] == [place | {"title": "A", "url": URL}, place | {"title": "reference 3"}]
+
+
 def read_events(host: AgentHost, agent: str, session: str, answer: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
     """Read the data of an ended turn's events of some names."""
     url = f"{host.url}/api/agents/{agent}/sessions/{session}/turns/{answer['turn_id']}/events"
@@ -637,22 +719,31 @@ def read_events(host: AgentHost, agent: str, session: str, answer: dict[str, Any
         return [event.data for event in read_stream(stream) if event.name.startswith(prefix)]
 
 
+def items_events(*items: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
+    """The events of a response of the Responses API, whose items come whole."""
+    first, *_, last = response_events("")
+    return [
+        first,
+        *(
+            {"type": f"response.output_item.{event}", "output_index": index, "item": item}
+            for index, item in enumerate(items)
+            for event in ("added", "done")
+        ),
+        {**last, "response": {**last["response"], "output": items, **fields}},
+    ]
+
+
+*_, _LAST = response_events("Found.")
+(TEXT,) = _LAST["response"]["output"]
+
+
 def test_a_custom_tool_that_the_service_has_run_waits_for_nobody(host: AgentHost, service: ScriptedService):
     """Searches of xAI on X are such calls: they are told as hosted calls, and go back without an output."""
     search = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "xs_call_1", "name": "x_keyword_search"}
     call = search | {"input": '{"query": "a"}', "status": "completed"}
-    first, *_, last = response_events("Found.")
-    (text,) = last["response"]["output"]
-    service.play(
-        [
-            first,
-            {"type": "response.output_item.added", "output_index": 0, "item": {**search, "input": ""}},
-            {"type": "response.output_item.done", "output_index": 0, "item": call},
-            {"type": "response.output_item.done", "output_index": 1, "item": text},
-            {"type": "response.completed", "response": {**last["response"], "output": [call, text]}},
-        ],
-        response_events("Bye.", "resp_2"),
-    )
+    events = items_events(call, TEXT)
+    events[1] |= {"item": {**search, "input": ""}}
+    service.play(events, response_events("Bye.", "resp_2"))
     answer = host.run("Responsesunknown", {"message": "Look", "session_id": "x-search"}).json()
     assert answer["response"] == "Found.", answer
     started, completed = read_events(host, "Responsesunknown", "x-search", answer, "tool.")
@@ -662,6 +753,58 @@ def test_a_custom_tool_that_the_service_has_run_waits_for_nobody(host: AgentHost
     sent = [item["type"] for item in service.bodies[-1]["input"] if item.get("role") != "user"]
     assert sent[-2:] == ["custom_tool_call", "message"]
     assert host.get("/agents/Responsesunknown/sessions/x-search/verify").json()["problems"] == []
+
+
+def test_searches_count_although_the_end_does_not_list_them(host: AgentHost, service: ScriptedService):
+    """A service may leave out of its last event what it has streamed; a page that was opened is no search."""
+    search = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "a"},
+    }
+    page = search | {"id": "ws_2", "action": {"type": "open_page", "url": "https://example.org"}}
+    usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    service.play(items_events(search, page, TEXT, output=[], usage=usage | details))
+    answer = host.run("Responsesunknown", {"message": "Look", "session_id": "searches"}).json()
+    assert (answer["response"], answer["usage"]["web_search_count"]) == ("Found.", 1)
+
+
+def test_a_program_that_waited_for_a_call_is_completed(host: AgentHost, service: ScriptedService):
+    """Its tool is the caller's: the program ends in a later attempt, with the outcome of the service."""
+    program = {"type": "program", "id": "cm_1", "call_id": "call_p", "code": "await tools.locate()", "fingerprint": "f"}
+    caller = {"type": "program", "caller_id": "call_p"}
+    locate = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "locate", "arguments": "{}"}
+    output = {"type": "program_output", "id": "cmo_1", "call_id": "call_p", "result": "Rome", "status": "completed"}
+    service.play(items_events(program, locate | {"caller": caller}), items_events(output, TEXT))
+    body = {"message": "Look", "session_id": "program", "client_tools": [{"name": "locate", "parameters": {}}]}
+    turn = host.run("Responsesunknown", body).json()
+    assert approve(turn, {"call_id": turn["pending_calls"][0]["call_id"], "result": "Rome"}).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Found."
+    started, *_, completed = read_events(host, "Responsesunknown", "program", turn, "tool.")
+    assert (started["name"], started["arguments"]) == ("program", {"code": program["code"]})
+    assert completed == {"call_id": "call_p", "outcome": "success", "result": "Rome"}
+
+
+def test_a_search_for_tools_that_the_client_runs_waits_for_it(host: AgentHost, service: ScriptedService):
+    """Its result are the tools; without one, the next turn leaves the search out."""
+    search = TOOL_SEARCH_CALL | {"call_id": "call_1", "execution": "client"}
+    later_search = search | {"id": "tsc_2", "call_id": "call_2"}
+    service.play(*map(items_events, (search, TEXT, later_search)), response_events("Bye.", "resp_2"))
+    turn = host.run("Responsesunknown", {"message": "Look", "session_id": "tools"}).json()
+    (call,) = turn["pending_calls"]
+    assert (call["kind"], call["name"], call["arguments"]) == ("client_tool", "tool_search", search["arguments"])
+    tools = [{"type": "function", "name": "look"}]
+    assert approve(turn, {"call_id": call["call_id"], "result": tools}).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Found."
+    output = {"type": "tool_search_output", "call_id": "call_1", "execution": "client", "tools": tools}
+    assert service.bodies[-1]["input"][1:] == [search, output]
+    turn = host.run("Responsesunknown", {"message": "Look", "session_id": "tools"}).json()
+    assert requests.post(f"{turn['turn_url']}/cancel").ok
+    assert run(host, "Responsesunknown", "tools") == "Bye."
+    assert [item["type"] for item in service.bodies[-1]["input"]].count("tool_search_call") == 1
+    assert host.get("/agents/Responsesunknown/sessions/tools/verify").json()["problems"] == []
 
 
 def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, service: ScriptedService):
@@ -677,6 +820,98 @@ def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, ser
     assert part in service.bodies[-1]["contents"][1]["parts"]
 
 
+def test_what_geminis_code_has_made_is_a_file_of_its_call(host: AgentHost, service: ScriptedService):
+    """An image behind the result of a run is its output, and a message goes on where the service stopped it."""
+    parts = [
+        {"executableCode": {"language": "PYTHON", "code": "plot()"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "ok"}},
+        {"inlineData": {"mimeType": "image/png", "data": PNG}},
+    ]
+    stopped = gemini_response(*parts, {"text": "Here "})
+    stopped[-1]["candidates"][0] |= {"finishReason": "CONTINUATION", "continuationToken": "dG9rZW4="}
+    service.play(stopped, gemini_response({"text": "it is."}), gemini_response({"text": "Bye."}))
+    answer = host.run("Gemini", {"message": "Look", "session_id": "plot"}).json()
+    assert [message["text"] for message in answer["messages"]] == ["Here it is."]
+    (completed,) = read_events(host, "Gemini", "plot", answer, "tool.completed")
+    assert [file["media_type"] for file in completed["files"]] == ["image/png"]
+    assert requests.get(completed["files"][0]["file_url"]).content == b"png"
+    assert service.bodies[1]["continuationToken"] == "dG9rZW4="
+    assert run(host, "Gemini", "plot") == "Bye."
+    assert service.bodies[-1]["contents"][1]["parts"] == [*parts, {"text": "Here it is."}]
+
+
+@pytest.mark.parametrize("stop", ["pause_turn", "compaction"])
+def test_claude_goes_on_after_a_pause_whatever_the_ids(host: AgentHost, service: ScriptedService, stop: str):
+    """Each answer has its own messages, also where all have one id; blocks of an unknown type are all told."""
+    listings = [{"type": "mcp_tool_listing", "mcp_server_name": name, "tools": []} for name in ("a", "b")]
+    usage = {"iterations": [{"type": "fallback_message", "model": "claude-other", "input_tokens": 3}]}
+    last = anthropic_response(anthropic_text("Rest."))
+    last[-2]["usage"] |= usage
+    service.play(anthropic_response(*listings, anthropic_text("Part."), stop=stop), last)
+    answer = host.run("Claude", {"message": "Look", "session_id": stop}).json()
+    assert (answer["response"], answer["finish_reason"]) == ("Part.\n\nRest.", "stop")
+    started = read_events(host, "Claude", stop, answer, "tool.started")
+    assert [event["arguments"]["mcp_server_name"] for event in started] == ["a", "b"]
+    turn = host.get(f"/agents/Claude/sessions/{stop}/turns/{answer['turn_id']}").json()
+    assert turn["model"] == "claude-other"
+    texts = [{"type": "text", "text": text} for text in ("Part.", "Rest.")]
+    assert service.bodies[1]["messages"][-1]["content"] == [*listings, texts[0]]
+    service.play(anthropic_response(anthropic_text("Bye.")))
+    assert run(host, "Claude", stop) == "Bye."
+    assert service.bodies[-1]["messages"][1]["content"] == [*listings, *texts]
+
+
+def response_of_items(*items: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the events of a response of the Responses API with items and a text."""
+    first, *_, last = response_events("Found.")
+    output = [*items, *last["response"]["output"]]
+    finished = [
+        {"type": f"response.output_item.{event}", "output_index": index, "item": item}
+        for index, item in enumerate(output)
+        for event in ("added", "done")
+    ]
+    return [first, *finished, {"type": "response.completed", "response": last["response"] | {"output": output}}]
+
+
+PAGES = [{"title": "A page", "url": "https://a.example"}, {"title": "Another", "url": "https://b.example"}]
+CLAUDES_SEARCH = [
+    {"type": "server_tool_use", "id": "srvtoolu_7", "name": "web_search", "input": {"query": "q"}},
+    {
+        "type": "web_search_tool_result",
+        "tool_use_id": "srvtoolu_7",
+        "content": [{"type": "web_search_result", "encrypted_content": "x" * 600} | page for page in PAGES],
+    },
+]
+URLS = [{"type": "url", "url": page["url"]} for page in PAGES]
+
+
+@pytest.mark.parametrize(
+    ("agent", "output", "results"),
+    [
+        (
+            "Responsesunknown",
+            items_events(search(1, {"type": "search", "query": "q", "sources": URLS}), mcp(2, "{}", "A four."), TEXT),
+            ["https://a.example\nhttps://b.example", "A four."],
+        ),
+        (
+            "Claude",
+            anthropic_response(*CLAUDES_SEARCH, {"type": "text", "text": "Found."}),
+            ["A page https://a.example\nAnother https://b.example"],
+        ),
+    ],
+    ids=["OpenAI", "Anthropic"],
+)
+def test_the_results_of_a_services_tools_are_shown(
+    host: AgentHost, service: ScriptedService, agent: str, output: list[dict[str, Any]], results: list[str]
+):
+    """What a search has found is shown as pages, without what only the service can read."""
+    service.play(output)
+    answer = host.run(agent, {"message": "Look", "session_id": "results"}).json()
+    assert [event["result"] for event in read_events(host, agent, "results", answer, "tool.completed")] == results
+    steps = host.get(f"/agents/{agent}/sessions/results/turns/{answer['turn_id']}/steps").json()["steps"]
+    assert [step["result"] for step in steps if step["kind"] == "tool_call"] == results
+
+
 def test_a_command_in_a_container_has_failed_when_it_says_so(host: AgentHost, service: ScriptedService):
     """OpenAI's item of its output is complete all the same; a search for tools has no result of its own."""
     outputs = [{"stdout": "", "stderr": "no rule", "outcome": {"type": "exit", "exit_code": 2}}]
@@ -687,26 +922,20 @@ def test_a_command_in_a_container_has_failed_when_it_says_so(host: AgentHost, se
         SHELL_OUTPUT | {"output": outputs},
         SHELL | {"id": "sh_2", "call_id": "call_2"},
         SHELL_OUTPUT | {"id": "sho_2", "call_id": "call_2"},
+        {"type": "image_generation_call", "id": "ig_1", "status": "failed", "error": {"message": "not drawn"}},
     ]
-    first, *_, last = response_events("Found.")
-    items.append(*last["response"]["output"])
-    service.play(
-        [
-            first,
-            *(
-                {"type": f"response.output_item.{event}", "output_index": index, "item": item}
-                for index, item in enumerate(items)
-                for event in ("added", "done")
-            ),
-            {"type": "response.completed", "response": {**last["response"], "output": items}},
-        ]
-    )
+    service.play(items_events(*items, TEXT))
     answer = host.run("Responsesunknown", {"message": "Look", "session_id": "commands"}).json()
     outcomes = [
         (event["outcome"], event["result"])
         for event in read_events(host, "Responsesunknown", "commands", answer, "tool.completed")
     ]
-    assert outcomes == [("success", ""), ("error", "no rule\nexit code 2"), ("error", "a\ne\ntimed out")]
+    assert outcomes == [
+        ("success", ""),
+        ("error", "no rule\nexit code 2"),
+        ("error", "a\ne\ntimed out"),
+        ("error", "not drawn"),
+    ]
 
 
 def test_a_result_of_claudes_service_that_nobody_knows_belongs_to_its_call(host: AgentHost, service: ScriptedService):

@@ -98,7 +98,7 @@ async def test_a_response_that_is_not_streamed_has_the_same_contents(name):
             response = (
                 fold_updates([update async for update in pending_response], CHAT) if stream else await pending_response
             )
-        assert [body.get("stream", False) for body in lab.bodies] == [stream]
+        assert [body["stream"] for body in lab.bodies] == [True]
         contents.append([message["contents"] for message in encode_messages(response.messages)])
     assert contents[0] == contents[1]
 

@@ -45,7 +45,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
         *("errors", "settings", "model", "codec", "session", "turn", "turn_log", "segments", "durable", "concurrency"),
         *("hook_validation", "agent_client"),
     },
-    "protocols": {"errors", "model", "turn", "durable", "http"},
+    "protocols": {"errors", "model", "codec", "turn", "durable", "http"},
     "agent_client": {"errors", "model", "turn"},
     "inspector": set(),
     "telemetry": {"errors", "redaction", "model", "turn", "agent"},

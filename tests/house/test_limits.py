@@ -23,6 +23,7 @@ FIXED = {
     "time without a request on a connection": "functions_host.web.server.KEEP_ALIVE_SECONDS",
     "connections": "functions_host.web.connection_limits.MOST_CONNECTIONS",
     "parts of a form": "http.body_parsing.MAX_FORM_PARTS",
+    "contents of a document of `import`": "segments.conversation_import.MAX_CONTENTS",
     "headers of a part of a form": "http.body_parsing.MAX_PART_HEADER_BYTES",
     "parts of a message": "turn.message_input.MAX_PARTS",
     "URL in a part of a message": "turn.message_input._MAX_URL_CHARACTERS",
@@ -82,6 +83,9 @@ TRIED = {
     "parts of a form": SENT,
     "headers of a part of a form": SENT,
     "document of `import`": SENT,
+    "contents of a document of `import`": (
+        "durable_agent_host/test_scenarios_import.py::test_a_document_of_too_many_contents_is_refused"
+    ),
     "parts of a message": SENT,
     "URL in a part of a message": SENT,
     "id of a session or turn": SENT,

@@ -187,7 +187,7 @@ class ToolCallCompleted:
     Attributes:
         call_id: from the model.
         name: the tool's; empty when a cancel cut the call off.
-        outcome: ``success``, ``error``, ``denied``, ``unknown``, ``invalid_arguments``, ``stopped``, ``terminated`` or
+        outcome: ``success``, ``error``, ``denied``, ``unknown``, ``invalid_arguments``, ``terminated`` or
             ``input_required``.
         replayed: the journal had the result.
         result: the result as the model receives it; empty when unknown.

@@ -116,18 +116,19 @@ def text_result(outcome: ToolOutcome, text: str) -> ToolResult:
 def decode_result(entry: ToolCallCompletedEntry, metadata: MutableMapping[str, Any]) -> ToolResult:
     """Return the recorded result of a call; the tool's error is made again, and what only the app gets."""
     wire = entry.result
-    match entry.outcome:
+    outcome = cast("ToolOutcome", entry.outcome)
+    match outcome:
         case "input_required":
             error = UserInputRequiredException([decode_content(item) for item in wire["contents"]])
-            return ToolResult(entry.outcome, wire, error=error)
+            return ToolResult(outcome, wire, error=error)
         case "error" if "error" in wire:
-            return ToolResult(entry.outcome, wire, error=_decode_error(wire))
+            return ToolResult(outcome, wire, error=_decode_error(wire))
         case "terminated":
-            return ToolResult(entry.outcome, wire, decode_tool_result(wire), MiddlewareTermination())
+            return ToolResult(outcome, wire, decode_tool_result(wire), MiddlewareTermination())
         case _:
             if "carrier" in wire:
                 metadata[_CARRIER] = _decode_carrier(wire["carrier"])
-            return ToolResult(entry.outcome, wire, decode_tool_result(wire))
+            return ToolResult(outcome, wire, decode_tool_result(wire))
 
 
 # The framework's tool loop has a class for arguments that a tool refuses, and one for what an MCP tool returns to the

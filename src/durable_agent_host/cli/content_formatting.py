@@ -75,10 +75,6 @@ def _call(content: Stored) -> str:
     return f"calls {content.get('name')} {_json(content.get('arguments') or {})}"
 
 
-def _result(content: Stored) -> str:
-    return f"result: {_value(content.get('result'))}"
-
-
 def _file(content: Stored) -> str:
     more: Stored = cast("Any", content.get("extensionData") or {}).get("durableAgentHost") or {}
     names = (content.get("name"), more.get("name"), content.get("fileId"), content.get("file_id"))
@@ -143,16 +139,13 @@ def _shell(content: Stored) -> str:
     return "runs commands: " + "; ".join(map(str, content.get("commands") or ()))
 
 
-def _code_outputs(content: Stored) -> str:
-    return f"printed: {_value(content.get('outputs'))}"
+def _row(kind: str, *names: str) -> Callable[[Stored], str]:
+    """Return what formats the first value that a content has under some names."""
+    return lambda content: f"{kind}: {_value(next(filter(None, map(content.get, names)), None))}"
 
 
 def _search(content: Stored) -> str:
     return f"searches ({content.get('tool_name')}): {_json(content.get('arguments') or {})}"
-
-
-def _found(content: Stored) -> str:
-    return f"found: {_value(content.get('items') or content.get('result'))}"
 
 
 def _mcp(content: Stored) -> str:
@@ -165,29 +158,25 @@ def _mcp_result(content: Stored) -> str:
     return f"failed: {_value(failure)}" if failure else f"result: {_value(content.get('output'))}"
 
 
-def _image(content: Stored) -> str:
-    return f"image: {_value(content.get('outputs'))}"
-
-
 _ROWS: Final[dict[str, Callable[[Stored], str]]] = {
     "text": _text,
     "reasoning": lambda content: f"reasoning: {text}" if (text := _text(content)) else "",
     "functionCall": _call,
-    "functionResult": _result,
+    "functionResult": _row("result", "result"),
     "hostedFile": _file,
     "hostedVectorStore": _vector_store,
     "data": _media,
     "uri": _media,
     "error": _error,
     "codeInterpreterToolCall": _code,
-    "codeInterpreterToolResult": _code_outputs,
+    "codeInterpreterToolResult": _row("printed", "outputs"),
     "shellToolCall": _shell,
-    "shellToolResult": _code_outputs,
+    "shellToolResult": _row("printed", "outputs"),
     "searchToolCall": _search,
-    "searchToolResult": _found,
+    "searchToolResult": _row("found", "items", "result"),
     "mcpServerToolCall": _mcp,
     "mcpServerToolResult": _mcp_result,
     "imageGenerationToolCall": lambda _content: "makes an image",
-    "imageGenerationToolResult": _image,
+    "imageGenerationToolResult": _row("image", "outputs"),
 }
 """``$type`` → its line; what the framework added later has its fields in ``content``."""

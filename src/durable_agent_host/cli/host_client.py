@@ -73,11 +73,10 @@ class HostRoutes:
 
     def __init__(self, url: str, key: str | None, headers: Sequence[str] = ()) -> None:
         try:
-            scheme = urlsplit(url).scheme
-            host = urlsplit(url).hostname
+            address = urlsplit(url)
         except ValueError:
-            scheme = host = None
-        if scheme not in {"http", "https"} or not host:
+            address = urlsplit("")
+        if address.scheme not in {"http", "https"} or not address.hostname:
             raise CommandError(f"--url is {url!r}: give the host's URL, such as {DEFAULT_URL}")
         headers_text = "".join(f" --header {shlex.quote(header)}" for header in headers)
         self.options = ("" if url == DEFAULT_URL else f" --url {shlex.quote(url)}") + headers_text

@@ -246,7 +246,8 @@ def _delete(host: HostRoutes, history: str | None, agent: str, session: str) -> 
     """Delete a session and its turns; export it before if you may want it."""
     path = host.session_path(agent, session)
     answer = host.ask(f"{path}?history={history}" if history else path, method="DELETE")
-    print(f"{answer['session_id']}: {answer['status']}")
+    erased = ", ".join(f"{number} {name}" for name, number in answer.get("erased", {}).items())
+    print(f"{answer['session_id']}: {answer['status']}{erased and f', with {erased}'}")
     return OK
 
 

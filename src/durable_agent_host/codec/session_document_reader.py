@@ -146,7 +146,7 @@ class DocumentReader:
     def _describe(self, error: ValueError) -> str:
         if isinstance(error, json.JSONDecodeError):
             return f"{error.msg} at character {self._read_characters + error.pos}"
-        return str(error)
+        return str(error).partition("; use sys.")[0]  # advice of Python on long numbers, for programmers
 
     def _too_deep(self) -> RequestError:
         return RequestError(

@@ -51,8 +51,8 @@ CONTENT_FIELDS: Final[dict[str, Schema]] = {
     **dict.fromkeys(("timeout_ms", "max_output_length", "exit_code"), _SCALAR),
     **dict.fromkeys(("informational_only", "timed_out", "hosted", "user_input_request", "approved"), _FLAG),
     **dict.fromkeys(("usage_details", "screenshot", "function_call"), _OBJECT),
-    **dict.fromkeys(("items", "inputs", "annotations", "actions"), _OBJECTS),
-    **dict.fromkeys(("pending_safety_checks", "acknowledged_safety_checks"), _OBJECTS),
+    **dict.fromkeys(("items", "inputs"), Schema((list, _NONE), each=Schema((dict,), {"type": _TEXT}, ("type",)))),
+    **dict.fromkeys(("annotations", "actions", "pending_safety_checks", "acknowledged_safety_checks"), _OBJECTS),
     "additional_properties": _PROPERTIES,
     "commands": _LIST,
     "arguments": Schema((str, dict, _NONE)),
@@ -138,7 +138,7 @@ _ENTRY: Final = Schema((dict,), {"$type": _TEXT, "correlationId": _TEXT_OR_NULL}
 _STATS: Final = Schema((list, _NONE), each=_NUMBER)
 _ERROR: Final = Schema(
     (dict, _NONE),
-    {"retryable": _FLAG, "retry_after_seconds": _NUMBER_OR_NULL, "running_turn_id": _TEXT_OR_NULL}
+    {"retryable": Schema((bool,)), "retry_after_seconds": _NUMBER_OR_NULL, "running_turn_id": _TEXT_OR_NULL}
     | dict.fromkeys(("type", "message", "category"), _TEXT),
     ("type", "message"),
 )

@@ -1,7 +1,8 @@
 """JSON as its standard has it: Python also reads and writes NaN and Infinity, which other readers refuse."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from math import isfinite
 from typing import Any, Final, cast
 
@@ -37,22 +38,30 @@ def names_python_class(text: str) -> bool:
 
 def has_python_class(value: Any) -> bool:
     """Return whether a value has what `names_python_class` finds in JSON; does not recurse."""
-    level: list[Any] = [value]
-    while level:
-        if any(isinstance(inner, dict) and cast("dict[str, Any]", inner).keys() >= CLASS_FIELDS for inner in level):
-            return True
-        level = [inner for outer in level for inner in _within(outer)]
-    return False
+    return any(fields.keys() >= CLASS_FIELDS for fields in _objects(value))
 
 
 def is_nested_too_deeply(value: Any, max_levels: int = MAX_LEVELS) -> bool:
     """Return whether JSON has more levels than any part of a request needs; does not recurse."""
+    return sum(1 for _ in islice(_levels(value), max_levels + 2)) > max_levels + 1
+
+
+def count_typed(value: Any) -> int:
+    """Count the objects within a value that have a type, as contents do; does not recurse."""
+    return sum("$type" in fields or "type" in fields for fields in _objects(value))
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    for level in _levels(value):
+        yield from (inner for inner in level if isinstance(inner, dict))
+
+
+def _levels(value: Any) -> Iterator[list[Any]]:
+    """Yield a list of a value, then one of what is in it, and so on."""
     level: list[Any] = [value]
-    for _ in range(max_levels + 1):
-        level = [inner for value_of_level in level for inner in _within(value_of_level)]
-        if not level:
-            return False
-    return True
+    while level:
+        yield level
+        level = [inner for outer in level for inner in _within(outer)]
 
 
 def _within(value: Any) -> list[Any]:

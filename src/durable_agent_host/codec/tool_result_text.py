@@ -6,6 +6,8 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
+from durable_agent_host.codec.strict_json import value_at
+
 MAX_SHORT_CHARACTERS: Final = 500
 """Length of a short result: enough for a person to see the result of a call."""
 
@@ -63,6 +65,13 @@ def value_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
+def search_text(result: Any) -> str:
+    """Return what a search has found as text: of pages, a line with the title and the URL of each."""
+    pages = cast("list[Any]", result) if isinstance(result, list) else []
+    lines = [" ".join(str(text) for name in ("title", "url") if (text := value_at(page, name))) for page in pages]
+    return "\n".join(lines) if lines and all(lines) else value_text(result)
+
+
 def _is_text_part(part: Any) -> bool:
     return isinstance(part, Mapping) and cast("Mapping[str, Any]", part).get("type") == "text"
 
@@ -97,7 +106,7 @@ _RESULTS: Final[dict[str, Callable[[Content], str]]] = {
     "code_interpreter_tool_result": lambda content: value_text(content.outputs),
     "shell_tool_result": lambda content: value_text(content.outputs),
     "image_generation_tool_result": lambda content: value_text(content.outputs),
-    "search_tool_result": lambda content: value_text(content.items) or value_text(content.result),
+    "search_tool_result": lambda content: value_text(content.items) or search_text(content.result),
     "mcp_server_tool_result": lambda content: value_text(content.output),
     "function_result": lambda content: value_text(content.items) or value_text(content.result),
     "computer_tool_result": lambda content: value_text(content.screenshot),

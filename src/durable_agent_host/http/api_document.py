@@ -4,33 +4,35 @@ The schema of a body of type ``text/event-stream`` is that of each of its events
 3.1 says nothing of streams, and so do tools and OpenAPI 3.2 describe them. The JSON of an event is its field ``data``.
 """
 
-import inspect
 from collections.abc import Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, get_args
 
-from pydantic import TypeAdapter
+from pydantic import Json, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.codec.strict_json import parse_strict
 from durable_agent_host.http.problem_details import PROBLEM
-from durable_agent_host.http.request_handling import Parameter, Route
+from durable_agent_host.http.request_handling import Parameter, Route, RoutePart
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.sse import CONTENT_TYPE as EVENTS
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.turn_events import ProblemWire
 
 _JSON: Final = "application/json"
+_MODE: Final = "validation"
+_EXTRA: Final = parse_strict(Path(__file__).with_name("other_routes.json").read_text())
+"""By part of an app, the routes that upstream and the Functions host serve, and pages, with their schemas."""
 _UNROUTED: Final[Mapping[str, Any]] = {
     "type": "object",
     "description": "Of the Functions host, which cannot read the path.",
 }
 _PROBLEMS: Final = (400, 403, 404, 413, 429, 500, 503, 507)
 """Statuses of problems that every route may answer with; routes of a session also with 409."""
-
 _PATH_PARAMETERS: Final[Mapping[str, str]] = {
     "agent": "The agent's name.",
     "session": "The session's id.",
@@ -62,24 +64,29 @@ class _Schemas(GenerateJsonSchema):
         return False
 
 
-def format_api_document(url: str) -> str:
-    """Return the document as it is served at a URL."""
+def format_api_document(url: str, parts: frozenset[RoutePart]) -> str:
+    """Return the document of an app with some parts, as it is served at a URL."""
     base = url.partition("?")[0].removesuffix("/openapi.json")
-    return encode_compact({**api_document(), "servers": [{"url": base}]})
+    return encode_compact({**api_document(parts), "servers": [{"url": base}]})
 
 
 @cache
-def api_document() -> Mapping[str, Any]:
-    """Return the OpenAPI document of the routes, without servers."""
-    kinds = _list_types()
+def api_document(parts: frozenset[RoutePart] = frozenset(get_args(RoutePart))) -> Mapping[str, Any]:
+    """Return the OpenAPI document of the routes of an app with some parts, by default all, without servers."""
+    routes = [route for route in ROUTES if route.part in parts]
+    kinds = _list_types(routes)
     inputs: list[tuple[int, JsonSchemaMode, TypeAdapter[Any]]]
-    inputs = [(index, "serialization", TypeAdapter(kind)) for index, kind in enumerate(kinds)]
+    inputs = [(index, _MODE, TypeAdapter(kind)) for index, kind in enumerate(kinds)]
     template = "#/components/schemas/{model}"
     schemas, definitions = TypeAdapter.json_schemas(inputs, ref_template=template, schema_generator=_Schemas)
-    builder = _OperationBuilder([(kind, schemas[index, "serialization"]) for index, kind in enumerate(kinds)])
+    builder = _OperationBuilder([(kind, schemas[index, _MODE]) for index, kind in enumerate(kinds)])
     paths: dict[str, dict[str, Any]] = {}
-    for route in ROUTES:
+    for route in routes:
         paths.setdefault(f"/{route.template}", {})[route.method.lower()] = builder.build(route)
+    schemas_by_name = dict(definitions["$defs"])
+    for extra in (_EXTRA[part] for part in parts if part in _EXTRA):
+        paths |= extra["paths"]
+        schemas_by_name |= extra["schemas"]
     event = {
         "description": "An event of a stream. `id` is its offset in the turn's log.",
         "oneOf": [builder.event(name, rule.data) for name, rule in turn_events.EVENTS.items()],
@@ -92,14 +99,14 @@ def api_document() -> Mapping[str, Any]:
             "description": "Durable sessions of agents. Ignore members that you do not know: versions may add some.",
         },
         "paths": paths,
-        "components": {"schemas": {**definitions["$defs"], "Event": event}, "securitySchemes": _SECURITY_SCHEMES},
+        "components": {"schemas": {**schemas_by_name, "Event": event}, "securitySchemes": _SECURITY_SCHEMES},
     }
     return parse_strict(encode_compact(document).replace('Wire"', '"'))
 
 
-def _list_types() -> Sequence[Any]:
-    kinds: list[Any] = [ProblemWire, str, *(rule.data for rule in turn_events.EVENTS.values())]
-    for route in ROUTES:
+def _list_types(routes: Sequence[Route]) -> Sequence[Any]:
+    kinds: list[Any] = [ProblemWire, str, *(Json[rule.data] for rule in turn_events.EVENTS.values())]
+    for route in routes:
         kinds += [parameter.type for parameter in route.parameters]
         bodies = (route.bodies, *route.replies.values())
         kinds += [kind for body in bodies for kind in body if not isinstance(kind, str)]
@@ -120,11 +127,11 @@ class _OperationBuilder:
         """Describe a route."""
         problems = (*_PROBLEMS, *route.problems, *([HTTPStatus.CONFLICT] if "{session}" in route.template else []))
         bodies: dict[int, Sequence[Any]] = {**dict.fromkeys(problems, (ProblemWire,)), **route.replies}
-        is_public = route.is_health or route.is_open
+        is_public = route.part == "health" or route.is_open
         responses = {str(int(status)): self._response(route, status, bodies[status]) for status in sorted(bodies)}
         operation: dict[str, Any] = {
             "operationId": route.name,
-            "summary": summary_of(route),
+            "summary": route.summary,
             "parameters": [
                 *(
                     {"name": name, "in": "path", "required": True, "description": meaning, "schema": self._schema(str)}
@@ -142,9 +149,10 @@ class _OperationBuilder:
 
     def event(self, name: str, data: Any) -> Mapping[str, Any]:
         """Describe an event."""
-        json_text = {"type": "string", "contentMediaType": _JSON, "contentSchema": self._schema(data)}
-        members = {"id": {"type": "string", "pattern": "^[0-9]+$"}, "event": {"const": name}, "data": json_text}
-        return {"title": name, "type": "object", "properties": members, "required": [*members]}
+        offset = {"type": "string", "pattern": "^[0-9]+$"}
+        members = {"id": offset, "event": {"const": name}, "data": self._schema(Json[data])}
+        properties = {**members, "retry": {"type": "integer"}}
+        return {"title": name, "type": "object", "properties": properties, "required": [*members]}
 
     def _schema(self, kind: Any) -> Mapping[str, Any]:
         return next(schema for other, schema in self._schemas if other == kind)
@@ -179,8 +187,3 @@ class _OperationBuilder:
         if kinds:
             content[json_type] = {"schema": kinds[0] if len(kinds) == 1 else {"anyOf": kinds}}
         return content
-
-
-def summary_of(route: Route) -> str:
-    """Return what a route does, from the docstring of its handler."""
-    return (inspect.getdoc(route.handler) or "").partition("\n\n")[0].partition("``: ")[2]

@@ -16,11 +16,11 @@ from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session
 from durable_agent_host.http.response_types import FilesWire, FileWire
 from durable_agent_host.http.response_views import session_response, session_url_of
-from durable_agent_host.model.conversation_file import ConversationFile
+from durable_agent_host.model.conversation_file import ConversationFile, media_type_of_name
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.entry_files import FileBytes
 from durable_agent_host.session.ownership import unknown_session
-from durable_agent_host.turn.file_names import OCTETS, check_media_type, check_name, disposition, media_type_of_name
+from durable_agent_host.turn.file_names import OCTETS, check_media_type, check_name, disposition
 from durable_agent_host.turn.message_input import MessageInput, file_reference, with_contents
 
 _SAFE: Final = {
@@ -132,7 +132,7 @@ def _view(call: RouteRequest, agent: str, session_id: str, file: ConversationFil
     return {
         "id": file.file_id,
         "name": file.name,
-        "media_type": file.media_type,
+        "media_type": file.media_type or media_type_of_name(file.name),
         "size": file.size,
         "role": file.role,
         "turn_id": file.turn_id,

@@ -190,10 +190,14 @@ def functions_request(request: Request, workflow_request: WorkflowRequest) -> fu
 
 def _headers_of(request: Request) -> dict[str, str]:
     """Join repeated headers by commas."""
-    headers: dict[str, str] = {}
-    for name, value in request.headers.items():
-        headers[name] = f"{headers[name]},{value}" if name in headers else value
-    return headers
+    return _join_repeated(request.headers.items())
+
+
+def _join_repeated(items: Iterable[tuple[str, str]]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for name, value in items:
+        values[name] = f"{values[name]},{value}" if name in values else value
+    return values
 
 
 def _span_of(request: Request) -> tuple[int, int] | None:
@@ -206,11 +210,7 @@ def _span_of(request: Request) -> tuple[int, int] | None:
 
 def _query_of(request: Request) -> dict[str, str]:
     """Join repeated query parameters by commas; leave out empty ones."""
-    query: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
-        if value:
-            query[name] = f"{query[name]},{value}" if name in query else value
-    return query
+    return _join_repeated(item for item in request.query_params.multi_items() if item[1])
 
 
 def incoming(request: Request, query: Mapping[str, str]) -> IncomingRequest:

@@ -24,7 +24,7 @@ from durable_agent_host.http.sse import accepts_events
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.client_tools import check_result, read_client_tools
-from durable_agent_host.turn.message_input import MessageInput, read_message
+from durable_agent_host.turn.message_input import MessageInput, json_name, read_message
 from durable_agent_host.turn.response_format import check_response_format
 from durable_agent_host.turn.turn_events import NESTED
 from durable_agent_host.turn.turn_requests import hash_of
@@ -95,7 +95,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
     message = MessageInput("") if is_without_text else read_message(fields.get("message"))
     session_id = _session_id(fields, params)
     response_format = _response_format(fields)
-    enable_tool_calls = _flag(fields.get("enable_tool_calls"), "enable_tool_calls", default=True)
+    enable_tool_calls = parse_flag(fields.get("enable_tool_calls"), "enable_tool_calls", default=True)
     policy = _policy(fields)
     client_tools = read_client_tools(fields.get("client_tools"))
     options = fields.get("options") or None
@@ -134,7 +134,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
 
 def _waits(headers: Mapping[str, str], params: Mapping[str, str], fields: Mapping[str, Any]) -> bool:
     value = headers.get("x-ms-wait-for-response") or params.get("wait_for_response") or fields.get("wait_for_response")
-    return _flag(value, "wait_for_response", default=True)
+    return parse_flag(value, "wait_for_response", default=True)
 
 
 def _check_nesting(value: Any) -> None:
@@ -152,7 +152,7 @@ def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | N
             if isinstance(value, int | float) and not isinstance(value, bool):
                 value = str(value)
             if not isinstance(value, str):
-                raise RequestError(f"'{name}' is {_json_name(value)}: it must be a string")
+                raise RequestError(f"'{name}' is {json_name(value)}: it must be a string")
             ids_by_source[f"{name} in the {source_name}"] = value
     if len(set(ids_by_source.values())) > 1:
         conflicts = ", ".join(f"{name} = {value!r}" for name, value in sorted(ids_by_source.items()))
@@ -183,7 +183,7 @@ def _response_format(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     if value is None:
         return None
     if not isinstance(value, dict) or not value:
-        raise RequestError(f"'response_format' is {_json_name(value)}: give a JSON schema as an object")
+        raise RequestError(f"'response_format' is {json_name(value)}: give a JSON schema as an object")
     schema = cast("dict[str, Any]", value)
     if "__response_schema_type__" in schema:
         raise RequestError("'response_format' names a Python class: give its JSON schema instead")
@@ -199,7 +199,8 @@ def _policy(fields: Mapping[str, Any]) -> Policy:
             raise RequestError(f"'policy' is {other!r}: use 'queue' (the default), 'reject', 'interrupt' or 'steer'")
 
 
-def _flag(value: Any, name: str, *, default: bool) -> bool:
+def parse_flag(value: Any, name: str, *, default: bool) -> bool:
+    """Read true or false, as JSON or as a text; raises `RequestError` for anything else."""
     if value is None:
         return default
     if isinstance(value, bool) or value in (0, 1):
@@ -221,13 +222,6 @@ def _last_event_id(headers: Mapping[str, str], key: str | None) -> int | None:
             "of the first request again, or get the turn's events_url"
         )
     return last
-
-
-def _json_name(value: Any) -> str:
-    if value is None:
-        return "null"
-    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number"}
-    return names.get(cast("type[Any]", type(value)), "a number")
 
 
 def parse_fork(body: bytes) -> tuple[str | None, str | None, bool]:
@@ -252,7 +246,7 @@ def parse_fork(body: bytes) -> tuple[str | None, str | None, bool]:
         if value is not None and not (isinstance(value, str) and value):
             raise RequestError(f"{name!r} is {value!r}: give a text, or leave it out")
     new_id: str | None = fields.get("session_id")
-    is_before = _flag(fields.get("before"), "before", default=False)
+    is_before = parse_flag(fields.get("before"), "before", default=False)
     if is_before and not fields.get("at_turn"):
         raise RequestError("'before' needs 'at_turn': the turn before which the copy ends")
     return check_session_id(new_id) if new_id else None, fields.get("at_turn"), is_before
@@ -409,7 +403,7 @@ def parse_hidden_events(query: Mapping[str, str]) -> frozenset[str]:
     Raises:
         RequestError: it is not true or false.
     """
-    return frozenset() if _flag(query.get(NESTED), NESTED, default=True) else frozenset({NESTED})
+    return frozenset() if parse_flag(query.get(NESTED), NESTED, default=True) else frozenset({NESTED})
 
 
 def parse_limit(query: Mapping[str, str], *, default: int = DEFAULT_LIMIT) -> int:

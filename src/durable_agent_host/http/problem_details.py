@@ -26,26 +26,12 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (errors.LogError, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.TurnTimedOutError, HTTPStatus.GATEWAY_TIMEOUT),
     (errors.TurnRejectedError, HTTPStatus.CONFLICT),
+    (errors.TurnCancelledError, HTTPStatus.CONFLICT),
+    (errors.AnswerGoneError, HTTPStatus.GONE),
+    (errors.BudgetExceededError, HTTPStatus.PAYMENT_REQUIRED),
+    (errors.RequestBlockedError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (errors.TurnError, HTTPStatus.BAD_GATEWAY),
 )
-
-_STATUS_OF_OUTCOME: Final[Mapping[str, HTTPStatus]] = {
-    "RequestError": HTTPStatus.BAD_REQUEST,
-    "NotFoundError": HTTPStatus.NOT_FOUND,
-    "DiskFullError": HTTPStatus.INSUFFICIENT_STORAGE,
-    "LogUnavailableError": HTTPStatus.SERVICE_UNAVAILABLE,
-    "LogError": HTTPStatus.SERVICE_UNAVAILABLE,
-    "TurnRejectedError": HTTPStatus.CONFLICT,
-    "TurnCancelledError": HTTPStatus.CONFLICT,
-    "IdempotencyKeyReusedError": HTTPStatus.UNPROCESSABLE_ENTITY,
-    "AnswerGoneError": HTTPStatus.GONE,
-    "QueueFullError": HTTPStatus.TOO_MANY_REQUESTS,
-    "BudgetExceededError": HTTPStatus.PAYMENT_REQUIRED,
-    "RequestBlockedError": HTTPStatus.UNPROCESSABLE_ENTITY,
-    "UnknownSchemaVersionError": HTTPStatus.CONFLICT,
-    "CorruptStateError": HTTPStatus.CONFLICT,
-    "EncryptionKeyError": HTTPStatus.SERVICE_UNAVAILABLE,
-}
 
 PROBLEM: Final = "application/problem+json"
 QUEUE_FULL_RETRY_SECONDS: Final = 5
@@ -123,7 +109,9 @@ def problem_body(failure: Mapping[str, Any], **members: Unpack[ProblemTurnWire])
 
 
 def _status_of_outcome(failure: Mapping[str, Any]) -> HTTPStatus:
-    return _STATUS_OF_OUTCOME.get(str(failure.get("type")), HTTPStatus.BAD_GATEWAY)
+    name = str(failure.get("type"))
+    kind = errors.TooManyRequestsError if name == "QueueFullError" else getattr(errors, name, errors.TurnError)
+    return next((status for base, status in _STATUS if issubclass(kind, base)), HTTPStatus.BAD_GATEWAY)
 
 
 def _body(status: HTTPStatus, detail: str, **members: Unpack[ProblemTurnWire]) -> ProblemWire:

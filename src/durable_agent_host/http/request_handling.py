@@ -1,5 +1,6 @@
 """What every handler receives, and how a request reaches it: through the gate, with errors turned into answers."""
 
+import inspect
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -338,6 +339,10 @@ class Parameter(NamedTuple):
     place: Literal["query", "header"] = "query"
 
 
+RoutePart = Literal["agents", "health", "inspector", "mcp", "workflows"]
+"""A part of an app, which has it or not."""
+
+
 class Route(NamedTuple):
     """One route.
 
@@ -351,7 +356,7 @@ class Route(NamedTuple):
         problems: statuses of its problems, besides those that every route has.
         parameters: of the query, and headers.
         bodies: what may be the request's body, likewise.
-        is_health: open to everyone, and part of the app even without HTTP endpoints for agents.
+        part: of the app, which serves it; health is open to everyone.
         is_open: needs no key of the app.
         accepts_token: open to whoever has the token of a deferred call, which the handler checks.
         streams_body: the handler reads the body piece by piece.
@@ -368,12 +373,17 @@ class Route(NamedTuple):
     problems: Sequence[int] = ()
     parameters: Sequence[Parameter] = ()
     bodies: Sequence[Any] = ()
-    is_health: bool = False
+    part: RoutePart = "agents"
     streams_body: bool = False
     body_kind: Literal["json", "form", "file"] = "json"
     may_begin: bool = False
     is_open: bool = False
     accepts_token: bool = False
+
+    @property
+    def summary(self) -> str:
+        """What it does, from the docstring of its handler."""
+        return (inspect.getdoc(self.handler) or "").partition("\n\n")[0].partition("``: ")[2]
 
     def body_limit(self, settings: Settings) -> BodyLimit:
         """Return the largest body that is read; larger ones are answered with 413."""
@@ -404,7 +414,7 @@ class Route(NamedTuple):
         return await handle_errors(call.line, lambda: self._answer(host, call, client), host.gate)
 
     async def _identify(self, host: HandlerContext, call: RouteRequest) -> RequestContext:
-        if self.is_health or (self.accepts_token and call.callback_token):
+        if self.part == "health" or (self.accepts_token and call.callback_token):
             return host.gate.open_context(self.action)
         return _in_trace(await host.gate.identify(call.incoming, self.action), call.span)
 

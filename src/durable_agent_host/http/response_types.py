@@ -1,11 +1,11 @@
 """The JSON that routes answer with: each shape once. Handlers return them, and the OpenAPI document is made of them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, Required, TypedDict
 
 from durable_agent_host.codec.wire_types import SpentWire, StatsWire
 from durable_agent_host.model.ending import AnswerEndWire, RefusalWire, VisibleStatus
-from durable_agent_host.model.pending_call import PendingCallWire, PendingKind, PrincipalWire
+from durable_agent_host.model.pending_call import PendingCallWire, PendingDetailsWire, PendingKind, PrincipalWire
 from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.turn_events import (
     CitationWire,
@@ -79,32 +79,37 @@ class CallReplyWire(ReplyWire):
     call_id: str
 
 
-class TurnStateWire(TurnIdentityWire):
+class TurnDetailsWire(TypedDict, total=False):
+    """What was said in a turn, as far as it has come."""
+
+    message: str
+    created_at: str
+    pending_calls: Sequence[PendingCallWire]
+    options: Mapping[str, Any]
+    asked_by: PrincipalWire
+    finish_reason: str | None
+    refusal: RefusalWire
+    response: str | None
+    messages: Sequence[ResponseMessageWire]
+    citations: Sequence[CitationWire]
+    value: Any
+    error: FailureWire | None
+    usage: UsageWire | None
+    message_count: int | None
+    ended_at: str
+    stats: StatsWire
+    model: str
+    service_tier: str
+    redacted: bool
+    joined_turn_id: str
+    spent: SpentWire
+
+
+class TurnStateWire(TurnIdentityWire, TurnDetailsWire):
     """A turn's current state. A caller who may not read the turn gets its names and its status alone."""
 
     agent: str
     status: Literal["running", "waiting"] | VisibleStatus
-    message: NotRequired[str]
-    created_at: NotRequired[str]
-    pending_calls: NotRequired[Sequence[PendingCallWire]]
-    options: NotRequired[Mapping[str, Any]]
-    asked_by: NotRequired[PrincipalWire]
-    finish_reason: NotRequired[str | None]
-    refusal: NotRequired[RefusalWire]
-    response: NotRequired[str | None]
-    messages: NotRequired[Sequence[ResponseMessageWire]]
-    citations: NotRequired[Sequence[CitationWire]]
-    value: NotRequired[Any]
-    error: NotRequired[FailureWire | None]
-    usage: NotRequired[UsageWire | None]
-    message_count: NotRequired[int | None]
-    ended_at: NotRequired[str]
-    stats: NotRequired[StatsWire]
-    model: NotRequired[str]
-    service_tier: NotRequired[str]
-    redacted: NotRequired[bool]
-    joined_turn_id: NotRequired[str]
-    spent: NotRequired[SpentWire]
 
 
 class TurnWire(TurnStateWire):
@@ -148,7 +153,7 @@ class CallbackWire(TypedDict):
     status: Literal["answered", "accepted", "waiting"]
 
 
-class ShownCallWire(TypedDict):
+class ShownCallWire(PendingDetailsWire):
     """A pending call. A caller who may answer it and not read what it belongs to gets neither name nor arguments."""
 
     call_id: str
@@ -158,12 +163,6 @@ class ShownCallWire(TypedDict):
     name: NotRequired[str]
     arguments: NotRequired[Mapping[str, Any] | None]
     path: NotRequired[str]
-    reason: NotRequired[str | None]
-    schema: NotRequired[Mapping[str, Any] | None]
-    approved_by: NotRequired[str]
-    changed_by: NotRequired[PrincipalWire]
-    progress: NotRequired[Mapping[str, Any] | None]
-    truncated: NotRequired[bool]
 
 
 class PendingTurnCallWire(ShownCallWire, TurnIdentityWire):
@@ -248,19 +247,19 @@ class ClientToolWire(TypedDict):
     parameters: NotRequired[Mapping[str, Any]]
 
 
-class RunRequestWire(TypedDict):
+class RunRequestWire(TypedDict, total=False):
     """The body of ``run``; `role` is ``user``, and `response_format` a JSON schema."""
 
-    message: str | Sequence[Mapping[str, Any]]
-    session_id: NotRequired[str | None]
-    thread_id: NotRequired[str | None]
-    role: NotRequired[Literal["user"] | None]
-    response_format: NotRequired[Mapping[str, Any] | None]
-    options: NotRequired[Mapping[str, Any] | None]
-    enable_tool_calls: NotRequired[bool | None]
-    wait_for_response: NotRequired[bool | None]
-    policy: NotRequired[Policy]
-    client_tools: NotRequired[Sequence[ClientToolWire] | None]
+    message: Required[str | Sequence[Mapping[str, Any]]]
+    session_id: str | None
+    thread_id: str | None
+    role: Literal["user"] | None
+    response_format: Mapping[str, Any] | None
+    options: Mapping[str, Any] | None
+    enable_tool_calls: bool | None
+    wait_for_response: bool | None
+    policy: Policy
+    client_tools: Sequence[ClientToolWire] | None
 
 
 class ForkRequestWire(TypedDict, total=False):

@@ -323,6 +323,7 @@ ROUTES: Final = (
         {_OK: (types.AnsweredRunWire,)},
         problems=(409,),
         bodies=(types.ResultWire, Sequence[types.ResultWire]),
+        part="workflows",
     ),
     Route(
         "http-health",
@@ -331,6 +332,6 @@ ROUTES: Final = (
         "health.read",
         app_routes.health,
         {_OK: (types.HealthWire,), HTTPStatus.SERVICE_UNAVAILABLE: (types.HealthProblemWire,)},
-        is_health=True,
+        part="health",
     ),
 )

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, cast, get_args
 from durable_agent_host.codec.entity_state import encode_budget_usage
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, StateError
-from durable_agent_host.http.parse import page_of
+from durable_agent_host.http.parse import page_of, parse_flag
 from durable_agent_host.http.response_types import SessionDetailsWire, SessionStatus
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.session import Session
@@ -70,15 +70,12 @@ def parse_search(params: Mapping[str, str]) -> SessionSearch:
     statuses = frozenset(filter(None, params.get("status", "").split(",")))
     if unknown := sorted(statuses - set(STATUSES)):
         raise RequestError(f"'status' has {', '.join(unknown)}: use {', '.join(STATUSES)}, separated by commas")
-    details = params.get("details", "false").lower()
-    if details not in {"true", "false"}:
-        raise RequestError(f"'details' is {details!r}: use true or false")
     return SessionSearch(
         params.get("search", ""),
         _parse_time(params, "used_from"),
         _parse_time(params, "used_to"),
         statuses,
-        details == "true",
+        parse_flag(params.get("details"), "details", default=False),
     )
 
 

@@ -31,6 +31,7 @@ from durable_agent_host.http.response_views import (
     waiting_view,
 )
 from durable_agent_host.model.access import RequestContext
+from durable_agent_host.model.ending import visible_turn_status
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
@@ -135,7 +136,7 @@ def _failed_run(call: RouteRequest, request: TurnRequest, outcome: TurnOutcome) 
     """Explain why a turn has no answer."""
     names: ProblemTurnWire = {
         **turn_identity(request),
-        "turn_status": outcome.status,
+        "turn_status": visible_turn_status(outcome.status, outcome.finish_reason),
         **turn_urls(call.base_url, request),
     }
     if outcome.status == "cancelled":
@@ -249,7 +250,8 @@ async def view_for_caller(call: RouteRequest, client: TurnClient, turn: Turn) ->
 
 def turn_conflict(turn: Turn, detail: str, http_status: HTTPStatus = HTTPStatus.CONFLICT) -> Response:
     """Answer that a request does not fit a turn's status."""
-    status = turn.outcome.status if turn.outcome else "running"
+    outcome = turn.outcome
+    status = visible_turn_status(outcome.status, outcome.finish_reason) if outcome else "running"
     return problem(
         http_status,
         detail,

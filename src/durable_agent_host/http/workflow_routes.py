@@ -103,9 +103,11 @@ def _new_run(owner: Owner, query: Mapping[str, str], secret: str) -> str:
     return stored_id
 
 
-def _without_stacks(answer: func.HttpResponse) -> func.HttpResponse:
-    """Return upstream's answer; where it shows a failed run, with the reason alone."""
+def _without_stacks(answer: func.HttpResponse) -> func.HttpResponse | Response:
+    """Return upstream's answer, a refusal as a problem; where it shows a failed run, with the reason alone."""
     body = answer.get_body()
+    if answer.status_code >= HTTPStatus.BAD_REQUEST:
+        return problem(HTTPStatus(answer.status_code), json.loads(body)["error"])
     status: Any = json.loads(body) if f'"{_FAILED}"'.encode() in body else {}
     if status.get("runtimeStatus") != _FAILED:
         return answer

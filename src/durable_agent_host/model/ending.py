@@ -15,6 +15,8 @@ REFUSAL_DETAILS: Final = "durable_agent_host.refusal"
 LENGTH: Final = "length"
 CONTENT_FILTER: Final = "content_filter"
 REFUSAL: Final = "refusal"
+PAUSE: Final = "pause_turn"
+"""Of a response that the model continues when it is sent back; neutral: ``pause``."""
 
 _NEUTRAL: Final[Mapping[str, str]] = {
     **dict.fromkeys(("end_turn", "stop_sequence", "STOP_SEQUENCE", "STOP", "COMPLETE", "eos", "eos_token"), "stop"),
@@ -25,7 +27,7 @@ _NEUTRAL: Final[Mapping[str, str]] = {
     **dict.fromkeys(("content_filtered", "guardrail_intervened", "SAFETY", "safety", "sensitive"), CONTENT_FILTER),
     **dict.fromkeys(("RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "ERROR_TOXIC"), CONTENT_FILTER),
     **dict.fromkeys(("tool_use", "function_call"), "tool_calls"),
-    "pause_turn": "pause",
+    PAUSE: "pause",
 }
 """A service's word, where a client passes it on → the neutral one."""
 
@@ -111,9 +113,11 @@ def visible_turn_status(status: TurnStatus, finish_reason: str | None) -> Visibl
 def end_of_answer(response: AgentResponse[Any] | ChatResponse[Any]) -> AnswerEnd:
     """Return how a response ended, from its finish reason, its last contents and the data beside them."""
     reason = _NEUTRAL.get(response.finish_reason or "", response.finish_reason)
-    refusal_text = "".join(content.text or "" for content in _last_contents(response.messages) if is_refusal(content))
-    if refusal_text and reason in {None, "stop"}:
-        reason = REFUSAL
+    contents = _last_contents(response.messages)
+    refusal_text = "".join(content.text or "" for content in contents if is_refusal(content))
+    if reason in {None, "stop"}:  # not every service says more
+        has_calls = any(content.type == "function_call" and not content.hosted for content in contents)
+        reason = REFUSAL if refusal_text else "tool_calls" if has_calls else reason
     if reason not in _REFUSALS:
         return AnswerEnd(reason)
     details: Any = (response.additional_properties or {}).get(REFUSAL_DETAILS)

@@ -59,12 +59,11 @@ ToolOutcome = Literal[
     "denied",
     "unknown",
     "unreachable",
-    "stopped",
     "terminated",
     "input_required",
-    "deferred",
 ]
-"""How a tool call ended; "Events" in ``docs/reference/http.md`` says when. Clients get no event of a deferred call."""
+"""How a tool call ended; "Events" in ``docs/reference/http.md`` says when."""
+JournaledOutcome = Literal[ToolOutcome, "deferred"]
 
 DEFERRED: Final = "deferred"
 """The outcome of a tool call that has done its own work, and whose result comes later, in another entry."""
@@ -82,7 +81,7 @@ class ToolCallCompletedEntry:
     """
 
     path: CallPath
-    outcome: ToolOutcome
+    outcome: JournaledOutcome
     result: Mapping[str, Any]
     state: Mapping[str, Any] | None = None
 

@@ -31,7 +31,18 @@ class PrincipalWire(TypedDict):
     tenant: NotRequired[str | None]
 
 
-class PendingCallWire(TypedDict):
+class PendingDetailsWire(TypedDict, total=False):
+    """What only some pending calls have."""
+
+    reason: str | None
+    schema: Mapping[str, Any] | None
+    approved_by: str
+    changed_by: PrincipalWire
+    progress: ProgressWire | None
+    truncated: bool
+
+
+class PendingCallWire(PendingDetailsWire):
     """A call that waits for an answer; where it is too long, `truncated` stands for its largest members."""
 
     call_id: str
@@ -41,12 +52,6 @@ class PendingCallWire(TypedDict):
     path: str
     created_at: str
     expires_at: str
-    reason: NotRequired[str | None]
-    schema: NotRequired[Mapping[str, Any] | None]
-    approved_by: NotRequired[str]
-    changed_by: NotRequired[PrincipalWire]
-    progress: NotRequired[ProgressWire | None]
-    truncated: NotRequired[bool]
 
 
 @dataclass(frozen=True, slots=True)

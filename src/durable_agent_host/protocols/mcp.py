@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any, Final, cast
+from typing import Any, Final
 
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import (
     HOST_FAILED,
@@ -76,7 +77,7 @@ async def answer_tool_call(
     """
     started_at = time.monotonic()
     with _errors_for_callers(agent):
-        arguments = _object(_value(call).get("arguments"))
+        arguments = object_at(_value(call), "arguments")
         query = _query(arguments, max_query_bytes)
         try:
             return await _run_turn(agent, query, arguments, client, wait_seconds=wait_seconds)
@@ -167,19 +168,15 @@ def _result(text: str, request: TurnRequest) -> str:
 
 def _value(call: str) -> dict[str, Any]:
     try:
-        return _object(json.loads(call))
+        return object_at(json.loads(call))
     except (ValueError, RecursionError) as error:
         raise RequestError(f"the tool call is not JSON: {error}") from None
 
 
 def _headers(value: Mapping[str, Any]) -> dict[str, str]:
     """Return the headers of the request that brought the call; only the HTTP transports of MCP have any."""
-    headers = _object(_object(_object(value.get("transport")).get("properties")).get("headers"))
+    headers = object_at(value, "transport", "properties", "headers")
     return {name.lower(): str(text) for name, text in headers.items()}
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _key(session_id: str) -> str:

@@ -3,7 +3,7 @@
 # ruff: noqa: SLF001 - the overrides call what they override
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdate, Message, ResponseStream
@@ -43,6 +43,18 @@ class FoldedStreamMixin:
 
     item_reader: ItemReader
 
+    def get_response(self, *args: Any, stream: bool = False, **kwargs: Any) -> Any:
+        """Answer as the client does; it always asks for a stream, so that there is one way to read a response."""
+        client: Any = super()
+        response = client.get_response(*args, stream=True, **kwargs)
+        return response if stream else self._read_to_end(response)
+
+    async def _read_to_end(self, stream: Any) -> Any:
+        updates = [update async for update in stream]
+        response = await stream.get_final_response()
+        response.messages = Fold(updates, self.item_reader).response().messages
+        return response
+
     def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
         client: Any = super()
         response = client._finalize_response_updates(updates, **kwargs)
@@ -67,14 +79,17 @@ def create_adapter(client: Any, overrides: type[FoldedStreamMixin], provider: It
     return adapter
 
 
-def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any], *, stream: bool) -> Any:
+def bypass_transform(request_options: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Pass a list of a request to OpenAI's SDK in ``extra_body``, which it sends without inspecting it.
+
+    The SDK (openai 3.54, ``async_maybe_transform``) checks each item against every type of item, which blocks the loop
+    for a second at ten thousand messages. The items are JSON, and it does not change them. Its methods require the
+    argument: the body's items replace the empty list.
+    """
+    body: dict[str, Any] = {name: request_options[name], **(request_options.get("extra_body") or {})}
+    return {**request_options, name: [], "extra_body": body}
+
+
+def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any]) -> Any:
     """Start a model call in a thread if it sends many messages, which take long to write, otherwise directly."""
-    if len(messages) <= MANY:
-        return begin()
-    if stream:
-        return ResponseStream[Any, Any].from_awaitable(asyncio.to_thread(begin))
-
-    async def await_response() -> Any:
-        return await (await asyncio.to_thread(begin))
-
-    return await_response()
+    return begin() if len(messages) <= MANY else ResponseStream[Any, Any].from_awaitable(asyncio.to_thread(begin))

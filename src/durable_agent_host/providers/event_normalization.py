@@ -26,6 +26,8 @@ _DONE: Final = "[DONE]"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _OTHER_LINE: Final = re.compile(rb"$|:|\w")
 """A blank line, a comment, another field of an event."""
+_JSON_LINE: Final = re.compile(rb"(?<=\})\s*[\r\n]\s*(?=\{)")
+"""Between two objects, one a line; JSON has no line ends within texts."""
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r(?=[^\n])")
 
 
@@ -110,8 +112,9 @@ class NormalizingDecoder(NamedTuple):
             yield _Event(fields.get("type"), fields)
 
     def _read_body(self, body: list[bytes]) -> Iterable[Json]:
-        for response in to_object_list(json.loads(b"".join(body) or b"[]")):
-            yield from self.normalizer.read(None, _failure_event(response) or response)
+        for value in json.loads(b"[" + _JSON_LINE.sub(b",", b"".join(body)) + b"]"):
+            for response in to_object_list(value):
+                yield from self.normalizer.read(None, _failure_event(response) or response)
 
 
 class EventDecoder:

@@ -48,10 +48,7 @@ def move_result_files(
             where = "in the next message" if is_sent else _NOT_SENT
             items.append(Content.from_text(f"[file: {file_text(item)}; {where}]"))
             files.extend([item] if is_sent else [])
-        clone = copy.copy(result)
-        clone.items = items
-        clone.result = "\n".join(item.text for item in items if item.type == "text" and item.text)  # as the framework
-        return clone
+        return with_items(result, items)
 
     for message in messages:
         if message.role != "tool" and files:
@@ -60,6 +57,14 @@ def move_result_files(
         contents = [replace_files(content) for content in message.contents]
         moved_messages.append(message if contents == list(message.contents) else with_contents(message, contents))
     return [*moved_messages, _build_message(files, role)] if files else moved_messages
+
+
+def with_items(result: Content, items: list[Content]) -> Content:
+    """Return a copy of a tool's result with other items, and their text as its result, as the framework has it."""
+    clone = copy.copy(result)
+    clone.items = items
+    clone.result = "\n".join(item.text for item in items if item.type == "text" and item.text)
+    return clone
 
 
 def _build_message(files: Sequence[Content], role: str) -> Message:

@@ -43,6 +43,7 @@ class Service:
         needs_message_ids: whether an assistant's message in the Responses API needs ``id`` and ``status``.
         files: types of the files that a user's message may have.
         accepts_files_in_results: whether the Responses API takes lists with images and files as the output of a call.
+        accepts_reasoning_texts: whether the Responses API takes back reasoning that is not encrypted.
         rejected_fields: fields of a request, a tool or a message that it refuses.
         required_fields: fields of its messages that it requires back.
         accepts_other_fields: whether it takes fields of messages that OpenAI does not document.
@@ -63,6 +64,7 @@ class Service:
     needs_message_ids: bool = False
     files: re.Pattern[str] = re.compile(rf"{_IMAGES}|audio/(wav|x-wav|wave|vnd\.wave|mp3|mpeg)|application/pdf")
     accepts_files_in_results: bool = True
+    accepts_reasoning_texts: bool = True
     rejected_fields: frozenset[str] = frozenset()
     required_fields: frozenset[str] = frozenset()
     accepts_other_fields: bool = True
@@ -77,6 +79,7 @@ _OPENAI: Final = Service(
     accepts_repeated_roles=True,
     accepts_later_system=True,
     has_developer_role=True,
+    accepts_reasoning_texts=False,  # musistudio/claude-code-router#1783
 )
 _STRICTEST: Final = Service(
     name="strictest",
@@ -86,6 +89,7 @@ _STRICTEST: Final = Service(
     accepts_empty_content=False,
     needs_message_ids=True,
     accepts_files_in_results=False,
+    accepts_reasoning_texts=False,
     rejected_fields=frozenset({"annotations", "name", "parallel_tool_calls", "refusal", "strict"}),
     accepts_other_fields=False,
 )

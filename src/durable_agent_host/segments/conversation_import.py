@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from durable_agent_host.codec.entity_state import decode_receipt, encode_session
 from durable_agent_host.codec.offloaded_text import restore
 from durable_agent_host.codec.session_document_reader import DocumentReader, Read, ReadEntry, ReadReceipt, ReadText
+from durable_agent_host.codec.strict_json import count_typed
 from durable_agent_host.errors import RequestTooLargeError
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.segment_refs import SegmentList
@@ -27,6 +28,8 @@ _FEED_BYTES: Final = 512 * 1024
 _TOGETHER: Final = 64
 """Entries and receipts that are checked and written together."""
 _CHECKED_AT_ONCE: Final = 4
+MAX_CONTENTS: Final = 250_000
+"""Maximum contents of a document: the framework's object for each takes 2 KB, and a turn holds them all."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,7 @@ class _ImportSink:
         self._receipts: list[ReadReceipt] = []
         self._trust_notes: list[str] = []
         self._more = 0
+        self._contents = 0
 
     async def accept(self, read: Iterable[Read], *, is_end: bool = False) -> None:
         """Receive what was read; at the end, also flush what waits for more."""
@@ -200,7 +204,9 @@ class _ImportSink:
         self._receipts = []
         for receipt in receipts_to_import(receipts_to_store):
             self._writer.add_receipt(receipt)
-        await asyncio.sleep(0)
+        self._contents += await asyncio.to_thread(lambda: sum(count_typed(item.entry) for item in read))
+        if self._contents > MAX_CONTENTS:
+            raise RequestTooLargeError(f"the session has more than {MAX_CONTENTS} contents: import a part of it")
         entries, new_notes = await asyncio.to_thread(_check_entries, read, is_owned=self._is_owned)
         free_count = MAX_REPORTED_ENTRIES - len(self._trust_notes)
         self._trust_notes += new_notes[:free_count]

@@ -259,13 +259,16 @@ class ConversationReader:
 
     async def agent_session(self) -> Mapping[str, Any] | None:
         """Return the framework's session, serialized, or None before the first turn."""
-        session_at = self.session.sealed.agent_session
-        if session_at is None:
-            return self.session.agent_session
-        namespace = session_at[1]
-        name = session_at[0]
+        stored = await self.stored_part(self.session.sealed.agent_session, "the framework's session")
+        return self.session.agent_session if stored is None else stored
+
+    async def stored_part(self, piece: tuple[str, str] | None, name_in_errors: str) -> Mapping[str, Any] | None:
+        """Return a part of the session that is a piece, by its name and namespace; None without one."""
+        if piece is None:
+            return None
+        name, namespace = piece
         data = (await self.pieces({(namespace, name)}))[namespace, name]
-        return cast("Mapping[str, Any]", json_of_bytes(data, "the framework's session"))
+        return cast("Mapping[str, Any]", json_of_bytes(data, name_in_errors))
 
     async def turn(self, turn_id: str) -> TurnRecord:
         """Return a session's data of a turn.
@@ -416,12 +419,8 @@ async def stored_overlay(record: ConversationReader) -> Mapping[str, Any] | None
         CorruptStateError: a piece is missing.
         LogError: the store does not answer.
     """
-    overlay_at = record.session.sealed.overlay
-    if overlay_at is None:
-        return record.session.overlay
-    name, namespace = overlay_at
-    data = (await record.pieces({(namespace, name)}))[namespace, name]
-    return cast("Mapping[str, Any]", json_of_bytes(data, "the session's overlay"))
+    stored = await record.stored_part(record.session.sealed.overlay, "the session's overlay")
+    return record.session.overlay if stored is None else stored
 
 
 async def entries_of_context(record: ConversationReader, overlay: Overlay | None) -> dict[int, Mapping[str, Any]]:

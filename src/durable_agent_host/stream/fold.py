@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, cast
 from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message, add_usage_details
 
 from durable_agent_host.model.budget import known_counts
+from durable_agent_host.model.ending import PAUSE
 from durable_agent_host.model.provider_item import PART_OF, STAMP, ItemPart
 from durable_agent_host.stream.fold_content import ACCUMULATORS, Accumulator, CodeRunAccumulator, CompleteContent
 
@@ -266,6 +267,7 @@ class _Stream:
         self.properties: dict[str, Any] | None = None
         self.token: Any = None
         self.state: Any = "in_progress"
+        self._has_paused = False
         self._gather(updates, read_item)
 
     def _gather(self, updates: Iterable[Any], read_item: Callable[[Any], ItemPart | None]) -> None:
@@ -281,9 +283,10 @@ class _Stream:
                 self._add_usage(usage)
 
     def _read_names(self, update: Any) -> None:
-        if not self.messages or not self.messages[-1].accepts(update):
+        if not self.messages or self._has_paused or not self.messages[-1].accepts(update):
             self.messages.append(MessageAccumulator(update))
         self.messages[-1].read_names(update)
+        self._has_paused = update.finish_reason == PAUSE  # what follows is another response, whatever its id
         for name in _TAIL:
             if (value := getattr(update, name, None)) is not None:
                 self.tail[name] = value

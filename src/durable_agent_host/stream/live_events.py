@@ -15,7 +15,7 @@ from agent_framework import AgentResponseUpdate, Content
 
 from durable_agent_host.codec.tool_result_text import result_text
 from durable_agent_host.model.conversation_file import ServiceFile, no_files
-from durable_agent_host.model.provider_item import PART_OF, STAMP, HostedCall, ItemPart
+from durable_agent_host.model.provider_item import PART_OF, STAMP, HostedCall, ItemPart, is_carrier
 from durable_agent_host.stream.fold import ItemReader, MessageAccumulator, fold_message
 from durable_agent_host.stream.hosted_calls import Clean, HostedCalls, new_part
 from durable_agent_host.stream.response_messages import FILES, response_messages
@@ -144,7 +144,9 @@ class LiveEvents:
         for content in update.contents:
             if self._functions is not None and not self._hosted.has(content):
                 events += self._functions.feed(content)
-            if content.type == "text" or content.type in FILES:
+            if is_carrier(content) and "call_id" in (item := content.additional_properties[STAMP]):  # from the journal
+                events += self._hosted.feed_item(self._reader.hosted_calls(item), ())
+            elif content.type == "text" or content.type in FILES:
                 events += self._messages.feed(content, update, part)
             elif content.type == "text_reasoning":
                 events += [*self._messages.step_over(part), *self._reasoning.feed(content)]
@@ -212,8 +214,12 @@ class _Messages:
                 self._item_positions = {}
                 events = self.end()
             self._names |= present_fields
-        if part is not None and part.first_item_id is not None and part.position is not None:
-            self._item_positions[part.first_item_id] = part.position
+        if part is not None and part.position is not None:
+            if self._is_continued:  # its beginning came from the log
+                self._is_continued = False
+                self._position = self._locate(part) if part.first_item_id is None else None
+            if part.first_item_id is not None:
+                self._item_positions[part.first_item_id] = part.position
         if self._open is not None and part is not None and part.item is not None and self._is_at(part):
             self._open.add((), part)
         return events
@@ -288,9 +294,6 @@ class _Messages:
             return self._position is None and self._follows_text and STAMP not in content.additional_properties
         if part.position is None:
             return PART_OF in content.additional_properties
-        if self._is_continued:  # its beginning came from the log
-            self._position = self._locate(part)
-            self._is_continued = False
         return self._is_at(part)
 
 

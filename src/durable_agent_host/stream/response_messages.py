@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.content_fields import bytes_of_data_url
-from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
+from durable_agent_host.model.conversation_file import ServiceFilesOf, media_type_of_name, no_files
 from durable_agent_host.model.provider_item import PART_OF
 from durable_agent_host.turn.turn_events import SEPARATOR, CitationWire, MessageFileWire, ResponseMessageWire
 
@@ -92,7 +92,8 @@ def files_of(content: Content, service_files: ServiceFilesOf) -> list[MessageFil
         ``id``, ``name`` and ``media_type`` of each; a file elsewhere on the web has its ``file_url``, and no id.
     """
     files: list[MessageFileWire] = [
-        {"id": file.file_id, "name": file.name, "media_type": file.media_type} for file in service_files(content)
+        {"id": file.file_id, "name": file.name, "media_type": file.media_type or media_type_of_name(file.name)}
+        for file in service_files(content)
     ]
     for part in (content, *_outputs(content)):
         data = bytes_of_data_url(part.uri or "") if part.type == "data" else None

@@ -17,43 +17,6 @@ _INLINE_TYPES: Final = frozenset(
 )
 _IN_HEADERS: Final = re.compile(r"[^A-Za-z0-9._ ()+-]")
 
-_OFFICE = "application/vnd.openxmlformats-officedocument"
-_ENDINGS: Final = {
-    "image/": "png gif webp bmp heic heif avif tiff jpeg",
-    "audio/": "wav ogg flac mpeg",
-    "video/": "mp4 webm",
-    "text/": "csv html css",
-    "application/": "pdf json xml zip yaml",
-    "image/jpeg": "jpg",
-    "image/svg+xml": "svg",
-    "audio/mpeg": "mp3",
-    "audio/mp4": "m4a",
-    "video/quicktime": "mov",
-    "text/plain": "txt log",
-    "text/markdown": "md",
-    "text/html": "htm",
-    "application/yaml": "yml",
-    f"{_OFFICE}.wordprocessingml.document": "docx",
-    f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
-    f"{_OFFICE}.presentationml.presentation": "pptx",
-}
-"""Media type → endings of names; after a slash the ending is the subtype. Not the machine's table, which differs."""
-
-_BY_ENDING: Final = {
-    ending: kind + ending if kind.endswith("/") else kind
-    for kind, endings in _ENDINGS.items()
-    for ending in endings.split()
-}
-
-
-def media_type_of_name(name: str | None) -> str | None:
-    """Return the media type for a name's extension.
-
-    Returns:
-        The type, or None when the extension is unknown.
-    """
-    return _BY_ENDING.get(name.rpartition(".")[2].lower()) if name and "." in name else None
-
 
 def check_media_type(media_type: str, where: str) -> str:
     """Check a media type, and remove its parameters.

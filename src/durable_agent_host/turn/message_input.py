@@ -15,7 +15,8 @@ from agent_framework import Content, detect_media_type_from_base64
 
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.errors import RequestError
-from durable_agent_host.turn.file_names import check_media_type, check_name, media_type_of_name
+from durable_agent_host.model.conversation_file import media_type_of_name
+from durable_agent_host.turn.file_names import check_media_type, check_name
 
 MAX_PARTS: Final = 256
 """Maximum parts of one message."""
@@ -137,7 +138,7 @@ def checked_text(message: Any) -> str:
     if message is None or message == "":
         raise RequestError('Message is required: send text, or JSON like {"message": "Hello"}')
     if not isinstance(message, str):
-        raise RequestError(f"'message' is {_json_name(message)}: it must be a string or a list of parts")
+        raise RequestError(f"'message' is {json_name(message)}: it must be a string or a list of parts")
     if not message.strip():
         raise RequestError("'message' is blank: write a message for the agent")
     return _without_surrogates(message, "'message'")
@@ -145,7 +146,7 @@ def checked_text(message: Any) -> str:
 
 def _read_part(part: Any, where: str) -> Content:
     if not isinstance(part, dict):
-        raise RequestError(f'{where} is {_json_name(part)}: give an object like {{"type": "text", "text": "…"}}')
+        raise RequestError(f'{where} is {json_name(part)}: give an object like {{"type": "text", "text": "…"}}')
     part_fields = cast("dict[str, Any]", part)
     part_format = _PART_FORMATS.get(part_fields["type"]) if isinstance(part_fields.get("type"), str) else None
     if part_format is None:
@@ -168,7 +169,7 @@ def _text_of(fields: Mapping[str, Any], where: str) -> str:
     text = fields.get("text")
     if not isinstance(text, str) or not text.strip():
         raise RequestError(
-            f"'text' of {where} is {_json_name(text) if not isinstance(text, str) else 'blank'}: write one"
+            f"'text' of {where} is {json_name(text) if not isinstance(text, str) else 'blank'}: write one"
         )
     return _without_surrogates(text, where)
 
@@ -186,7 +187,7 @@ def _with_audio(fields: dict[str, Any], where: str) -> dict[str, Any]:
 def _read_media(kind: str, fields: Mapping[str, Any], where: str) -> Content:
     for name, value in fields.items():
         if not isinstance(value, str) or not value:
-            raise RequestError(f"{name!r} of {where} is {_json_name(value)}: give a text")
+            raise RequestError(f"{name!r} of {where} is {json_name(value)}: give a text")
         if _SURROGATE.search(value):
             raise RequestError(f"{name!r} of {where} has half of a surrogate pair, which is no character")
     sources = [name for name in ("url", "data", "file_id") if name in fields]
@@ -280,7 +281,8 @@ def _without_surrogates(text: str, where: str) -> str:
     return text
 
 
-def _json_name(value: Any) -> str:
+def json_name(value: Any) -> str:
+    """Name the type of a JSON value in a sentence."""
     if value is None:
         return "null"
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number"}

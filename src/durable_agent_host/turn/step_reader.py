@@ -27,13 +27,13 @@ from durable_agent_host.model.journal_entry import (
     DEFERRED,
     ClientSwitchedEntry,
     CompactionCallCompletedEntry,
+    JournaledOutcome,
     JournalStep,
     MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
-    ToolOutcome,
 )
 from durable_agent_host.model.log_entry import (
     ATTEMPT,
@@ -405,7 +405,7 @@ class StepReader:
         if entry.outcome != DEFERRED:
             self._tool_calls += 1
 
-    def _finish_tool(self, step: ToolCallStepWire, outcome: ToolOutcome, result: str, at: str | None) -> None:
+    def _finish_tool(self, step: ToolCallStepWire, outcome: JournaledOutcome, result: str, at: str | None) -> None:
         step["outcome"] = outcome
         step["result"] = result[:MAX_TEXT_CHARACTERS]
         step["ended_at"] = at

@@ -5,7 +5,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from durable_agent_host.codec.wire_types import SpentWire
 from durable_agent_host.model.ending import RefusalWire, VisibleStatus
-from durable_agent_host.model.journal_entry import ToolOutcome
+from durable_agent_host.model.journal_entry import JournaledOutcome
 from durable_agent_host.model.turn import EndStatus
 from durable_agent_host.turn.turn_events import MessageFileWire, UsageWire
 
@@ -95,7 +95,7 @@ class ToolCallStepWire(TypedDict):
     path: NotRequired[str]
     runs_in: Literal["host", "service"]
     attempts: list[ToolAttemptWire]
-    outcome: ToolOutcome | Literal["cancelled"] | None
+    outcome: JournaledOutcome | Literal["cancelled"] | None
     result: str | None
     result_characters: NotRequired[int]
     in_doubt: bool

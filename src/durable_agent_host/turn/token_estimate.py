@@ -8,7 +8,8 @@ from typing import Any, Final, cast
 from agent_framework import Content, FunctionTool, Message
 from pydantic import BaseModel
 
-from durable_agent_host.turn.file_names import OCTETS, media_type_of_name
+from durable_agent_host.model.conversation_file import media_type_of_name
+from durable_agent_host.turn.file_names import OCTETS
 
 CHARACTERS_PER_TOKEN: Final = 4
 """Of English text; JSON and code have fewer."""

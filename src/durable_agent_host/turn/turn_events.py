@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict, cast
 
 from durable_agent_host.codec.tool_result_text import short_text
-from durable_agent_host.model.ending import AnswerEndWire, AnswerStatus
+from durable_agent_host.model.ending import AnswerEndWire, AnswerStatus, VisibleStatus
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.pending_call import PendingCallWire, PendingKind, PrincipalWire
-from durable_agent_host.model.turn import TurnRequest, TurnStatus
+from durable_agent_host.model.turn import TurnRequest
 
 TURN_STARTED: Final = "turn.started"
 MESSAGE_STARTED: Final = "message.started"
@@ -209,7 +209,7 @@ class ProblemTurnWire(TypedDict, total=False):
     thread_id: str
     turn_id: str
     correlation_id: str
-    turn_status: TurnStatus | Literal["running"]
+    turn_status: VisibleStatus | Literal["running"]
     session_url: str
     turn_url: str
     events_url: str

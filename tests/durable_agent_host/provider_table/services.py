@@ -19,8 +19,8 @@ _HEAD = """## Services of Chat Completions
 
 What the client sends to each service of one conversation that OpenAI takes as it is: a call whose id repeats, with
 arguments that are no JSON, an answer with fields of its own, a tool that returns nothing and then a picture, two
-messages of the user, a later system message and one of a developer. The last row is for a service that has refused
-its row. Sources of the rows are in `providers/services.py`.
+messages of the user, a later system message and one of a developer. The last row is for a service that has refused its
+row. Sources of the rows are in `providers/services.py`.
 
 """
 _COLUMNS = (

@@ -34,7 +34,7 @@ def chunks_of(parts):
 
 def updates_of(chunks):
     """The updates of the hosted client."""
-    reader = ResponseReader(streaming=True)
+    reader = ResponseReader()
     return [
         ChatResponseUpdate(role="assistant", contents=reader.read(chunk_json), response_id=reader.response_id)
         for chunk_json in chunks
@@ -201,7 +201,7 @@ def test_arguments_that_come_in_pieces_are_one_call():
 def test_the_reason_of_a_missing_response_is_reported(response, message, retryable):
     """Blocked prompts and failed answers fail the call, in the service's words and with what to do."""
     with pytest.raises(ProviderError, match=message) as error_info:
-        ResponseReader(streaming=True).read(response)
+        ResponseReader().read(response)
     assert error_info.value.retryable is retryable
 
 
@@ -239,7 +239,7 @@ def test_sources_are_citations_and_the_search_is_stored():
 def test_a_complete_response_is_read_like_its_stream():
     """Without a stream the contents are the same."""
     parts = [{"text": "I run it."}, CODE, RESULT, IMAGE, {"text": "Done.", "thoughtSignature": SEAL}]
-    contents = ResponseReader(streaming=False).read(chunk(*parts, finish="STOP"))
+    contents = ResponseReader().read(chunk(*parts, finish="STOP"))
     update = ChatResponseUpdate(role="assistant", contents=contents, response_id="r1")
     assert encode_messages(Fold([update], GEMINI).response()) == encode_messages(
         fold_updates(updates_of(chunks_of(parts)), GEMINI)
@@ -253,7 +253,7 @@ def candidate(index, text, **more):
 
 def test_other_candidates_are_stored_apart_from_the_response():
     """However the chunks bring them: the first is the answer, the others stand beside it."""
-    reader = ResponseReader(streaming=True)
+    reader = ResponseReader()
     chunks = [
         [candidate(1, "No")],
         [candidate(0, "Ye"), candidate(1, ", not so.")],

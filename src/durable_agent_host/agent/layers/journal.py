@@ -235,9 +235,10 @@ class JournalToolCalls:
         call_id = call.path.call_id
         if call.starts:
             await self.observers.notify(ToolCallStarted(call_id, call.name, call.arguments, call.starts, replayed=True))
+        result = decode_result(entry, call.metadata)
         text = tool_result_text(entry.result)
-        await self.observers.notify(ToolCallCompleted(call_id, call.name, entry.outcome, replayed=True, result=text))
-        return decode_result(entry, call.metadata)
+        await self.observers.notify(ToolCallCompleted(call_id, call.name, result.outcome, replayed=True, result=text))
+        return result
 
     async def _record(self, call: ToolInvocation, result: ToolResult) -> None:
         text = tool_result_text(result.wire)

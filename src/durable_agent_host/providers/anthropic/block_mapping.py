@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Annotation, Content
 
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_contents
 from durable_agent_host.providers.anthropic.message_accumulator import Block
@@ -92,7 +93,7 @@ def _annotation(citation: Block, start: int | None, end: int | None) -> Annotati
 
 
 def _citation(annotation: Mapping[str, Any]) -> tuple[tuple[Any, Any], Block]:
-    other_fields = cast("Block", annotation.get("additional_properties") or {})
+    other_fields = object_at(annotation, "additional_properties")
     names = {
         neutral_name: service_name
         for service_name, neutral_name in _NAMES.get(str(other_fields.get("type")), _OTHER_NAMES).items()

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.codec.strict_json import object_at, value_at
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.providers.anthropic.message_accumulator import Block
 from durable_agent_host.providers.neutral_contents import as_objects
@@ -208,7 +209,7 @@ def hosted_call(block: Block) -> HostedCall | None:
     if kind in _WITHOUT_CALL:
         return None
     fields = {name: value for name, value in block.items() if name not in {"type", "id"}}
-    return HostedCall(str(block.get("id") or kind), kind, fields, "success")
+    return HostedCall(str(block.get("id") or f"{kind}_{derived_id(json.dumps(fields))}"), kind, fields, "success")
 
 
 def _files(fields: Block) -> list[Content]:

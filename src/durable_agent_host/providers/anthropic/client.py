@@ -11,16 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
-from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
+from agent_framework import ChatResponseUpdate, Content, Message
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.codec.strict_json import value_at
-from durable_agent_host.model.ending import REFUSAL
-from durable_agent_host.model.response_normalization import with_text_names
+from durable_agent_host.model.ending import PAUSE, REFUSAL
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, start_in_thread
-from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_container
+from durable_agent_host.providers.anthropic.block_mapping import find_container
 from durable_agent_host.providers.anthropic.lost_state import WITHOUT_THOUGHTS
-from durable_agent_host.providers.anthropic.message_accumulator import Block, complete_message
+from durable_agent_host.providers.anthropic.message_accumulator import Block
 from durable_agent_host.providers.anthropic.request_messages import (
     accepted_messages,
     is_paused,
@@ -141,8 +140,8 @@ def _without_foreign_calls(contents: Sequence[Content]) -> list[Content]:
     ]
 
 
-PAUSE: Final = "pause_turn"
-"""The stop reason, and the finish reason of such a response, which the framework calls ``stop``."""
+_PAUSES: Final = frozenset({PAUSE, "compaction"})
+"""Stop reasons of responses that the model continues when they are sent back."""
 
 _READER: Final = "_durable_reader"
 
@@ -183,6 +182,9 @@ class BlockPreservingMixin(FoldedStreamMixin):
         update: ChatResponseUpdate = client._process_stream_event(event, emitted_usage, request_state=request_state)
         update.contents = [content for content in update.contents if content.type == "usage"]
         update.raw_representation = ItemUpdate(None, event)
+        for iteration in as_objects(value_at(plain_block(event), "usage", "iterations")):
+            if iteration.get("type") == "fallback_message":  # another model answers for one that has refused
+                update.model = iteration.get("model")
         _set_stop(update, event.message if event.type == "message_start" else event.delta)
         if event.type == "message_start":
             return UpdateGroup([update, *reader.begin(event)])
@@ -207,27 +209,9 @@ class BlockPreservingMixin(FoldedStreamMixin):
                 setattr(request_state, _READER, reader)
         return reader
 
-    def _process_message(self, message: Any, options: Mapping[str, Any], request_state: Any = None) -> Any:
+    def _inner_get_response(self, *, messages: Sequence[Message], **kwargs: Any) -> Any:
         client: Any = super()
-        response: ChatResponse[Any] = client._process_message(message, options, request_state=request_state)
-        calls_by_id = {
-            content.call_id: content for content in response.messages[0].contents if content.type == "function_call"
-        }
-        message_fields = plain_block(message)
-        contents: list[Content] = []
-        blocks = [with_text_names(block) for block in message_fields.get("content") or ()]
-        for part in complete_message(blocks, message_fields.get("container")):
-            item: Any = part.item
-            call = calls_by_id.get(item["blocks"][0].get("id")) if item["blocks"] else None
-            contents += complete_item([call] if call is not None else [], item)
-        response.messages[0].contents = contents
-        _set_stop(response, message)
-        return response
-
-    def _inner_get_response(self, *, messages: Sequence[Message], stream: bool = False, **kwargs: Any) -> Any:
-        client: Any = super()
-        begin = partial(client._inner_get_response, messages=messages, stream=stream, **kwargs)
-        return start_in_thread(messages, begin, stream=stream)
+        return start_in_thread(messages, partial(client._inner_get_response, messages=messages, **kwargs))
 
     def _prepare_options(
         self, messages: Sequence[Message], options: Mapping[str, Any], *args: Any, **kwargs: Any
@@ -305,7 +289,7 @@ def _further_counts(usage: Block) -> dict[str, int]:
 def _set_stop(target: Any, message: Any) -> None:
     """Set the finish reasons that the framework calls otherwise, and what the service says of a refusal."""
     stop_reason = getattr(message, "stop_reason", None)
-    if stop_reason == PAUSE:
+    if stop_reason in _PAUSES:
         target.finish_reason = PAUSE
     elif stop_reason == REFUSAL:
         target.finish_reason = REFUSAL

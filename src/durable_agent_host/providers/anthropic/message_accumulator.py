@@ -11,7 +11,7 @@ delta of an unknown type adds to the field of its block that has the same name.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -203,19 +203,6 @@ class MessageAccumulator:
 def runs_code(block: Mapping[str, Any]) -> bool:
     """Return whether a block calls one of the service's tools that run in a container."""
     return block.get("type") == "server_tool_use" and block.get("name") in RUNS_CODE
-
-
-def complete_message(blocks: Sequence[Block], container: Mapping[str, Any] | None) -> list[ItemPart]:
-    """Return the items of a message that did not stream; takes over its blocks."""
-    accumulator = MessageAccumulator()
-    parts: list[ItemPart] = []
-    for index, block in enumerate(blocks):
-        part = accumulator.start(index, block) and accumulator.stop(index)
-        if parts and part is not None and parts[-1].position == part.position:
-            parts.pop()
-        parts += [part] if part is not None else []
-    container_items = {part.position: part for part in accumulator.set_container(container)}
-    return [container_items.pop(part.position, part) for part in parts] + list(container_items.values())
 
 
 def _parse_input(text: str, initial_input: Any) -> Any:

@@ -8,11 +8,12 @@ from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
+from durable_agent_host.model.ending import PAUSE
 from durable_agent_host.model.provider_item import HostedCall, LostState
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.anthropic.block_mapping import complete_item
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, hosted_call
-from durable_agent_host.providers.anthropic.client import PAUSE, BlockPreservingMixin, NormalizedMessagesMixin
+from durable_agent_host.providers.anthropic.client import BlockPreservingMixin, NormalizedMessagesMixin
 from durable_agent_host.providers.anthropic.lost_state import LOSS_RULES
 from durable_agent_host.providers.anthropic.request_messages import CALL_ID, with_pause
 from durable_agent_host.providers.anthropic.stream_events import is_truncated

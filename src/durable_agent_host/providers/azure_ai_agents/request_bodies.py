@@ -8,11 +8,12 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, FunctionTool, Message
 
-from durable_agent_host.codec.strict_json import value_at
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.codec.tool_result_text import result_text, value_text
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers.azure_ai_agents.thread_contents import PROVIDER
 from durable_agent_host.providers.cross_provider_history import describe_content
+from durable_agent_host.providers.neutral_contents import as_objects
 
 Json = dict[str, Any]
 
@@ -79,7 +80,7 @@ def approval_headers(tools: Sequence[Any], resources: Mapping[str, Any]) -> dict
     Returns:
         The server's label → its headers.
     """
-    mcp_resources = [*_mcp_resources(tools), *cast("list[Json]", resources.get("mcp") or [])]
+    mcp_resources = [*_mcp_resources(tools), *as_objects(resources.get("mcp"))]
     return {
         str(resource.get("server_label")): resource["headers"] for resource in mcp_resources if resource.get("headers")
     }
@@ -175,7 +176,7 @@ def build_run(
     if instructions:
         body["additional_instructions"] = "\n".join(filter(None, [body.get("additional_instructions"), instructions]))
     option_tools = list(cast("Sequence[Any]", options.get("tools") or ()))
-    agent_tools = cast("list[Json]", agent.get("tools") or [])
+    agent_tools = as_objects(agent.get("tools"))
     app_tools = [build_tool(tool) for tool in option_tools]
     if any(tool not in agent_tools for tool in app_tools):
         app_tool_names = {_tool_key(tool) for tool in app_tools}
@@ -184,8 +185,8 @@ def build_run(
         body["tool_choice"] = choice
     if options.get("response_format") is not None:
         body["response_format"] = _to_response_format(options["response_format"])
-    tool_resources = {**resources, **cast("Mapping[str, Any]", options.get("tool_resources") or {})}
-    if servers := [*cast("list[Json]", tool_resources.get("mcp") or []), *_mcp_resources(option_tools)]:
+    tool_resources = {**resources, **object_at(options, "tool_resources")}
+    if servers := [*as_objects(tool_resources.get("mcp")), *_mcp_resources(option_tools)]:
         tool_resources["mcp"] = servers
     return body | ({"tool_resources": tool_resources} if tool_resources else {})
 
@@ -224,7 +225,7 @@ def _to_json(tool: Any) -> Json:
 
 def _tool_key(tool: Mapping[str, Any]) -> str:
     kind = str(tool.get("type"))
-    name = cast("Mapping[str, Any]", tool.get("function") or {}).get("name") if kind == "function" else None
+    name = object_at(tool, "function").get("name") if kind == "function" else None
     return f"{kind}:{name or tool.get('server_label') or ''}"
 
 

@@ -18,7 +18,8 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Message
 
-from durable_agent_host.codec.strict_json import value_at
+from durable_agent_host.agent.retry_classification import classify_error
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
 from durable_agent_host.providers.azure_ai_agents.request_bodies import (
     ToolOutputs,
@@ -33,6 +34,7 @@ from durable_agent_host.providers.azure_ai_agents.request_bodies import (
 )
 from durable_agent_host.providers.azure_ai_agents.run_events import FINAL_STATUSES, FINAL_STEP_STATUSES, RunReader
 from durable_agent_host.providers.azure_ai_agents.service_client import AgentsService
+from durable_agent_host.providers.neutral_contents import as_objects
 
 Json = dict[str, Any]
 Updates = AsyncGenerator[ChatResponseUpdate]
@@ -71,7 +73,7 @@ class RunCall:
             RunEndedError: the run has failed.
             HttpResponseError: the service rejects a request.
         """
-        token = cast("Mapping[str, Any]", self.options.get("continuation_token") or {})
+        token = object_at(self.options, "continuation_token")
         thread_id = str(token.get("thread_id") or self.options.get("conversation_id") or "")
         tool_outputs = parse_tool_outputs(self.messages) if self.options.get("conversation_id") else ToolOutputs()
         return self._continue(thread_id, tool_outputs, token) if tool_outputs else self._start(thread_id, token)
@@ -119,11 +121,21 @@ class RunCall:
         async with aclosing(stream) as events:
             async for name, data in events:
                 if reader.lacks_outputs and name.removeprefix("thread.run.") in FINAL_STATUSES:
-                    for step in await self.service.steps(reader.thread_id, reader.run_id):
+                    for step in await self._list_steps(reader):
                         for update in reader.read_outputs(step):
                             yield update
                 for update in reader.read(name, data):
                     yield update
+
+    async def _list_steps(self, reader: RunReader) -> list[Json]:
+        """List the steps; none if the service refuses: then the output of code stays unknown."""
+        try:
+            return await self.service.steps(reader.thread_id, reader.run_id)
+        except Exception as error:
+            decision = classify_error(error)
+            if decision is None or decision.retryable:
+                raise
+            return []
 
     async def _upload_files(self) -> dict[int, str]:
         return {
@@ -145,7 +157,7 @@ class RunCall:
     async def _find_own_run(self, thread_id: str, metadata: Mapping[str, str]) -> Json | None:
         """Return the run that this call has started, except one that failed for a transient reason."""
         runs = await self.service.runs(thread_id, _MAX_RUNS_SEARCHED)
-        own_runs = (run for run in runs if metadata.items() <= cast("Json", run.get("metadata") or {}).items())
+        own_runs = (run for run in runs if metadata.items() <= object_at(run, "metadata").items())
         run = next(own_runs, None)
         return None if run is None or _is_transient_failure(run) else run
 
@@ -174,7 +186,7 @@ class RunCall:
         labels_by_call_id = {str(call.get("id")): str(call.get("server_label")) for call in _required_calls(run)}
         headers = approval_headers(
             [*cast("list[Any]", self.options.get("tools") or []), *cast("list[Any]", self.agent.get("tools") or [])],
-            {**self.resources, **cast("Json", self.options.get("tool_resources") or {})},
+            {**self.resources, **object_at(self.options, "tool_resources")},
         )
         body = build_tool_outputs(tool_outputs, labels_by_call_id, headers)
         rejection: Exception | None = None
@@ -223,7 +235,7 @@ def _token_update(thread_id: str, token: Json) -> ChatResponseUpdate:
 
 
 def _is_transient_failure(run: Mapping[str, Any]) -> bool:
-    error = RunEndedError(str(run.get("status")), cast("Json", run.get("last_error") or {}), str(run.get("id")))
+    error = RunEndedError(str(run.get("status")), object_at(run, "last_error"), str(run.get("id")))
     return error.retryable
 
 
@@ -245,7 +257,7 @@ def _new_steps(steps: Sequence[Json], completed_call_ids: frozenset[str]) -> lis
 
 
 def _call_ids(step: Mapping[str, Any]) -> frozenset[str]:
-    calls = cast("list[Json]", value_at(step, "step_details", "tool_calls") or [])
+    calls = as_objects(value_at(step, "step_details", "tool_calls"))
     return frozenset(str(call.get("id")) for call in calls)
 
 

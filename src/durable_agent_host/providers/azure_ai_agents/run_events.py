@@ -122,7 +122,7 @@ class RunReader:
         """
         status = str(run.get("status"))
         if status in FAILED_STATUSES:
-            error = cast("Json", run.get("last_error") or {})
+            error = object_at(run, "last_error")
             raise RunEndedError(
                 status, error, str(run.get("id") or self.run_id), has_acted=bool(self.completed_call_ids)
             )
@@ -134,7 +134,7 @@ class RunReader:
 
     def read_outputs(self, step: Json) -> Iterator[ChatResponseUpdate]:
         """Emit the output of code, from a listed step."""
-        for index, call in enumerate(cast("list[Json]", value_at(step, "step_details", "tool_calls") or ())):
+        for index, call in enumerate(as_objects(value_at(step, "step_details", "tool_calls"))):
             call_key = _call_key(step, index)
             if call_key in self._calls and _is_silent(self._calls[call_key]) and not _is_silent(call):
                 yield self._finish("thread.run.step.completed", call_key, dict(call))
@@ -154,7 +154,7 @@ class RunReader:
     def _read_message_delta(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
         message_id = str(event.get("id"))
         self._emitted_keys.add(message_id)
-        for part in cast("list[Json]", value_at(event, "delta", "content") or ()):
+        for part in as_objects(value_at(event, "delta", "content")):
             text = value_at(part, "text", "value")
             if not isinstance(text, str):
                 continue  # it is in the finished message
@@ -174,7 +174,7 @@ class RunReader:
         yield self._update(name, event, part, *contents)
 
     def _read_step_delta(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
-        for call in cast("list[Json]", value_at(event, "delta", "step_details", "tool_calls") or ()):
+        for call in as_objects(value_at(event, "delta", "step_details", "tool_calls")):
             call_key = _call_key(event, call.get("index", 0))
             if (finished_call := self._calls.get(call_key)) is not None:  # its output arrives after its end
                 yield self._finish(name, call_key, merge_call(finished_call, call))
@@ -270,7 +270,7 @@ class RunReader:
         yield self._update(name, run, None, *contents, finish_reason=cast("Any", reason), model=run.get("model"))
 
     def _read_action(self, name: str, run: Json) -> Iterator[ChatResponseUpdate]:
-        action = cast("Json", run.get("required_action") or {})
+        action = object_at(run, "required_action")
         keys_by_call_id = {entry.get("id"): call_key for call_key, entry in self._steps.items()}
         calls: Any = value_at(action, str(action.get("type")), "tool_calls")
         if not _are_calls(calls):

@@ -84,7 +84,7 @@ def read_payload(call: Json, row: CallKind) -> Json:
 
 
 def call_contents(call: Json) -> list[Content]:
-    """Return the contents of a call: the call, and its result when there is one."""
+    """Return the contents of a call: the call, and its result, except of a function."""
     row = find_call_kind(call)
     fields = read_payload(call, row)
     call_id: Any = call.get("id")
@@ -117,7 +117,7 @@ def call_contents(call: Json) -> list[Content]:
             content = function_call(call_id, str(fields.get("name") or kind), argument or other_fields or None)
             content.hosted = content.informational_only = True
             result = Content("function_result", call_id=call_id, result=_as_text(output))
-    return [content] if output is None else [content, result]
+    return [content, result]
 
 
 def hosted_call(call: Json, outcome: ToolOutcome) -> HostedCall:

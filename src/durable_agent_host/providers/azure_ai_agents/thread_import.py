@@ -13,6 +13,7 @@ from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.azure_ai_agents.run_events import complete_item
 from durable_agent_host.providers.azure_ai_agents.service_client import AgentsService
 from durable_agent_host.providers.azure_ai_agents.thread_contents import hosted_file
+from durable_agent_host.providers.neutral_contents import as_objects
 
 Json = dict[str, Any]
 
@@ -77,7 +78,7 @@ class _ThreadReader:
         for step in await self.service.steps(self.imported_thread.thread_id, str(run["id"])):
             step_fields = {name: value for name, value in step.items() if name != "step_details"}
             message = by_id.get(str(value_at(step, "step_details", "message_creation", "message_id")))
-            calls = cast("list[Json]", value_at(step, "step_details", "tool_calls") or [])
+            calls = as_objects(value_at(step, "step_details", "tool_calls"))
             if message is not None:
                 contents_so_far += await self._message(message, step_fields)
             elif not calls:
@@ -104,7 +105,7 @@ class _ThreadReader:
 
     async def _message(self, message: Json, step: Json) -> list[Content]:
         contents = [await self._with_files(item) for item in complete_item([], {"message": message, "step": step})]
-        file_ids = [str(item.get("file_id")) for item in cast("list[Json]", message.get("attachments") or [])]
+        file_ids = [str(item.get("file_id")) for item in as_objects(message.get("attachments"))]
         annotations = [annotation for item in contents for annotation in item.annotations or ()]
         file_ids += [
             str(annotation.get("file_id"))

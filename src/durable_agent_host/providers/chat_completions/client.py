@@ -12,10 +12,8 @@ from typing import Any, Final
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.strict_json import value_at
-from durable_agent_host.providers.adapted_client import FoldedStreamMixin, start_in_thread
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, bypass_transform, start_in_thread
 from durable_agent_host.providers.chat_completions.completion_stream import CompletionReader
-from durable_agent_host.providers.chat_completions.message_accumulator import complete_message
-from durable_agent_host.providers.chat_completions.message_metadata import complete_item
 from durable_agent_host.providers.chat_completions.request_messages import (
     assistant_messages,
     extract_media,
@@ -24,10 +22,10 @@ from durable_agent_host.providers.chat_completions.request_messages import (
     pair_messages,
     with_valid_names,
 )
-from durable_agent_host.providers.chat_completions.stream_normalization import ChunkNormalizer, normalize_completion
+from durable_agent_host.providers.chat_completions.stream_normalization import ChunkNormalizer
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for
-from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, sdk_json
+from durable_agent_host.providers.neutral_contents import WEB_SEARCHES
 from durable_agent_host.providers.openai.client import omitted_value
 from durable_agent_host.providers.openai.media_inputs import accepts_file, with_file_name
 from durable_agent_host.providers.result_files import move_result_files
@@ -35,7 +33,8 @@ from durable_agent_host.providers.services import Service, find_service
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 _STREAM_OPTIONS: Final = "stream_options"
-_AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
+_REQUEST: Final[ContextVar[tuple[str, Sequence[Message]]]] = ContextVar("request", default=("", ()))
+"""Format of audio, and the messages."""
 
 
 def _audio_format(options: Mapping[str, Any]) -> str:
@@ -47,12 +46,6 @@ class NormalizedChunksMixin(NormalizedEventsMixin):
 
     create_normalizer = ChunkNormalizer
 
-    def _process_response_data(self, *, data: Any, cast_to: Any, **arguments: Any) -> Any:
-        client: Any = super()
-        if getattr(cast_to, "__name__", "") == "ChatCompletion":
-            data = normalize_completion(data, "message")
-        return client._process_response_data(data=data, cast_to=cast_to, **arguments)
-
 
 class MessagePreservingMixin(FoldedStreamMixin):
     """The overrides; precedes the client's own class in the method resolution order."""
@@ -63,22 +56,20 @@ class MessagePreservingMixin(FoldedStreamMixin):
     def _service(self) -> str:
         return str(getattr(getattr(self.client, "base_url", None), "host", None) or "")
 
-    def _reader(self, audio_format: str) -> CompletionReader:
-        return CompletionReader(self._service(), audio_format, has_parser=self.response_parser is not None)
+    def _reader(self, *request: Any) -> CompletionReader:
+        return CompletionReader(self._service(), *request, has_parser=self.response_parser is not None)
 
-    def _inner_get_response(
-        self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **kwargs: Any
-    ) -> Any:
+    def _inner_get_response(self, *, messages: Sequence[Message], options: Mapping[str, Any], **kwargs: Any) -> Any:
         client: Any = super()
 
         def begin() -> Any:
-            token = _AUDIO_FORMAT.set(_audio_format(options))
+            token = _REQUEST.set((_audio_format(options), messages))
             try:
-                return client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
+                return client._inner_get_response(messages=messages, options=options, **kwargs)
             finally:
-                _AUDIO_FORMAT.reset(token)
+                _REQUEST.reset(token)
 
-        return start_in_thread(messages, begin, stream=stream)
+        return start_in_thread(messages, begin)
 
     def _prepare_options(self, messages: Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
         client: Any = super()
@@ -93,11 +84,11 @@ class MessagePreservingMixin(FoldedStreamMixin):
                 **(accepted_options.get("extra_body") or {}),
                 _STREAM_OPTIONS: omitted_value(),
             }
-        return _bypass_message_transform({**accepted_options, "messages": messages_to_send})
+        return bypass_transform({**accepted_options, "messages": messages_to_send}, "messages")
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
-        return client._build_response_stream(self._reader(_AUDIO_FORMAT.get()).read(stream), **kwargs)
+        return client._build_response_stream(self._reader(*_REQUEST.get()).read(stream), **kwargs)
 
     def _parse_usage_from_openai(self, usage: Any) -> Any:
         client: Any = super()
@@ -109,19 +100,6 @@ class MessagePreservingMixin(FoldedStreamMixin):
             or value_at(fields, "server_tool_use", "web_search_requests"),
         }
         return {name: count for name, count in further_counts.items() if isinstance(count, int)} | details
-
-    def _parse_response_from_openai(self, response: Any, options: Mapping[str, Any]) -> Any:
-        client: Any = super()
-        chat_response = client._parse_response_from_openai(response, options)
-        reader = self._reader(_audio_format(options))
-        messages: dict[int, dict[str, Any]] = {}
-        for choice in response.choices:
-            reader.record(response, choice)
-            messages[choice.index] = complete_message(sdk_json(choice.message), f"{response.id}:{choice.index}")
-        contents = complete_item(chat_response.messages[0].contents, reader.item(messages)) if messages else []
-        chat_response.messages = [Message("assistant", contents)] if contents else []
-        chat_response.additional_properties = {**(chat_response.additional_properties or {}), **reader.properties}
-        return chat_response
 
     def _prepare_messages_for_openai(self, chat_messages: Sequence[Message], *args: Any, **kwargs: Any) -> Any:
         client: Any = super()
@@ -165,13 +143,3 @@ def write_request(body: dict[str, Any], service: Service) -> dict[str, Any]:
     """Bring the body of a request into the form that a service takes."""
     messages = messages_for(pair_messages(body["messages"], service), service)
     return {**accepted_request_options(body, service), "messages": messages}
-
-
-def _bypass_message_transform(request_options: Mapping[str, Any]) -> dict[str, Any]:
-    """Pass the messages to the SDK in ``extra_body``, which it sends without inspecting it.
-
-    The SDK (openai 3.54, ``async_maybe_transform``) checks each message against every type of message, which blocks the
-    loop for a second at ten thousand messages. They are JSON, and it does not change them.
-    """
-    body: dict[str, Any] = {"messages": request_options["messages"], **(request_options.get("extra_body") or {})}
-    return {**request_options, "messages": [], "extra_body": body}

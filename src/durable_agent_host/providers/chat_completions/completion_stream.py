@@ -1,11 +1,11 @@
 """Reads the stream of a client: an update for each part of the message, and at its end the messages themselves."""
 
 import copy
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, cast
 
-from agent_framework import ChatResponseUpdate, Content
+from agent_framework import ChatResponseUpdate, Content, Message
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.agent.retry_classification import read_failure
@@ -13,7 +13,12 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.ending import CONTENT_FILTER, is_refusal
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.adapted_client import ItemUpdate
-from durable_agent_host.providers.chat_completions.content_mapping import SOURCE_FIELDS, reasoning_text, spoken_text
+from durable_agent_host.providers.chat_completions.content_mapping import (
+    SOURCE_FIELDS,
+    find_references,
+    reasoning_text,
+    spoken_text,
+)
 from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
 from durable_agent_host.providers.chat_completions.stream_normalization import STREAM_END
@@ -42,13 +47,15 @@ class CompletionReader:
     Args:
         service: host of the service.
         audio_format: requested format.
+        history: the messages of the request.
         has_parser: whether the app has its own message parser.
 
     Attributes:
         properties: of the response: what the service says of a filtered answer.
     """
 
-    def __init__(self, service: str, audio_format: str, *, has_parser: bool) -> None:
+    def __init__(self, service: str, audio_format: str, history: Sequence[Message] = (), *, has_parser: bool) -> None:
+        self._history = history
         self._item_options: dict[str, Any] = {"service": service, "audio_format": audio_format, "is_parsed": has_parser}
         self._has_parser = has_parser
         self._completion_id = ""
@@ -73,7 +80,7 @@ class CompletionReader:
                 for part_update in self._split_update(update):
                     yield part_update
         if last is not None and self._is_complete:
-            item = self.item({index: accumulator.message() for index, accumulator in self._accumulators.items()})
+            item = self._item()
             end = self._copy_update(last, [], ItemPart(0, item=item))
             end.raw_representation = ItemUpdate(ItemPart(0, item=item), READ_TO_END)
             yield end
@@ -87,28 +94,20 @@ class CompletionReader:
             self._has_end_mark or self._finish_reasons.keys() == self._accumulators.keys()
         )
 
-    def item(self, messages: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-        """Make the item of a finished response.
-
-        Args:
-            messages: by the index of their choice.
-        """
+    def _item(self) -> dict[str, Any]:
+        messages = {index: accumulator.message() for index, accumulator in self._accumulators.items()}
         first, *other_indexes = sorted(messages)
         other_choices = [
-            {**self._extra_fields.get(index, {}), "index": index, "message": dict(messages[index])}
-            for index in other_indexes
+            {**self._extra_fields.get(index, {}), "index": index, "message": messages[index]} for index in other_indexes
         ]
         extra_fields = self._extra_fields.get(first, {}) | ({"other_choices": other_choices} if other_indexes else {})
-        return finished_item(
+        references = find_references(messages[first], self._history)
+        return {"references": references} | finished_item(
             messages[first], completion_id=self._completion_id, extra_fields=extra_fields, **self._item_options
         )
 
-    def record(self, completion: Any, choice: Any) -> None:
-        """Record the fields of a response or chunk outside of the message.
-
-        Raises:
-            ProviderError: the service reports a failure.
-        """
+    def _record(self, completion: Any, choice: Any) -> None:
+        """Record the fields of a chunk outside of the message."""
         self._completion_id = self._completion_id or str(getattr(completion, "id", None) or "")
         fields = cast("dict[str, Any]", {**(completion.model_extra or {}), **(choice.model_extra or {})})
         if choice.finish_reason:
@@ -144,7 +143,7 @@ class CompletionReader:
         if not choices and (sources := SOURCE_FIELDS & chunk_fields.keys()):  # beside the usage (xAI)
             self._extra_fields.setdefault(0, {}).update({name: chunk_fields[name] for name in sources})
         for choice in choices:
-            self.record(chunk, choice)
+            self._record(chunk, choice)
             if choice.delta is not None:
                 groups += self._groups(choice, update.contents if len(choices) == 1 else [])
         if not groups or usage:

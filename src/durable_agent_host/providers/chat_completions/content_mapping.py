@@ -3,13 +3,18 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from mimetypes import guess_type
 from typing import Any, Final, cast
 
-from agent_framework import Annotation, Content, TextSpanRegion
+from agent_framework import Annotation, Content, Message, TextSpanRegion
 
+from durable_agent_host.agent.provider import ClientCall
 from durable_agent_host.codec.strict_json import object_at, value_at
+from durable_agent_host.codec.tool_result_text import result_text
 from durable_agent_host.model.ending import is_refusal, refusal
+from durable_agent_host.providers.event_normalization import joined_text, json_text
 from durable_agent_host.providers.neutral_contents import as_objects, text_span
 
 TRANSCRIPT: Final = "audio_transcript"
@@ -27,19 +32,18 @@ _DETAIL_TEXTS: Final = ("text", "summary")
 _DETAIL_PAYLOADS: Final = ("signature", "data")
 
 
-def to_contents(
-    message: Mapping[str, Any], audio_format: str = "", extra_fields: Mapping[str, Any] | None = None
-) -> list[Content]:
-    """Read an assistant's message; the service's fields beside it may have its sources.
+def to_contents(item: Mapping[str, Any]) -> list[Content]:
+    """Read the message of an item; the service's fields beside it, and its references, may have its sources.
 
     Returns:
         Reasoning, texts with their citations, refusal, audio, images, calls; other fields have no content.
     """
+    message = item["message"]
     return [
         *_reasoning(message),
-        *_texts(message, extra_fields or {}),
+        *_texts(message, item.get("beside") or {}, item.get("references") or {}),
         *_refusal(message),
-        *_audio(message.get("audio"), audio_format),
+        *_audio(object_at(message, "audio"), item.get("audio_format", "")),
         *_images(message.get("images")),
         *_calls(message),
     ]
@@ -48,16 +52,18 @@ def to_contents(
 def reasoning_text(message: Mapping[str, Any]) -> str:
     """Return the reasoning of a message or a delta, from the first of the fields that has any."""
     details = "".join(_first_text(detail, _DETAIL_TEXTS) for detail in as_objects(message.get("reasoning_details")))
-    plain = (message.get(name) for name in ("reasoning_content", "reasoning"))
-    parts = "".join(_thought(part) for part in as_objects(message.get("content")))
-    return details or next((text for text in plain if isinstance(text, str) and text), "") or parts
+    parts = "".join(map(_thought, as_objects(message.get("content"))))
+    return details or _first_text(message, ("reasoning_content", "reasoning")) or parts
 
 
 def spoken_text(message: Mapping[str, Any]) -> str:
     """Return the text of a message or delta that the framework's client does not read: parts of a list, and audio."""
     parts = as_objects(message.get("content"))
-    text = "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
-    return text or str(value_at(message, "audio", "transcript") or "")
+    return "".join(map(_part_text, parts)) or str(value_at(message, "audio", "transcript") or "")
+
+
+def _part_text(part: Mapping[str, Any]) -> str:
+    return str(part.get("text") or "") if part.get("type") in {"text", "reference"} else ""
 
 
 def standard_message(contents: Iterable[Content]) -> dict[str, Any]:
@@ -74,9 +80,7 @@ def standard_message(contents: Iterable[Content]) -> dict[str, Any]:
     ]
     refusals = [content.text or "" for content in message_contents if is_refusal(content)]
     calls = [
-        to_tool_call(content)
-        for content in message_contents
-        if content.type == "function_call" and not content.informational_only
+        to_tool_call(content) for content in message_contents if content.type == "function_call" and not content.hosted
     ]
     message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts) if any(texts) else None}
     message |= {"refusal": "".join(refusals)} if refusals else {}
@@ -85,9 +89,8 @@ def standard_message(contents: Iterable[Content]) -> dict[str, Any]:
 
 def to_tool_call(content: Content) -> dict[str, Any]:
     """Write a call of a function."""
-    arguments = content.arguments
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments is not None else ""
-    return {"id": content.call_id, "type": "function", "function": {"name": content.name, "arguments": text}}
+    function = {"name": content.name, "arguments": json_text(content.arguments)}
+    return {"id": content.call_id, "type": "function", "function": function}
 
 
 def transcripts(contents: Iterable[Content]) -> str:
@@ -118,21 +121,15 @@ def _first_text(detail: Mapping[str, Any], names: Sequence[str]) -> str:
 
 def _thought(part: Mapping[str, Any]) -> str:
     """Read a part of a content: ``thinking`` of Mistral and ``summary`` of Databricks have lists of texts."""
-    if part.get("type") not in {"thinking", "reasoning"}:
-        return ""
-    inner: Any = part.get("thinking") or part.get("summary")
-    return (
-        inner
-        if isinstance(inner, str)
-        else "".join(str(text_part.get("text") or "") for text_part in as_objects(inner))
-    )
+    is_thought = part.get("type") in {"thinking", "reasoning"}
+    return joined_text(part.get("thinking") or part.get("summary")) if is_thought else ""
 
 
-def _texts(message: Mapping[str, Any], extra_fields: Mapping[str, Any]) -> list[Content]:
+def _texts(message: Mapping[str, Any], extra_fields: Mapping[str, Any], references: Mapping[str, Any]) -> list[Content]:
     content: Any = message.get("content")
     text = content if isinstance(content, str) else spoken_text({"content": content})
     annotations = [_citation(annotation) for annotation in as_objects(message.get("annotations"))]
-    annotations += _references(as_objects(content))
+    annotations += _references(as_objects(content), references)
     annotations += [_source(*source, text) for source in _numbered_sources(message, extra_fields)]
     annotations += [_citation(result) for tool in executed_tools(message) for result in _search_results(tool)]
     texts = [Content("text", text=text, annotations=annotations or None)] if text or annotations else []
@@ -164,16 +161,32 @@ def _numbered_sources(
         yield number, known_results.get(result.get("url"), {}) | result
 
 
-def _references(parts: Iterable[Mapping[str, Any]]) -> Iterator[Annotation]:
-    """Yield the citations among Mistral's chunks: each stands behind the text that it is for."""
+def _references(parts: Iterable[Mapping[str, Any]], references: Mapping[str, Any]) -> Iterator[Annotation]:
+    """Yield the citations among Mistral's chunks: each has the text that it is for, or stands behind it."""
     start = end = 0
     for part in parts:
-        if part.get("type") == "text":
-            start, end = end, end + len(str(part.get("text") or ""))
-        elif part.get("type") in {"reference", "tool_reference"}:
-            numbers = cast("list[Any]", part.get("reference_ids") or ())
-            sources = [{"title": f"reference {number}"} for number in numbers] or [{**part, "type": ""}]
-            yield from (_citation(source | {"start_index": start, "end_index": end}) for source in sources)
+        if text := _part_text(part):
+            start, end = end, end + len(text)
+        if part.get("type") in {"reference", "tool_reference"}:
+            ids = map(str, cast("list[Any]", part.get("reference_ids") or ()))
+            sources = [{"title": f"reference {name}"} | references.get(name, {}) for name in ids] or [part]
+            yield from (_citation({**source, "type": "", "start_index": start, "end_index": end}) for source in sources)
+
+
+def find_references(message: Mapping[str, Any], history: Iterable[Message]) -> dict[str, Any]:
+    """Find the sources that Mistral's chunks refer to: elements of the JSON that a tool has returned.
+
+    Source: https://docs.mistral.ai/capabilities/citations
+    """
+    parts = as_objects(message.get("content"))
+    ids = {str(name) for part in parts for name in cast("list[Any]", part.get("reference_ids") or ())}
+    references: dict[str, Any] = {}
+    for content in (content for earlier in history for content in earlier.contents if ids):
+        with suppress(ValueError, RecursionError):
+            value: Any = json.loads(result_text(content)) if content.type == "function_result" else None
+            elements = object_at(value) or {str(n): element for n, element in enumerate(as_objects(value))}
+            references |= {name: object_at(elements[name]) for name in ids & elements.keys()}
+    return references
 
 
 def _source(number: int, source: Mapping[str, Any], text: str) -> Annotation:
@@ -187,8 +200,7 @@ def _source(number: int, source: Mapping[str, Any], text: str) -> Annotation:
 
 def _citation(annotation: Mapping[str, Any]) -> Annotation:
     kind = str(annotation.get("type") or "")
-    nested_fields: Any = annotation.get(kind)
-    fields = cast("dict[str, Any]", nested_fields) if isinstance(nested_fields, dict) else dict(annotation)
+    fields = object_at(annotation, kind) or annotation
     names = {"title": "title", "link": "url", "url": "url", "file_id": "file_id"}
     names |= dict.fromkeys(("summary", "description", "content", "snippet"), "snippet")
     neutral_fields = {
@@ -201,18 +213,15 @@ def _citation(annotation: Mapping[str, Any]) -> Annotation:
 
 
 def _refusal(message: Mapping[str, Any]) -> list[Content]:
-    text = message.get("refusal")
-    return [refusal(text)] if isinstance(text, str) and text else []
+    text = _first_text(message, ("refusal",))
+    return [refusal(text)] if text else []
 
 
-def _audio(audio: Any, audio_format: str) -> list[Content]:
-    if not isinstance(audio, dict):
-        return []
-    audio_fields = cast("dict[str, Any]", audio)
+def _audio(audio: Mapping[str, Any], audio_format: str) -> list[Content]:
     contents: list[Content] = []
-    if transcript := audio_fields.get("transcript"):
+    if transcript := audio.get("transcript"):
         contents.append(Content("text", text=str(transcript), additional_properties={TRANSCRIPT: True}))
-    if isinstance(data := audio_fields.get("data"), str) and data:
+    if data := _first_text(audio, ("data",)):
         media_type = f"audio/{audio_format.removesuffix('16') or 'wav'}"
         contents.append(Content("data", uri=f"data:{media_type};base64,{data}", media_type=media_type))
     return contents
@@ -233,15 +242,25 @@ def _images(parts: Any) -> list[Content]:
 def _calls(message: Mapping[str, Any]) -> list[Content]:
     contents: list[Content] = []
     for call in as_objects(message.get("tool_calls")):
-        raw_function: Any = call.get("function") or call.get("custom") or {}
-        function = cast("dict[str, Any]", raw_function)
-        arguments = function.get("arguments", function.get("input"))
-        contents.append(
-            Content(
-                "function_call",
-                call_id=str(call["id"]),
-                name=str(function.get("name") or ""),
-                arguments=arguments or "",
-            )
-        )
+        custom = object_at(call.get("custom"))
+        function = custom or object_at(call.get("function"))
+        content = Content("function_call", call_id=str(call["id"]), name=str(function.get("name") or ""))
+        content.arguments = {"input": custom.get("input")} if custom else function.get("arguments") or ""
+        content.informational_only = bool(custom)  # the client runs a custom tool
+        contents.append(content)
     return contents
+
+
+def client_calls(messages: Iterable[Message]) -> list[ClientCall]:
+    """List the calls of custom tools without a result."""
+    contents = [content for message in messages for content in message.contents]
+    completed_ids = {content.call_id for content in contents if content.type == "function_result"}
+    return [
+        ClientCall(call_id, content.name or "", content.parse_arguments() or {}, partial(_build_result, call_id))
+        for content in contents
+        if content.informational_only and (call_id := content.call_id) and call_id not in completed_ids
+    ]
+
+
+def _build_result(call_id: str, contents: Sequence[Content], error: str | None) -> list[Content]:
+    return [Content.from_function_result(call_id, result=list(contents), exception=error)]

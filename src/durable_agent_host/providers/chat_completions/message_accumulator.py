@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.response_normalization import with_text_names
+from durable_agent_host.providers.event_normalization import json_text
 
 _NAMES: Final = frozenset({"type", "id", "index", "format", "role", "name", "object", "mime_type", "media_type"})
 """Fields with texts that are not streamed in fragments."""
@@ -92,11 +93,8 @@ class MessageAccumulator:
     def message(self) -> dict[str, Any]:
         """Return the message so far, without fields that are null, except the content."""
         fields = cast("dict[str, Any]", _plain(self._fields))
-        if isinstance(audio := fields.get("audio"), dict):
-            audio_fields = cast("dict[str, Any]", audio)
-            fields["audio"] = audio_fields | (
-                {"data": _merge_base64(audio_fields["data"])} if audio_fields.get("data") else {}
-            )
+        if (audio := object_at(fields, "audio")).get("data"):
+            fields["audio"] = audio | {"data": _merge_base64(audio["data"])}
         calls = [
             call | ({"id": self._published_ids[n]} if n in self._published_ids else {})
             for n, call in enumerate(self._calls)
@@ -154,14 +152,8 @@ def _complete_call(call: Mapping[str, Any], seed: str, call_index: int) -> dict[
         **other_fields,
     }
     if isinstance(raw_function := complete_call.get("function"), dict):
-        function: dict[str, Any] = {
-            "name": "",
-            "arguments": "",
-            **with_text_names(cast("dict[str, Any]", raw_function)),
-        }
-        arguments = function["arguments"]
-        as_text = arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments is not None else ""
-        complete_call["function"] = function | {"arguments": as_text}
+        function: dict[str, Any] = {"name": "", **with_text_names(cast("dict[str, Any]", raw_function))}
+        complete_call["function"] = function | {"arguments": json_text(function.get("arguments"))}
     return complete_call
 
 

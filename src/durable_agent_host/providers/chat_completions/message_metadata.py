@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.providers.chat_completions.content_mapping import OF_MESSAGES, standard_message, to_contents
 from durable_agent_host.providers.item_metadata import ItemMetadata, decode_references, encode_references
 
@@ -52,7 +53,7 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
         message_contents = contents
     else:
         other_contents = [content for content in contents if content.type not in OF_MESSAGES]
-        message_contents = [*to_contents(message, item.get("audio_format", ""), item.get("beside")), *other_contents]
+        message_contents = [*to_contents(item), *other_contents]
     for index, call in enumerate(content for content in message_contents if content.type == "function_call"):
         call.id = call_name(item["id"], index, call.call_id)
     missing_fields = _missing_fields(message, standard_message(message_contents), message_contents)
@@ -85,7 +86,7 @@ def rebuild_message(group: Sequence[Content], service: str) -> dict[str, Any]:
     if metadata is None:
         details = _parse_reasoning_details(group)
         return standard_fields | ({"reasoning_details": details} if details else {})
-    stored_fields = cast("dict[str, Any]", metadata.get("message") or {})
+    stored_fields = object_at(metadata, "message")
     is_same_service = metadata.get("service") == service
     rebuilt_message = standard_fields | {
         name: value

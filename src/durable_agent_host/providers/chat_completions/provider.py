@@ -1,17 +1,18 @@
 """Chat Completions behind the port."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from agent_framework import Content, Message
 
+from durable_agent_host.agent.provider import ClientCall
 from durable_agent_host.model.provider_item import HostedCall, LostState
 from durable_agent_host.providers.chat_completions.client import (
     MessagePreservingMixin,
     NormalizedChunksMixin,
     write_request,
 )
-from durable_agent_host.providers.chat_completions.content_mapping import executed_tools
+from durable_agent_host.providers.chat_completions.content_mapping import client_calls, executed_tools, to_contents
 from durable_agent_host.providers.chat_completions.message_metadata import METADATA, complete_item
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.event_normalization import normalize_streams
@@ -38,12 +39,19 @@ class ChatCompletionsProvider(GenericProvider):
         return complete_item(contents, item)
 
     def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:
-        """List the calls that the service has run for a message."""
+        """List the calls that the service has run for a message, and those of custom tools."""
+        for call in to_contents(item):
+            if call.informational_only:
+                yield HostedCall(str(call.call_id), str(call.name), call.arguments)
         for index, tool in enumerate(executed_tools(item["message"])):
             call_id = f"executed_{tool.get('index', index)}_{item['id']}"
             name = str(tool.get("type") or "tool")
             result = str(tool.get("output") or "")
             yield HostedCall(call_id, name, tool.get("arguments"), "success", result)
+
+    def client_calls(self, messages: Sequence[Message], /) -> Sequence[ClientCall]:
+        """List the calls of custom tools."""
+        return client_calls(messages)
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return what the service refuses of the request.

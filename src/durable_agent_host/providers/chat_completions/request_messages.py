@@ -4,11 +4,11 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_framework import Content
 
-from durable_agent_host.codec.strict_json import value_at
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.call_pairing import object_arguments, unique_id
 from durable_agent_host.providers.chat_completions.content_mapping import spoken_text, transcripts
@@ -18,6 +18,7 @@ from durable_agent_host.providers.chat_completions.message_metadata import (
     rebuild_message,
     standard_call,
 )
+from durable_agent_host.providers.neutral_contents import as_objects
 from durable_agent_host.providers.services import Service
 from durable_agent_host.providers.tool_call_names import accepted_name
 
@@ -45,20 +46,19 @@ def _has_content(message: Mapping[str, Any]) -> bool:
 
 
 def _with_audio(message: Wire, group: Sequence[Content], now: float) -> Wire:
-    audio: Any = message.get("audio")
-    if not isinstance(audio, dict):
+    audio = object_at(message, "audio")
+    if not audio:
         transcript = transcripts(group)
         return message | {"content": transcript} if transcript and not message.get("content") else message
-    audio_fields = cast("dict[str, Any]", audio)
-    expires: Any = audio_fields.get("expires_at")
-    if audio_fields.get("id") and not (isinstance(expires, int | float) and expires <= now):
-        return message | {"audio": {"id": audio_fields["id"]}}
+    expires = audio.get("expires_at")
+    if audio.get("id") and not (isinstance(expires, int | float) and expires <= now):
+        return message | {"audio": {"id": audio["id"]}}
     other_fields = {name: value for name, value in message.items() if name != "audio"}
     return other_fields | {"content": message.get("content") or transcripts(group) or None}
 
 
 def _with_short_ids(message: Wire) -> Wire:
-    calls = cast("list[Wire]", message.get("tool_calls") or [])
+    calls = _calls(message)
     return message | ({"tool_calls": [call | {"id": short_id(call["id"])} for call in calls]} if calls else {})
 
 
@@ -164,15 +164,9 @@ def without_fields(message: Wire, service: Service) -> Wire:
 
 
 def _with_object_arguments(call: Wire) -> Wire:
-    function: Any = call.get("function")
-    if not isinstance(function, dict):
-        return call
-    function_fields = cast("Wire", function)
-    arguments = object_arguments(function_fields.get("arguments"))
+    function = object_at(call, "function")
     return (
-        call
-        if arguments == function_fields.get("arguments")
-        else call | {"function": function_fields | {"arguments": arguments}}
+        call | {"function": function | {"arguments": object_arguments(function.get("arguments"))}} if function else call
     )
 
 
@@ -236,10 +230,10 @@ def _with_names(message: Wire, tool_names: Collection[str]) -> Wire:
 
 def _with_name(call: Wire, tool_names: Collection[str]) -> Wire:
     kind = "custom" if "custom" in call else "function"
-    function_fields = cast("Wire", call.get(kind) or {"arguments": ""})
+    function_fields = object_at(call, kind) or {"arguments": ""}
     name = accepted_name(function_fields.get("name"), _NAME, tool_names)
     return call if name == function_fields.get("name") else call | {kind: function_fields | {"name": name}}
 
 
 def _calls(message: Mapping[str, Any]) -> list[Wire]:
-    return cast("list[Wire]", message.get("tool_calls") or [])
+    return as_objects(message.get("tool_calls"))

@@ -29,11 +29,15 @@ class ChunkNormalizer:
     def __init__(self) -> None:
         self._last_chunk: Json = {}
         self._started_choices = set[int]()
+        self._has_finish_reason = False
 
     def read(self, _name: str | None, data: Any, /) -> Iterator[Json]:
         """Return a chunk."""
-        chunk = normalize_completion(data, "delta")
+        chunk = normalize_chunk(data)
+        if self._has_finish_reason:
+            chunk.pop("error", None)  # a report beside the usage, after the end (OpenRouter)
         for choice in chunk["choices"]:
+            self._has_finish_reason = self._has_finish_reason or choice["finish_reason"] is not None
             message = object_at(choice.pop("message", None))  # the answer so far beside its delta (Perplexity)
             if choice["delta"] is None and choice["index"] not in self._started_choices and message:
                 choice["delta"] = _normalize_message(message)  # a whole answer as one chunk
@@ -51,13 +55,8 @@ class ChunkNormalizer:
 _END_CHOICE: Final[Json] = {"index": 0, "delta": None, "finish_reason": None}
 
 
-def normalize_completion(data: Any, message_name: str) -> Json:
-    """Return a chunk, or a completion that was not streamed.
-
-    Args:
-        data: as sent by the service.
-        message_name: ``delta`` or ``message``.
-    """
+def normalize_chunk(data: Any) -> Json:
+    """Return a chunk, as it was sent by the service, in the form of the API."""
     completion = object_at(data)
     raw_choices = to_object_list(completion.get("choices"))
     usage_holders = (completion, *raw_choices, object_at(completion.get("x_groq")))
@@ -65,22 +64,20 @@ def normalize_completion(data: Any, message_name: str) -> Json:
     return {
         **completion,
         "created": unix_seconds(completion.get("created")),
-        "choices": [_normalize_choice(choice, message_name) for choice in raw_choices],
+        "choices": [_normalize_choice(choice) for choice in raw_choices],
         "usage": usage and {**usage, **{name: object_at(usage.get(name)) or None for name in _TOKEN_DETAILS}},
     }
 
 
-def _normalize_choice(choice: Json, message_name: str) -> Json:
-    index, message = choice.get("index"), choice.get(message_name)
+def _normalize_choice(choice: Json) -> Json:
+    index, delta = choice.get("index"), choice.get("delta")
     reason, _, category = joined_text(choice.get("finish_reason")).partition(": ")  # Gemini: "content_filter: SPII"
     return {
         **choice,
         **({"content_filter_results": {category: {"filtered": True}}} if category else {}),
         "index": index if isinstance(index, int) else 0,
         "finish_reason": "tool_calls" if reason == "function_call" else reason or None,
-        message_name: _normalize_message(object_at(message))
-        if message is not None or message_name != "delta"
-        else None,
+        "delta": None if delta is None else _normalize_message(object_at(delta)),
     }
 
 

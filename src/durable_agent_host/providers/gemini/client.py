@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, cast
 
-from agent_framework import ChatResponseUpdate, Content, Message, ResponseStream
+from agent_framework import Content, Message, ResponseStream
 
 from durable_agent_host.agent.response_limits import until_its_end
-from durable_agent_host.codec.strict_json import is_nested_too_deeply
+from durable_agent_host.codec.strict_json import is_nested_too_deeply, object_at
 from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.model.budget import TOOL_INPUT
 from durable_agent_host.model.ending import CONTENT_FILTER, REFUSAL_DETAILS
@@ -27,7 +27,6 @@ from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import GEMINI
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import UNNAMED, with_service_tools
-from durable_agent_host.stream.fold import Fold
 
 _RESULT: Final = "result"
 """Field in which the framework sends a result that is not an object."""
@@ -40,23 +39,18 @@ class PartPreservingMixin(FoldedStreamMixin):
         client: Any = super()
         return client._build_response_stream(_read(stream), **kwargs)
 
-    def _inner_get_response(
-        self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **kwargs: Any
-    ) -> Any:
+    def _inner_get_response(self, *, messages: Sequence[Message], options: Mapping[str, Any], **kwargs: Any) -> Any:
         client: Any = super()
         if len(messages) <= MANY:
-            return client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
+            return client._inner_get_response(messages=messages, options=options, **kwargs)
 
         async def start_call() -> Any:
             valid_options = await client._validate_options(options)
             request = await asyncio.to_thread(client._prepare_request, messages, valid_options)
             request_messages = _RequestMessages(messages, request)
-            return client._inner_get_response(messages=request_messages, options=options, stream=stream, **kwargs)
+            return client._inner_get_response(messages=request_messages, options=options, **kwargs)
 
-        async def await_response() -> Any:
-            return await (await start_call())
-
-        return ResponseStream[Any, Any].from_awaitable(start_call()) if stream else await_response()
+        return ResponseStream[Any, Any].from_awaitable(start_call())
 
     def _prepare_request(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Any:
         if isinstance(messages, _RequestMessages):
@@ -65,17 +59,6 @@ class PartPreservingMixin(FoldedStreamMixin):
         moved_messages = move_result_files(messages, lambda _file: False, _accepts_file, role="tool")
         options_to_send = {**options, "tools": with_service_tools(options.get("tools") or ())}
         return client._prepare_request(moved_messages, options_to_send)
-
-    def _process_generate_response(self, response: Any, **kwargs: Any) -> Any:
-        client: Any = super()
-        chat_response = client._process_generate_response(response, **kwargs)
-        response_json = raw_json(response)
-        reader = ResponseReader(streaming=False)
-        update = ChatResponseUpdate(role="assistant", contents=reader.read(response_json))
-        chat_response.messages = Fold([update], self.item_reader).response().messages or chat_response.messages
-        chat_response.response_id = reader.response_id
-        _add_response_fields(chat_response, response_json)
-        return chat_response
 
     def _parse_usage(self, usage: Any) -> Any:
         client: Any = super()
@@ -148,7 +131,7 @@ class _RequestMessages(list[Message]):
 
 async def _read(stream: Any) -> AsyncIterator[Any]:
     """Set the contents of the updates of one stream."""
-    reader = ResponseReader(streaming=True)
+    reader = ResponseReader()
     async with aclosing(until_its_end(stream, is_truncated)) as updates:
         async for update in updates:
             response_json = raw_json(update.raw_representation)
@@ -163,7 +146,7 @@ def _add_response_fields(target: Any, response_json: dict[str, Any]) -> None:
         target.created_at = created_at
     if not target.finish_reason:
         return
-    tier = cast("dict[str, Any]", response_json.get("usageMetadata") or {}).get("serviceTier")
+    tier = object_at(response_json, "usageMetadata").get("serviceTier")
     add_counts(target, {WEB_SEARCHES: count_searches(response_json)})
     properties = read_filter(response_json) | ({SERVICE_TIER: tier} if tier else {})
     if properties:

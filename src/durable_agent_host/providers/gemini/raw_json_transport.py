@@ -193,11 +193,6 @@ class _RawJsonModels:
         stream = await models.generate_content_stream(model=model, contents=_PLACEHOLDER, config=config)
         return call.with_bodies(stream)
 
-    async def generate_content(self, *, model: str, contents: Any, config: Any = None) -> Any:
-        call = await run_in_thread_if_many(len(contents), lambda: _Call(self._api_client, model, contents, config))
-        models: Any = super(_RawJsonModels, call.models(self))
-        return call.with_body(await models.generate_content(model=model, contents=_PLACEHOLDER, config=config))
-
 
 class _Call:
     """The SDK's API client for one call: changes the request and records the response."""
@@ -217,12 +212,6 @@ class _Call:
         call_models._api_client = self
         return call_models
 
-    async def async_request(self, method: str, path: str, request: dict[str, Any], options: Any = None) -> Any:
-        """Send a request with the contents of the call."""
-        response = await self._api.async_request(method, path, {**request, "contents": self._contents}, options)
-        self._body = response.body
-        return response
-
     async def async_request_streamed(self, method: str, path: str, request: dict[str, Any], options: Any = None) -> Any:
         """Send a request with the contents of the call, and record each chunk."""
         chunks = await self._api.async_request_streamed(method, path, {**request, "contents": self._contents}, options)
@@ -240,12 +229,7 @@ class _Call:
         """Yield the chunks of a stream with their JSON."""
         try:
             async for chunk in stream:
-                yield self.with_body(chunk)
+                chunk.sdk_http_response.body = self._body
+                yield chunk
         finally:
             await stream.aclose()
-
-    def with_body(self, response: Any) -> Any:
-        """Put the JSON of a response into it."""
-        if response.sdk_http_response is not None:
-            response.sdk_http_response.body = self._body
-        return response

@@ -1,4 +1,4 @@
-"""Reads the responses of Gemini into neutral contents: one reader per response, streamed or not.
+"""Reads the responses of Gemini into neutral contents: one reader per response.
 
 The contents do not depend on where the service split its stream: texts are joined by the fold, and every other part
 arrives complete.
@@ -29,13 +29,13 @@ from durable_agent_host.providers.neutral_contents import as_objects, refusal_pr
 _AGAIN: Final = "try again", True
 
 _FILTERS: Final[Mapping[str, str]] = {
-    "SAFETY": "its safety filters have stopped the answer",
-    "IMAGE_SAFETY": "its safety filters have stopped the image",
+    "SAFETY": "the service's safety filters have stopped the answer",
+    "IMAGE_SAFETY": "the service's safety filters have stopped the image",
     "BLOCKLIST": "the answer has words of a blocklist",
     "PROHIBITED_CONTENT": "the answer may have prohibited content",
     "IMAGE_PROHIBITED_CONTENT": "the image may have prohibited content",
     "SPII": "the answer may have sensitive personal data",
-    "LANGUAGE": "it does not support the language",
+    "LANGUAGE": "the model does not support the language",
     "RECITATION": "the answer repeats material that may be protected",
     "IMAGE_RECITATION": "the image repeats material that may be protected",
     "MODEL_ARMOR": "Model Armor has stopped the answer",
@@ -231,7 +231,7 @@ def _invalid_path_error(path: str) -> ProviderError:
 
 Json = dict[str, Any]
 
-_CANDIDATE_FIELDS: Final = frozenset({"content", "finishReason", "index"})
+_CANDIDATE_FIELDS: Final = frozenset({"content", "continuationToken", "finishReason", "index"})
 _RESPONSE_FIELDS: Final = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
 _QUERIES: Final = {
     "webSearchQueries": "web_search",
@@ -299,7 +299,7 @@ class ResponseMetadata:
         self._earlier = []
         self._other_candidates = {}
         contents: list[Content] = []
-        grounding: Json = fields.get("groundingMetadata") or {}
+        grounding = object_at(fields, "groundingMetadata")
         name = next((name for name in _QUERIES if grounding.get(name)), None)
         if includes_searches and name is not None:
             del fields["groundingMetadata"]
@@ -330,11 +330,11 @@ def _search(call_id: str, name: str, grounding: Json) -> list[Content]:
 
 def _grounding_annotations(grounding: Any, text: str) -> Iterator[tuple[Any, Annotation]]:
     """Read the sources of a response: each with the text that it supports, or alone."""
-    chunks = cast("list[Any]", value_at(grounding, "groundingChunks") or [])
-    supports = cast("list[Json]", value_at(grounding, "groundingSupports") or [])
+    chunks = as_objects(value_at(grounding, "groundingChunks"))
+    supports = as_objects(value_at(grounding, "groundingSupports"))
     used: set[int] = set()
     for support in supports:
-        segment: Json = support.get("segment") or {}
+        segment = object_at(support, "segment")
         for index in cast("list[Any]", support.get("groundingChunkIndices") or []):
             if isinstance(index, int) and 0 <= index < len(chunks):
                 used.add(index)
@@ -345,8 +345,8 @@ def _grounding_annotations(grounding: Any, text: str) -> Iterator[tuple[Any, Ann
 
 
 def _citation_annotations(candidate: Mapping[str, Any], text: str) -> Iterator[tuple[Any, Annotation]]:
-    metadata: Json = candidate.get("citationMetadata") or {}
-    for source in cast("list[Json]", metadata.get("citationSources") or metadata.get("citations") or []):
+    metadata = object_at(candidate, "citationMetadata")
+    for source in as_objects(metadata.get("citationSources") or metadata.get("citations")):
         yield source, _build_annotation(source, source, text)
 
 
@@ -357,7 +357,7 @@ def _source(chunk: Any) -> Json:
 
 def _build_annotation(source: Json, segment: Json, text: str) -> Annotation:
     annotation = Annotation(type="citation")
-    if url := source.get("uri"):
+    if url := source.get("uri") or source.get("sourceUri"):
         annotation["url"] = url
     if title := source.get("title"):
         annotation["title"] = title
@@ -393,21 +393,16 @@ _HOSTED: Final = (*_RESULTS_OF.values(), *_RESULTS_OF)
 
 
 class ResponseReader:
-    """Reads the chunks of one response, or the one response.
+    """Reads the chunks of one response."""
 
-    Args:
-        streaming: whether more chunks follow, so that texts are fragments.
-    """
-
-    def __init__(self, *, streaming: bool) -> None:
-        self._streaming = streaming
+    def __init__(self) -> None:
         self._calls = PartialCalls()
         self._metadata = ResponseMetadata()
         self._text: list[str] = []
         self._spans = 0
         self._ids: dict[str, list[str]] = {}
         self._completed_ids: set[str] = set()
-        self._run_id: str | None = None
+        self._code_result: list[Content] = []
         self._count = 0
         self._is_finished = False
         self.response_id: str | None = None
@@ -427,83 +422,82 @@ class ResponseReader:
             self._metadata.read_other(other_candidate)
         self.response_id = self.response_id or _as_text(response.get("responseId"))
         self._metadata.read(response, candidate)
-        contents = [content for part in _parts(candidate) for content in self._content(part)]
+        contents = [content for part in _parts(candidate) for content in self._read_part(part)]
         if annotations := self._metadata.new_annotations(candidate, self._text):
-            _annotate(contents, annotations, streaming=self._streaming)
+            _annotate(contents, annotations)
         finish_reason = candidate.get("finishReason")
+        if finish_reason == "CONTINUATION":  # the SDK asks for the rest, in the same stream
+            return contents
         self._is_finished = self._is_finished or bool(finish_reason)
-        if finish_reason or not self._streaming or (other_candidates and self._is_finished):
+        if finish_reason or (other_candidates and self._is_finished):
             if self._calls.are_open:
                 raise ProviderError(
                     f"the model's response ended within a function call ({finish_reason}); try again", retryable=True
                 )
+            contents += self._end_code_run()
             contents += self._metadata.to_contents(
                 self._new_id("search"), includes_searches="toolCall" not in self._ids
             )
         return contents
 
-    def _content(self, part: Part) -> list[Content]:
+    def _read_part(self, part: Part) -> list[Content]:
         if "functionCall" in part and isinstance(part["functionCall"], dict):
             complete_part = self._calls.feed(part)
-            return [] if complete_part is None else [self._call(complete_part)]
+            return [] if complete_part is None else [*self._end_code_run(), self._call(complete_part)]
         if part == {"text": ""} or not part:
             return []  # streams end with one; requests without it are accepted
         kind = next(
             (kind for kind in ("executableCode", "toolCall", *_RESULTS_OF) if isinstance(part.get(kind), dict)), ""
         )
-        call_id = self._assign_id(kind, part[kind]) if kind else ""
+        is_output = kind == "codeExecutionResult"
+        earlier = self._code_result[0] if self._code_result else None  # a further result or an image belongs to its run
+        call_id = self._assign_id(kind, part[kind]) if kind and not (is_output and earlier) else ""
         content = to_content(
             part, call_id, earlier_text="".join(self._text) if len(part) > 1 else "", span_index=self._spans
         )
-        if self._streaming and content.type in {"text", "text_reasoning"}:
+        if content.type in {"text", "text_reasoning"} and not is_output:
             content.merge_mode = "append"
-        return [self._attach_output(kind, content)]
-
-    def _attach_output(self, kind: str, content: Content) -> Content:
-        """Put the outputs of a code run into its result; an image after them was made by the code."""
-        run_id = self._run_id
-        self._run_id = None
-        if kind == "codeExecutionResult" and content.type in {"text", "error"}:
-            content.merge_mode = None
-            self._run_id = self._ids[kind][-1]
-            content = code_result(self._run_id, [content])
-        elif run_id and content.type == "data":
-            self._run_id = run_id
-            content = code_result(run_id, [content])
-            content.status = None
-        elif is_text(content):
+        if earlier is not None and (is_output or content.type == "data"):
+            self._code_result = [code_result(str(earlier.call_id), [*cast("Any", earlier.outputs), content])]
+            return []
+        contents = self._end_code_run()
+        if is_output:
+            self._code_result = [code_result(call_id, [content])]
+            self._end_text()
+            return contents
+        if is_text(content):
             self._text.append(content.text or "")
             self._spans += SPANS in content.additional_properties
-            return content
+        else:
+            self._end_text()
+        return [*contents, content]
+
+    def _end_code_run(self) -> list[Content]:
+        """Return the result of the last code run, once, with its outputs: an image is a part behind it."""
+        contents = self._code_result
+        self._code_result = []
+        return contents
+
+    def _end_text(self) -> None:
         self._text = []
         self._spans = 0
-        return content
 
     def _call(self, part: Part) -> Content:
-        self._run_id = None
-        self._text = []
-        self._spans = 0
-        call_id = part["functionCall"].get("id")
-        if not isinstance(call_id, str) or not call_id or call_id in self._completed_ids:
+        self._end_text()
+        call_id = _as_text(part["functionCall"].get("id"))
+        if not call_id or call_id in self._completed_ids:
             call_id = f"tool-call-{uuid4().hex}"
         self._completed_ids.add(call_id)
         content = to_content(part, call_id)
-        if self._streaming and content.type == "function_call":
+        if content.type == "function_call":
             content.merge_mode = "replace"
         return content
 
     def _assign_id(self, kind: str, value: Mapping[str, Any]) -> str:
         """Return the id of a hosted call, or of a result's call, also if the service sends no ids."""
-        provider_id = value.get("id")
         hosted_call_ids = self._ids.get(_RESULTS_OF.get(kind, ""), [])
         open_calls = [hosted_call_id for hosted_call_id in hosted_call_ids if hosted_call_id not in self._completed_ids]
-        call_id = (
-            provider_id
-            if isinstance(provider_id, str) and provider_id
-            else open_calls[0]
-            if open_calls
-            else self._new_id(kind)
-        )
+        call_id = _as_text(value.get("id")) or next(iter(open_calls), None) or self._new_id(kind)
         if kind not in _RESULTS_OF and call_id in self._ids.get(kind, []):
             call_id = self._new_id(kind)
         if kind in _RESULTS_OF:
@@ -517,14 +511,11 @@ class ResponseReader:
         return f"{kind.lower()}_{derived_id(self.response_id or uuid4().hex, str(self._count))}"
 
 
-def _annotate(contents: list[Content], annotations: list[Any], *, streaming: bool) -> None:
-    """Add citations to the last text; while streaming, as a fragment directly after it."""
+def _annotate(contents: list[Content], annotations: list[Any]) -> None:
+    """Add citations to the last text, as a fragment directly after it."""
     insert_index = next((n for n in range(len(contents), 0, -1) if is_text(contents[n - 1])), 0)
-    if insert_index and not streaming:
-        contents[insert_index - 1].annotations = annotations
-        return
     contents.insert(insert_index, Content.from_text("", annotations=annotations))
-    contents[insert_index].merge_mode = "append" if streaming else None
+    contents[insert_index].merge_mode = "append"
 
 
 def _split_candidates(candidates: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:

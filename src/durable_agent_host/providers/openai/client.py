@@ -25,7 +25,7 @@ from durable_agent_host.concurrency.thread_offload import await_in_thread_if_man
 from durable_agent_host.model.ending import LENGTH
 from durable_agent_host.model.log_entry import CURSOR
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
-from durable_agent_host.providers.adapted_client import FoldedStreamMixin, unwrap_update
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, bypass_transform, unwrap_update
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for, with_contents
 from durable_agent_host.providers.neutral_contents import (
@@ -263,7 +263,7 @@ class ItemPreservingMixin(FoldedStreamMixin):
     async def _prepare_request(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         client: Any = super()
         sdk, request_options, validated_options = await client._prepare_request(*args, **kwargs)
-        return sdk, _bypass_input_transform(request_options), validated_options
+        return sdk, bypass_transform(request_options, "input"), validated_options
 
     async def _prepare_options(self, messages: Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
         client: Any = super()
@@ -274,7 +274,9 @@ class ItemPreservingMixin(FoldedStreamMixin):
         def prepare_history() -> list[Message]:
             history = messages if is_continuation else with_closed_calls(messages)
             sendable_messages = replayable_messages(
-                history, uses_service_storage=uses_service_storage, can_send_reasoning=self._can_send_reasoning
+                history,
+                uses_service_storage=uses_service_storage,
+                can_send_reasoning=lambda contents: self._can_send_reasoning(contents, service),
             )
             return move_result_files(
                 sendable_messages,
@@ -300,9 +302,18 @@ class ItemPreservingMixin(FoldedStreamMixin):
             request_options["include"] = [*include, _ENCRYPTED]
         return accepted_request_options(request_options, service)
 
-    def _can_send_reasoning(self, content: Content) -> bool:
+    def _can_send_reasoning(self, contents: Sequence[Content], service: Service) -> bool:
         client: Any = super()
-        return bool(content.id and client._prepare_provider_reasoning_item_for_openai(content.id, [content]))
+        has_text = any(content.additional_properties.get("reasoning_text") for content in contents)
+        if metadata := find_item_metadata(contents[0]):
+            is_stored = metadata.get("response_id") and not _accepts_encrypted_reasoning(self)  # by Foundry
+            return bool(contents[0].id and (is_stored or (has_text and service.accepts_reasoning_texts)))
+        return bool(client._prepare_provider_reasoning_item_for_openai(contents[0].id, contents))
+
+    def _prepare_provider_reasoning_item_for_openai(self, reasoning_id: str, contents: Sequence[Content]) -> Any:
+        client: Any = super()
+        item = client._prepare_provider_reasoning_item_for_openai(reasoning_id, contents)
+        return rebuild_item(contents) if item is None and find_item_metadata(contents[0]) else item
 
     def _prepare_content_for_openai(self, role: Any, content: Content, **kwargs: Any) -> dict[str, Any]:
         client: Any = super()
@@ -333,17 +344,6 @@ def write_request(body: dict[str, Any], service: Service) -> dict[str, Any]:
     return {**accepted_request_options(body, service), "input": items}
 
 
-def _bypass_input_transform(request_options: Mapping[str, Any]) -> dict[str, Any]:
-    """Pass the input to the SDK in ``extra_body``, which it sends without inspecting it.
-
-    The SDK (openai 3.54, ``async_maybe_transform``) checks each item of ``input`` against every type of item, which
-    takes ten times as long as the rest of a long request. The items are JSON, and it does not change them.
-    ``responses.stream`` requires ``input``; the body's items replace the empty list.
-    """
-    body: dict[str, Any] = {"input": request_options["input"], **(request_options.get("extra_body") or {})}
-    return {**request_options, "input": [], "extra_body": body}
-
-
 _LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
 
 
@@ -357,14 +357,13 @@ def _add_properties(target: Any, response: Any) -> None:
         properties |= refusal_properties(category=filtered_categories(getattr(response, "content_filters", None)))
     if properties:
         target.additional_properties = {**(target.additional_properties or {}), **properties}
-    items: Iterable[Any] = getattr(response, "output", None) or ()
-    searches = [item for item in items if getattr(item, "type", None) == "web_search_call"]
-    add_counts(target, {WEB_SEARCHES: sum(_is_search(item) for item in searches)})
+    add_counts(target, {WEB_SEARCHES: sum(map(_is_search, getattr(response, "output", None) or ()))})
 
 
 def _is_search(item: Any) -> bool:
-    """Return whether a call of the search tool has searched: it also opens pages."""
-    return getattr(getattr(item, "action", None), "type", "search") == "search"
+    """Return whether an item is a call of the search tool that has searched: it also opens pages."""
+    is_call = getattr(item, "type", None) == "web_search_call"
+    return is_call and getattr(getattr(item, "action", None), "type", "search") == "search"
 
 
 def _accepts_encrypted_reasoning(client: object) -> bool:

@@ -12,7 +12,8 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.agent.provider import ClientCall
-from durable_agent_host.codec.strict_json import value_at
+from durable_agent_host.codec.strict_json import object_at, value_at
+from durable_agent_host.providers.neutral_contents import as_objects
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata, rebuild_item
 from durable_agent_host.providers.openai.item_rebuild import Item
 from durable_agent_host.providers.openai.item_types import SERVICE_CALL
@@ -20,16 +21,14 @@ from durable_agent_host.providers.openai.item_types import SERVICE_CALL
 _COMPUTER: Final = "computer_call"
 
 
-def _computer_arguments(item: Item) -> Item:
-    return {name: item[name] for name in ("action", "actions", "pending_safety_checks") if item.get(name)}
-
-
+_REQUESTED: Final = ("action", "actions", "pending_safety_checks")
 _ARGUMENTS: Final[dict[str, Callable[[Item], Item]]] = {
     "custom_tool_call": lambda item: {"input": item["input"]},
     "apply_patch_call": lambda item: item["operation"],
-    _COMPUTER: _computer_arguments,
+    _COMPUTER: lambda item: {name: item[name] for name in _REQUESTED if item.get(name)},
     "local_shell_call": lambda item: item["action"],
     "shell_call": lambda item: item["action"],
+    "tool_search_call": lambda item: object_at(item, "arguments"),
 }
 """Type of item → what the client is asked to do."""
 
@@ -57,7 +56,7 @@ def _is_client_item(content: Content) -> bool:
         return False
     if metadata.get("type") not in _ARGUMENTS or (content.type == "function_call" and not content.informational_only):
         return False  # the app's tool has a function for it
-    return value_at(metadata, "environment", "type") in {None, "local"}
+    return {value_at(metadata, "environment", "type"), metadata.get("execution")} <= {None, "local", "client"}
 
 
 def _build_result(item: Item, contents: Sequence[Content], error: str | None) -> list[Content]:
@@ -101,19 +100,26 @@ def prepare_output(content: Content, item: Item) -> Item:
         return {**output, "status": "failed" if content.exception else "completed", "output": content.result or None}
     if output_type == "shell_call_output":
         return {**output, "output": _shell_outputs(content)}
+    if output_type == "tool_search_call_output":
+        tools = as_objects(_parse_json(content.result))
+        return {"type": "tool_search_output", "call_id": item["call_id"], "execution": "client", "tools": tools}
     return output
 
 
 def _shell_outputs(content: Content) -> list[Item]:
-    """Return a result in the API's form, or any other text as what a command has printed."""
+    """Return a result in the API's form, as its list or its item, or any other text as what a command has printed."""
     text = str(content.result or "")
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
+    value = _parse_json(text)
+    value = value_at(value, "output") or value
     outputs = cast("list[Any]", value if isinstance(value, list) else [value])
-    if not all(isinstance(output, dict) for output in outputs):
+    fields: Item = {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 1 if content.exception else 0}}
+    if not all(any(value_at(output, name) is not None for name in fields) for output in outputs):
         outputs = [{"stdout": text}]
-    exit_code = 1 if content.exception else 0
-    fields: Item = {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": exit_code}}
     return [{name: output.get(name, value) for name, value in fields.items()} for output in outputs]
+
+
+def _parse_json(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return None

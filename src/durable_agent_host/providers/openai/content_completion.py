@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from agent_framework import Annotation, Content
 
-from durable_agent_host.codec.strict_json import value_at
+from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.ending import is_refusal, refusal
 from durable_agent_host.providers.neutral_contents import approval_request, text_span
 
@@ -21,12 +21,11 @@ Item = Mapping[str, Any]
 
 
 def complete_message(item: Item, contents: list[Content]) -> list[Content]:
-    """Return one text per part; keep the stream's citations if complete, as they may have more data."""
+    """Return one text per part, with its citations."""
     texts: list[Content] = []
     remaining = [content for content in contents if content.type == "text"]
     for part in cast("list[dict[str, Any]]", item.get("content") or []):
         text = str(part.get("text") or part.get("refusal") or "")
-        annotations = parse_annotations_from_openai(part)
         is_refusal_part = part.get("type") == "refusal"
         matches = (content for content in remaining if content.text == text and is_refusal(content) == is_refusal_part)
         text_content = next(matches, None)
@@ -34,24 +33,10 @@ def complete_message(item: Item, contents: list[Content]) -> list[Content]:
             text_content = refusal(text) if is_refusal_part else Content("text", text=text)
         else:
             remaining = [content for content in remaining if content is not text_content]
-        streamed_annotations = [_strip_annotation_index(annotation) for annotation in text_content.annotations or ()]
-        is_complete = len(streamed_annotations) == len(annotations or ()) and all(
-            map(_includes_annotation, streamed_annotations, annotations or ())
-        )
-        text_content.annotations = (streamed_annotations or None) if is_complete else annotations
+        text_content.annotations = parse_annotations_from_openai(part)
         text_content.additional_properties = _strip_event_counters(text_content.additional_properties)
         texts.append(text_content)
     return texts + [content for content in contents if content.type != "text"]
-
-
-def _includes_annotation(streamed_annotation: Any, annotation: Any) -> bool:
-    """Return whether a streamed citation has all fields of the finished item's citation."""
-    return all(
-        _includes_annotation(streamed_annotation.get(name) or {}, value)
-        if name == "additional_properties"
-        else streamed_annotation.get(name) == value
-        for name, value in annotation.items()
-    )
 
 
 def complete_reasoning(item: Item, contents: list[Content]) -> list[Content]:
@@ -83,7 +68,7 @@ def _parts(item: Item, name: str) -> list[dict[str, Any]]:
 def complete_function_call(item: Item, contents: list[Content]) -> list[Content]:
     """Set the call's final arguments, name and ids, regardless of what its events contained."""
     if not any(content.type == "function_call" for content in contents):
-        contents = [Content("function_call", call_id=item.get("call_id"), name=item.get("name")), *contents]
+        contents = [Content("function_call"), *contents]
     for content in contents:
         if content.type == "function_call":
             content.call_id = item.get("call_id") or content.call_id
@@ -93,7 +78,7 @@ def complete_function_call(item: Item, contents: list[Content]) -> list[Content]
             content.additional_properties = _strip_event_counters(content.additional_properties)
             content.additional_properties.pop("status", None)  # a whole response has it in both places
             if item.get("id"):
-                openai = cast("dict[str, Any]", content.additional_properties.get("openai") or {})
+                openai = object_at(content.additional_properties, "openai")
                 ids = {"fc_id": item["id"], "openai": openai | {"item_id": item["id"]}}
                 content.additional_properties = content.additional_properties | ids
     return contents
@@ -142,30 +127,21 @@ def complete_patch(item: Item, _contents: list[Content]) -> list[Content]:
     return [call]
 
 
-def complete_mcp(item: Item, contents: list[Content]) -> list[Content]:
-    """Set the arguments, which are streamed after the event that the framework reads; add a result for a failure."""
+def complete_mcp(item: Item, _contents: list[Content]) -> list[Content]:
+    """Build the call and its result from the item alone: the framework reads arguments before they are there."""
+    call_id, output, error = item.get("id"), item.get("output"), item.get("error")
     call = Content(
         "mcp_server_tool_call",
-        call_id=item.get("id"),
+        call_id=call_id,
         tool_name=item.get("name"),
         server_name=item.get("server_label"),
+        arguments=item.get("arguments"),
+        status=item.get("status"),
     )
-    contents = _with_call(contents, call)
-    for content in contents:
-        if content.type == "mcp_server_tool_call":
-            content.arguments = item.get("arguments")
-            content.status = item.get("status")
-    if not item.get("error"):
-        return [
-            content for content in contents if content.type != "mcp_server_tool_result" or content.output is not None
-        ]
-    results = [content for content in contents if content.type == "mcp_server_tool_result"]
-    if not results:
-        results = [Content("mcp_server_tool_result", call_id=item.get("id"))]
-        contents = [*contents, *results]
-    for content in results:
-        content.additional_properties = content.additional_properties | {"error": item["error"]}
-    return contents
+    outputs = None if output is None else [Content.from_text(output)]
+    properties = {"error": error} if error else {}
+    result = Content("mcp_server_tool_result", call_id=call_id, output=outputs, additional_properties=properties)
+    return [call, result] if outputs or error else [call]
 
 
 def _with_call(contents: list[Content], call: Content) -> list[Content]:
@@ -207,8 +183,7 @@ def complete_search(item: Item, contents: list[Content]) -> list[Content]:
         if content.type == "search_tool_call" and item["type"] == "file_search_call":
             content.arguments = {"queries": item.get("queries")}
         elif content.type == "search_tool_call":
-            action = cast("dict[str, Any]", item.get("action") or {})
-            arguments = {name: value for name, value in action.items() if name != "sources"}
+            arguments = {name: value for name, value in object_at(item, "action").items() if name != "sources"}
             content.arguments = arguments or item.get("arguments") or {}
         elif item["type"] == "web_search_call":
             content.result = {"action": item.get("action")}
@@ -240,16 +215,10 @@ def _is_draft(content: Content) -> bool:
 
 def _strip_annotation_index(annotation: Annotation) -> Annotation:
     """Remove the position in the stream: the list of citations is in order."""
-    fields = cast("dict[str, Any]", annotation)
-    properties = cast("dict[str, Any]", fields.get("additional_properties") or {})
-    remaining_properties = {name: value for name, value in properties.items() if name != "annotation_index"}
-    other_fields = {name: value for name, value in fields.items() if name != "additional_properties"}
-    return cast(
-        "Annotation",
-        cast(
-            "object", other_fields | ({"additional_properties": remaining_properties} if remaining_properties else {})
-        ),
-    )
+    fields: Any = dict(annotation)
+    properties = dict(fields.pop("additional_properties", None) or {})
+    properties.pop("annotation_index", None)
+    return fields | ({"additional_properties": properties} if properties else {})
 
 
 def _strip_event_counters(properties: Item) -> dict[str, Any]:
@@ -293,19 +262,19 @@ def parse_annotations_from_openai(part: Item) -> list[Annotation] | None:
     """
     annotations: list[Annotation] = []
     for annotation_item in cast("list[dict[str, Any]]", part.get("annotations") or []):
-        annotation: dict[str, Any] = {"type": "citation"}
-        names = {
+        properties = {
+            name: value
+            for name in ("container_id", "index", "get_url")
+            if (value := annotation_item.get(name)) is not None
+        }
+        fields = {
+            "type": "citation",
             "url": annotation_item.get("url") or annotation_item.get("filename"),
             "title": annotation_item.get("title"),
+            "file_id": annotation_item.get("file_id"),
+            "additional_properties": properties or None,
         }
-        annotation |= {name: value for name, value in names.items() if value is not None}
-        if "file_id" in annotation_item:
-            annotation["file_id"] = annotation_item["file_id"]
-        properties = {
-            name: annotation_item[name] for name in ("container_id", "index") if annotation_item.get(name) is not None
-        }
-        if properties:
-            annotation["additional_properties"] = properties
+        annotation = {name: value for name, value in fields.items() if value is not None}
         index = annotation_item.get("index") if annotation_item.get("file_id") else None
         annotation |= text_span(annotation_item.get("start_index", index), annotation_item.get("end_index", index))
         if len(annotation) > 1:  # an unknown kind may have no neutral field; the item's metadata has it

@@ -38,12 +38,9 @@ def parse_failure(event_or_response: Any) -> ProviderError | None:
         The error with the service's reason; None without a failure.
     """
     if getattr(event_or_response, "type", None) == "error":
-        nested_error: Any = getattr(
-            event_or_response, "error", None
-        )  # nested in the API's JSON, flat in the SDK's model
-        error_fields = cast(
-            "dict[str, Any]", nested_error if isinstance(nested_error, dict) else vars(event_or_response)
-        )
+        nested_error: Any = getattr(event_or_response, "error", None)  # in the API's JSON; the SDK's model is flat
+        is_nested = isinstance(nested_error, dict)
+        error_fields = cast("dict[str, Any]", nested_error if is_nested else vars(event_or_response))
         return response_failure(error_fields.get("code"), error_fields.get("message"))
     if getattr(event_or_response, "type", None) == "response.failed":
         event_or_response = event_or_response.response

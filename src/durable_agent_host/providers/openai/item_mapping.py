@@ -75,31 +75,25 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
 
 
 def _pop_contents(remaining: list[Content], item: Mapping[str, Any]) -> list[Content]:
-    """Remove the contents of an item from the remaining ones, and return copies."""
-    if item["type"] == "message":
-        return _pop_texts(remaining, item)
+    """Remove the contents of an item from the remaining ones, and return copies; a message has a text for each part."""
     ids = {item.get("id"), item.get("call_id")} - {None}
     content_types = item_type(item["type"]).matching_content_types
-    item_contents = [
-        content
-        for content in remaining
-        if {content.id, content.call_id, content.image_id} & ids
-        and (not content_types or content.type in content_types)
-    ]
+    if item["type"] == "message":
+        texts = [content for content in remaining if content.type == "text"]
+        item_contents = texts[: len(item.get("content") or ())]
+    else:
+        item_contents = [
+            content
+            for content in remaining
+            if {content.id, content.call_id, content.image_id} & ids
+            and (not content_types or content.type in content_types)
+        ]
     if item["type"] == "function_call":
         item_contents = item_contents[:1]  # some services give two calls the same call id
     remaining[:] = [
         content for content in remaining if not any(content is item_content for item_content in item_contents)
     ]
     return [copy.copy(content) for content in item_contents]
-
-
-def _pop_texts(remaining: list[Content], item: Mapping[str, Any]) -> list[Content]:
-    """Remove as many texts as the message has parts, and return copies."""
-    text_count = len(cast("list[Any]", item.get("content") or []))
-    texts = [content for content in remaining if content.type == "text"][:text_count]
-    remaining[:] = [content for content in remaining if not any(content is text_content for text_content in texts)]
-    return [copy.copy(content) for content in texts]
 
 
 def _attach_metadata(group: Sequence[Content], item: Item) -> None:

@@ -11,6 +11,9 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.codec.content import CONTENT_CODECS
+from durable_agent_host.codec.strict_json import object_at, value_at
+from durable_agent_host.codec.tool_result_text import search_text
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.model.repair_rules import RepairRules, StoredItem
@@ -100,8 +103,8 @@ def _without_foreign_sources(item: Mapping[str, Any]) -> Item:
 
 
 def _without_empty_content(item: Mapping[str, Any]) -> Item:
-    """Remove the empty ``content`` of encrypted reasoning, as in the accepted recorded requests."""
-    return {name: value for name, value in item.items() if name != "content" or value}
+    """Remove the empty ``content`` of OpenAI's reasoning, as in the accepted recorded requests."""
+    return {name: value for name, value in item.items() if name != "content" or value or "response_id" in item}
 
 
 def _with_safety_checks(item: Mapping[str, Any]) -> Item:
@@ -118,18 +121,21 @@ def _call(item: Item, name: str, arguments: Any, *, id_field: str = "id", **deta
     """Return a call that has ended, unless an outcome is among the details."""
     has_failed = bool(item.get("error")) or item.get("status") == "failed"
     outcome: ToolOutcome = "error" if has_failed else "not_run" if item.get("status") == "incomplete" else "success"
-    return HostedCall(str(item.get(id_field) or ""), name, arguments, outcome)._replace(**details)
+    message = str(value_at(item, "error", "message") or "")
+    return HostedCall(str(item.get(id_field) or ""), name, arguments, outcome, message)._replace(**details)
 
 
 def _call_of(name: str, *fields: str) -> Callable[[Item], HostedCall]:
-    """Return what reads a call with these fields as its arguments."""
-    return lambda item: _call(item, name, {name: item[name] for name in fields if item.get(name) is not None})
+    """Return what reads a call with these fields as its arguments; xAI sends arguments in their place."""
+    return lambda item: _call(
+        item, name, {name: item[name] for name in fields if item.get(name) is not None} or item.get("arguments")
+    )
 
 
 def _web_search(item: Item) -> HostedCall:
-    action = cast("Item", item.get("action") or {})
+    action = object_at(item, "action")
     arguments = {name: value for name, value in action.items() if name != "sources"}
-    return _call(item, "web_search", arguments or item.get("arguments"))
+    return _call(item, "web_search", arguments or item.get("arguments"), result=search_text(action.get("sources")))
 
 
 def _mcp_call(item: Item) -> HostedCall:
@@ -139,8 +145,7 @@ def _mcp_call(item: Item) -> HostedCall:
 
 def _shell_call(item: Item) -> HostedCall | None:
     """Return a call in a container of the service; otherwise the client runs it."""
-    environment = cast("Item", item.get("environment") or {})
-    if not str(environment.get("type") or "").startswith("container"):
+    if not str(value_at(item, "environment", "type") or "").startswith("container"):
         return None
     return _call(item, "shell", item.get("action"), id_field="call_id", outcome=None)
 
@@ -175,8 +180,12 @@ def _unknown_call(item: Item) -> HostedCall:
         return _call(item, "", None, id_field=id_field, result=str(item.get("output") or ""))
     arguments = {name: value for name, value in item.items() if name not in {"type", "id", "call_id", "status"}}
     has_output = id_field == "id" or any(item.get(name) is not None for name in ("output", "result", "results"))
-    return _call({"id": kind, **item}, kind, arguments, id_field=id_field, has_output=has_output)
+    known_item = {"id": f"{kind}_{derived_id(str(item))}", **item}
+    return _call(known_item, kind, item.get("arguments") or arguments, id_field=id_field, has_output=has_output)
 
+
+_SERVICES_FIELDS: Final = _fields("signature format response_id")
+"""Of reasoning: the first two of OpenRouter, the last of Foundry."""
 
 _SEARCHES: Final = _fields("search_tool_call search_tool_result")
 
@@ -203,7 +212,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
             "summary_index": ("reasoning_summary_text.delta", "reasoning_summary_text.done"),
         },
         complete=content_completion.complete_reasoning,
-        input_fields=_fields("id summary content encrypted_content status"),
+        input_fields=_fields("id summary content encrypted_content status") | _SERVICES_FIELDS,
         trim=_without_empty_content,
         rebuild=item_rebuild.reasoning_fields,
         contents=("text_reasoning",),
@@ -345,8 +354,9 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         needs_result=True,
     ),
     "tool_search_call": ItemType(
-        complete=lambda _item, _contents: [],
+        complete=lambda item, contents: contents[:1] if item.get("execution") == "client" else [],
         input_fields=_fields("id call_id arguments execution status"),
+        needs_result=True,
         hosted_call=_tool_search,
     ),
     "tool_search_output": ItemType(input_fields=_fields("id call_id tools execution status")),

@@ -154,7 +154,7 @@ class ResponsesProvider(OpenAIProvider):
         yield from super().service_files(content)
         for annotation in content.annotations or ():
             fields = cast("dict[str, Any]", annotation)
-            properties = cast("dict[str, Any]", fields.get("additional_properties") or {})
+            properties = object_at(fields, "additional_properties")
             container = properties.get(_CONTAINER)
             if fields.get("file_id") and container:
                 name = str(fields.get("url") or fields.get("title") or "").rpartition("/")[2]

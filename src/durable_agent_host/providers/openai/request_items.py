@@ -26,6 +26,7 @@ from durable_agent_host.providers.openai.item_mapping import find_item_metadata,
 from durable_agent_host.providers.openai.item_rebuild import Item
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, SERVICE_CALL, item_type
 from durable_agent_host.providers.openai.lost_state import LOST
+from durable_agent_host.providers.result_files import with_items
 from durable_agent_host.providers.services import UNKNOWN, Service
 from durable_agent_host.providers.tool_call_names import accepted_name
 
@@ -75,7 +76,7 @@ def _find_unpaired_calls(messages: Sequence[Message]) -> tuple[set[int], set[int
     orphan_results: set[int] = set()
     for content in (content for message in messages for content in message.contents):
         metadata = find_item_metadata(content) or {}
-        call_id = str(metadata.get("call_id", content.call_id))
+        call_id = str(metadata.get("call_id", content.call_id or SERVICE_CALL))
         if call_id.startswith(SERVICE_CALL):
             continue
         if _is_function(content) or item_type(metadata.get("type")).needs_result:
@@ -91,14 +92,12 @@ def _find_unpaired_calls(messages: Sequence[Message]) -> tuple[set[int], set[int
 def _find_unpaired_approvals(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
     """Find approval items without a response, and other approval contents without a counterpart."""
     contents = [content for message in messages for content in message.contents]
-    requests = [(content, request) for content in contents if (request := approval_request_id(content))]
-    request_ids = {request for _, request in requests}
-    responses = [(content, request) for content in contents if (request := approval_response_id(content))]
-    response_ids = {request for _, request in responses}
-    open_requests = [content for content, request in requests if request not in response_ids]
-    orphan_responses = [content for content, request in responses if request not in request_ids]
-    item_request_ids = {id(content) for content in open_requests if find_item_metadata(content)}
-    return item_request_ids, {id(content) for content in [*open_requests, *orphan_responses]} - item_request_ids
+    requests = {id(content): request for content in contents if (request := approval_request_id(content))}
+    responses = {id(content): request for content in contents if (request := approval_response_id(content))}
+    open_ids = {key for key, request in requests.items() if request not in responses.values()}
+    orphan_ids = {key for key, request in responses.items() if request not in requests.values()}
+    item_ids = {id(content) for content in contents if id(content) in open_ids and find_item_metadata(content)}
+    return item_ids, (open_ids | orphan_ids) - item_ids
 
 
 def _is_function(content: Content) -> bool:
@@ -125,7 +124,7 @@ _DATA_KIND: Final = re.compile(r"data:([^;,]*)")
 
 
 def replayable_messages(
-    messages: Sequence[Message], *, uses_service_storage: bool, can_send_reasoning: Callable[[Content], bool]
+    messages: Sequence[Message], *, uses_service_storage: bool, can_send_reasoning: Callable[[Sequence[Content]], bool]
 ) -> list[Message]:
     """Remove the reasoning that cannot be replayed, and the ids that would require it.
 
@@ -184,10 +183,7 @@ def _with_media_type(content: Content) -> Content:
         items = [_with_media_type(item) for item in content.items]
         if items == list(content.items):
             return content
-        clone = copy.copy(content)
-        clone.items = items
-        clone.result = "\n".join(item.text for item in items if item.type == "text" and item.text)  # like the framework
-        return clone
+        return with_items(content, items)
     if content.type not in {"data", "uri"} or content.media_type or not content.uri:
         return content
     if content.additional_properties.keys() & _KIND_PROPERTIES:
@@ -222,16 +218,15 @@ def _is_media(content: Content) -> bool:
 
 
 def _make_replayable(
-    message: Message, *, uses_service_storage: bool, can_send_reasoning: Callable[[Content], bool]
+    message: Message, *, uses_service_storage: bool, can_send_reasoning: Callable[[Sequence[Content]], bool]
 ) -> Message:
     groups = _merge_reasoning(group_by_item(message.contents))
     contents: list[Content] = []
     is_plain = False
     for index, group in enumerate(groups):
         next_group = groups[index + 1] if index + 1 < len(groups) else None
-        if group[0].type == "text_reasoning" and not (
-            can_send_reasoning(group[0]) or _can_precede(group, next_group, uses_service_storage=uses_service_storage)
-        ):
+        is_sent = group[0].type != "text_reasoning" or (can_send_reasoning(group) and not _is_lost(group))
+        if not is_sent and not _can_precede(group, next_group, uses_service_storage=uses_service_storage):
             is_plain = True
         elif is_plain or _is_lost(group):
             is_plain = True
@@ -246,15 +241,11 @@ def _merge_reasoning(groups: Iterable[list[Content]]) -> list[list[Content]]:
     merged_groups: list[list[Content]] = []
     for group in groups:
         last_content = merged_groups[-1][-1] if merged_groups else None
-        is_more = (
+        if (
             last_content is not None
+            and last_content.id
             and last_content.type == group[0].type == "text_reasoning"
             and last_content.id == group[0].id
-        )
-        if (
-            is_more
-            and last_content is not None
-            and last_content.id
             and not (find_item_metadata(group[0]) or find_item_metadata(last_content))
         ):
             merged_groups[-1] += group

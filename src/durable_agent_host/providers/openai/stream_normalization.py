@@ -43,7 +43,7 @@ class _ItemProgress:
     position: int
     type: str
     ids: set[Any]
-    is_done: bool = False
+    item: Json | None = None
     fragments: dict[Any, list[str]] = field(default_factory=dict[Any, list[str]])
     """By the index of the part."""
 
@@ -92,7 +92,7 @@ class ResponseEventNormalizer:
 
     def end(self, *, is_done: bool) -> Iterator[Json]:
         """Return the final event if the service has sent ``[DONE]`` without it, and all items are finished."""
-        if is_done and not self._is_finished and self._items and all(item.is_done for item in self._items):
+        if is_done and not self._is_finished and self._items and all(progress.item for progress in self._items):
             yield {"type": "response.completed", "response": normalize_response({}, self._response)}
 
     def _read_item(self, event: Json) -> Iterator[Json]:
@@ -106,9 +106,11 @@ class ResponseEventNormalizer:
             if is_done and self._has_all_events:
                 yield _item_event("added", progress, _open(item))
         progress.ids |= _ids(item)
+        if is_done and progress.fragments and not (item.get("content") or item.get("summary") or item.get("arguments")):
+            item = _with_streamed_text(item, [progress.text(index) for index in progress.fragments])
         if is_done:
             yield from _missing_deltas(progress, item) if self._has_all_events else ()
-            progress.is_done = True
+            progress.item = item
         yield {**event, "output_index": progress.position, "item": item}
 
     def _read_part(self, event: Json, item_type: str) -> Iterator[Json]:
@@ -142,7 +144,7 @@ class ResponseEventNormalizer:
             if item.type == item_type and (
                 item.position == position if isinstance(position, int) else not ids or bool(item.ids & ids)
             ):
-                return None if is_start and item.is_done else item
+                return None if is_start and item.item else item
         return None
 
     def _add(self, position: Any, item: Json) -> _ItemProgress:
@@ -169,9 +171,10 @@ class ResponseEventNormalizer:
                 yield _item_event("added", progress, _open(item))
             deltas = list(_missing_deltas(progress, item))
             yield from deltas
-            if deltas or not progress.is_done:
-                progress.is_done = True
+            if deltas or not progress.item:
+                progress.item = item
                 yield _item_event("done", progress, item)
+        output += [progress.item for progress in remaining if progress.item]
 
 
 def normalize_response(data: Any, known_fields: Json = _NOTHING, status: str = "completed") -> Json:
@@ -226,6 +229,10 @@ def _missing_deltas(progress: _ItemProgress, item: Json) -> Iterator[Json]:
     location = {"output_index": progress.position, "item_id": item.get("id") or ""}
     if progress.type == "function_call" and (remaining_text := _remaining_text(item["arguments"], progress.text(None))):
         yield {"type": "response.function_call_arguments.delta", **location, "delta": remaining_text}
+    if progress.type == "reasoning" and not progress.fragments:
+        for index, part in enumerate(item["summary"]):
+            delta = joined_text(part)
+            yield {"type": "response.reasoning_summary_text.delta", **location, "summary_index": index, "delta": delta}
     parts: list[Json] = item["content"] if progress.type == "message" else []
     if "".join(map(progress.text, progress.fragments)) == "".join(map(joined_text, parts)):
         return  # some services give all parts one number
@@ -273,6 +280,17 @@ def _normalize_item(raw_item: Any) -> Json | None:
             return {"action": None, **item}
         case _:
             return item
+
+
+def _with_streamed_text(item: Json, texts: list[str]) -> Json:
+    """Return a finished item that lacks its text with what was streamed of it."""
+    match item["type"]:
+        case "message":
+            return {**item, "content": [_normalize_part({"text": text}) for text in texts]}
+        case "reasoning":
+            return {**item, "summary": [{"type": "summary_text", "text": text} for text in texts]}
+        case _:
+            return {**item, "arguments": "".join(texts)}
 
 
 def _normalize_part(raw_part: Any) -> Json:

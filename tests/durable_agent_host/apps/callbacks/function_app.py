@@ -54,6 +54,11 @@ def wait_for_ever() -> Any:
     return begin("for ever", days=400)
 
 
+def wait_for_a_number() -> Any:
+    """Defer a result for a time that has no unit."""
+    return current_tool_call().defer(3600)  # pyright: ignore[reportArgumentType]
+
+
 async def climb(steps: int) -> str:
     """Climb a mountain."""
     call = current_tool_call()
@@ -91,7 +96,7 @@ def authorize(principal: Principal, action: str, session: Any) -> bool:
 
 
 client = chat_client_from_environment()
-tools = [render, count_words, race, build, wait_for_ever, climb, dive, introduce]
+tools = [render, count_words, race, build, wait_for_ever, wait_for_a_number, climb, dive, introduce]
 options = {"store": False}
 cutter = Agent(client, "Cut.", name="cutter", description="Cuts.", tools=[render], default_options=options)
 app = DurableAgentApp(

@@ -25,6 +25,11 @@ def look(what: str = "", raw: str = "") -> str:
     return f"saw {what}{raw}" if what != "nothing" else ""
 
 
+def recite(raw: str) -> str:
+    """Return what was asked for."""
+    return raw
+
+
 def fetch(broken: bool = False) -> list[Content]:
     """Fetch files, or one that cannot be read."""
     files = [Content.from_data(b"broken", media_type="image/png")] if broken else FILES
@@ -46,7 +51,7 @@ def responses(service: str):
 
 
 CHATS = ("unknown", "OpenAI", "Mistral", "Groq", "DeepSeek", "xAI", "vLLM", "Ollama", "llama.cpp", "Bedrock")
-tools = [look, fetch]
+tools = [look, fetch, recite]
 gemini = Client(api_key="k", http_options={"base_url": URL})
 clients = {
     **{f"Chat{service.replace('.', '')}": chat(service) for service in CHATS},
