@@ -92,7 +92,7 @@ def test_searches_other_tools_and_citations_become_text():
             "assistant",
             [
                 'I searched by web_search with {"query": "tea"}',
-                'I found:\n[{"title": "Tea"}]',
+                "I found:\nTea",
                 'I called docs/find with {"q": 1}',
                 "It gave:\npage",
                 'I used editor with {"path": "a"}',

@@ -357,13 +357,14 @@ def _add_properties(target: Any, response: Any) -> None:
         properties |= refusal_properties(category=filtered_categories(getattr(response, "content_filters", None)))
     if properties:
         target.additional_properties = {**(target.additional_properties or {}), **properties}
-    add_counts(target, {WEB_SEARCHES: sum(map(_is_search, getattr(response, "output", None) or ()))})
+    items: list[Any] = getattr(response, "output", None) or []
+    searches = [item for item in items if getattr(item, "type", None) == "web_search_call"]
+    add_counts(target, {WEB_SEARCHES: sum(map(_is_search, searches))})
 
 
 def _is_search(item: Any) -> bool:
-    """Return whether an item is a call of the search tool that has searched: it also opens pages."""
-    is_call = getattr(item, "type", None) == "web_search_call"
-    return is_call and getattr(getattr(item, "action", None), "type", "search") == "search"
+    """Return whether a call of the search tool has searched: it also opens pages."""
+    return getattr(getattr(item, "action", None), "type", "search") == "search"
 
 
 def _accepts_encrypted_reasoning(client: object) -> bool:
