@@ -23,6 +23,7 @@ from tests.durable_agent_host.openai_outputs import (
     TOOL_SEARCH_CALL,
     TOOL_SEARCH_OUTPUT,
     call,
+    find,
     mcp,
     search,
 )
@@ -893,8 +894,13 @@ URLS = [{"type": "url", "url": page["url"]} for page in PAGES]
     [
         (
             "Responsesunknown",
-            items_events(search(1, {"type": "search", "query": "q", "sources": URLS}), mcp(2, "{}", "A four."), TEXT),
-            ["https://a.example\nhttps://b.example", "A four."],
+            items_events(
+                search(1, {"type": "search", "query": "q", "sources": URLS}),
+                mcp(2, "{}", "A four."),
+                find(3, ["q"], [{"file_id": "file_1", "filename": "a.txt", "score": 0.5, "text": "It rains."}]),
+                TEXT,
+            ),
+            ["https://a.example\nhttps://b.example", "A four.", "a.txt It rains."],
         ),
         (
             "Claude",

@@ -66,9 +66,10 @@ def value_text(value: Any) -> str:
 
 
 def search_text(result: Any) -> str:
-    """Return what a search has found as text: of pages, a line with the title and the URL of each."""
-    pages = cast("list[Any]", result) if isinstance(result, list) else []
-    lines = [" ".join(str(text) for name in ("title", "url") if (text := value_at(page, name))) for page in pages]
+    """Return what a search has found as text: a line with title and URL of each page, name and text of each file."""
+    found = cast("list[Any]", result) if isinstance(result, list) else []
+    names = ("title", "url", "filename", "text")
+    lines = [" ".join(str(text) for name in names if (text := value_at(source, name))) for source in found]
     return "\n".join(lines) if lines and all(lines) else value_text(result)
 
 

@@ -43,17 +43,14 @@ class FoldedStreamMixin:
 
     item_reader: ItemReader
 
-    def get_response(self, *args: Any, stream: bool = False, **kwargs: Any) -> Any:
-        """Answer as the client does; it always asks for a stream, so that there is one way to read a response."""
-        client: Any = super()
-        response = client.get_response(*args, stream=True, **kwargs)
-        return response if stream else self._read_to_end(response)
+    def _inner_get_response(self, *, stream: bool = False, **kwargs: Any) -> Any:
+        response = self._start_call(**kwargs)
+        return response if stream else response.get_final_response()
 
-    async def _read_to_end(self, stream: Any) -> Any:
-        updates = [update async for update in stream]
-        response = await stream.get_final_response()
-        response.messages = Fold(updates, self.item_reader).response().messages
-        return response
+    def _start_call(self, **kwargs: Any) -> Any:
+        """Return the stream of a model call; also a response that nobody streams is read from one."""
+        client: Any = super()
+        return client._inner_get_response(stream=True, **kwargs)
 
     def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
         client: Any = super()

@@ -209,9 +209,8 @@ class BlockPreservingMixin(FoldedStreamMixin):
                 setattr(request_state, _READER, reader)
         return reader
 
-    def _inner_get_response(self, *, messages: Sequence[Message], **kwargs: Any) -> Any:
-        client: Any = super()
-        return start_in_thread(messages, partial(client._inner_get_response, messages=messages, **kwargs))
+    def _start_call(self, *, messages: Sequence[Message], **kwargs: Any) -> Any:
+        return start_in_thread(messages, partial(super()._start_call, messages=messages, **kwargs))
 
     def _prepare_options(
         self, messages: Sequence[Message], options: Mapping[str, Any], *args: Any, **kwargs: Any

@@ -5,7 +5,7 @@ client; hosted, it gets the turn's id and a continuation token, and a crash repe
 """
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar, Final, cast
 
@@ -78,12 +78,10 @@ class RawAzureAIAgentsChatClient(FoldedStreamMixin, BaseChatClient[Any]):
         """Return the endpoint."""
         return str(getattr(getattr(self.sdk, "_config", None), "endpoint", ""))
 
-    def _inner_get_response(
-        self, *, messages: Sequence[Message], stream: bool, options: Mapping[str, Any], **kwargs: Any
-    ) -> Awaitable[ChatResponse[Any]] | ResponseStream[ChatResponseUpdate, ChatResponse[Any]]:
-        del kwargs
-        response_stream = ResponseStream(self._updates(messages, options), finalizer=self._finalize_response_updates)
-        return response_stream if stream else response_stream.get_final_response()
+    def _start_call(
+        self, *, messages: Sequence[Message], options: Mapping[str, Any], **_: Any
+    ) -> ResponseStream[ChatResponseUpdate, ChatResponse[Any]]:
+        return ResponseStream(self._updates(messages, options), finalizer=self._finalize_response_updates)
 
     async def _updates(self, messages: Sequence[Message], options: Mapping[str, Any]) -> AsyncIterator[Any]:
         valid_options = await self._validate_options(options)

@@ -59,13 +59,13 @@ class MessagePreservingMixin(FoldedStreamMixin):
     def _reader(self, *request: Any) -> CompletionReader:
         return CompletionReader(self._service(), *request, has_parser=self.response_parser is not None)
 
-    def _inner_get_response(self, *, messages: Sequence[Message], options: Mapping[str, Any], **kwargs: Any) -> Any:
-        client: Any = super()
+    def _start_call(self, *, messages: Sequence[Message], options: Mapping[str, Any], **kwargs: Any) -> Any:
+        start_call = super()._start_call
 
         def begin() -> Any:
             token = _REQUEST.set((_audio_format(options), messages))
             try:
-                return client._inner_get_response(messages=messages, options=options, **kwargs)
+                return start_call(messages=messages, options=options, **kwargs)
             finally:
                 _REQUEST.reset(token)
 

@@ -39,18 +39,19 @@ class PartPreservingMixin(FoldedStreamMixin):
         client: Any = super()
         return client._build_response_stream(_read(stream), **kwargs)
 
-    def _inner_get_response(self, *, messages: Sequence[Message], options: Mapping[str, Any], **kwargs: Any) -> Any:
-        client: Any = super()
+    def _start_call(self, *, messages: Sequence[Message], options: Mapping[str, Any], **kwargs: Any) -> Any:
+        start_call = super()._start_call
         if len(messages) <= MANY:
-            return client._inner_get_response(messages=messages, options=options, **kwargs)
+            return start_call(messages=messages, options=options, **kwargs)
+        client: Any = super()
 
-        async def start_call() -> Any:
+        async def prepare_call() -> Any:
             valid_options = await client._validate_options(options)
             request = await asyncio.to_thread(client._prepare_request, messages, valid_options)
             request_messages = _RequestMessages(messages, request)
-            return client._inner_get_response(messages=request_messages, options=options, **kwargs)
+            return start_call(messages=request_messages, options=options, **kwargs)
 
-        return ResponseStream[Any, Any].from_awaitable(start_call())
+        return ResponseStream[Any, Any].from_awaitable(prepare_call())
 
     def _prepare_request(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Any:
         if isinstance(messages, _RequestMessages):

@@ -207,22 +207,19 @@ class ItemPreservingMixin(FoldedStreamMixin):
         )
         return response
 
-    def _inner_get_response(
-        self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **kwargs: Any
-    ) -> Any:
+    def _start_call(self, *, messages: Sequence[Message], options: Mapping[str, Any], **kwargs: Any) -> Any:
         client: Any = super()
         token: Mapping[str, Any] = options.get("continuation_token") or {}
-        if stream and CURSOR in token:
+        if CURSOR in token:
             client = super(ItemPreservingMixin, self._starting_after(token[CURSOR]))
-        result = client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
-        if not stream:
-            return result
+        result = client._start_call(messages=messages, options=options, **kwargs)
         result._stream_source = until_its_end(result._stream_source, is_truncated)
         if not token:
             return result
 
         def retrieve() -> Any:
-            return client._inner_get_response(messages=messages, options=options, stream=False, **kwargs)
+            retriever: Any = super(FoldedStreamMixin, self)
+            return retriever._inner_get_response(messages=messages, options=options, stream=False, **kwargs)
 
         def finalize(updates: Sequence[Any]) -> Any:
             final_event: Any = unwrap_update(updates[-1]) if updates else None

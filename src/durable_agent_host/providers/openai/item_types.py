@@ -122,8 +122,9 @@ def _call(item: Item, name: str, arguments: Any, *, id_field: str = "id", **deta
     has_failed = bool(item.get("error")) or item.get("status") == "failed"
     outcome: ToolOutcome = "error" if has_failed else "not_run" if item.get("status") == "incomplete" else "success"
     arguments = arguments or item.get("arguments")
-    message = str(value_at(item, "error", "message") or "")
-    return HostedCall(str(item.get(id_field) or ""), name, arguments, outcome, message)._replace(**details)
+    found = search_text(item.get("results") or value_at(item, "action", "sources"))
+    result = found or str(value_at(item, "error", "message") or "")
+    return HostedCall(str(item.get(id_field) or ""), name, arguments, outcome, result)._replace(**details)
 
 
 def _call_of(name: str, *fields: str) -> Callable[[Item], HostedCall]:
@@ -132,9 +133,8 @@ def _call_of(name: str, *fields: str) -> Callable[[Item], HostedCall]:
 
 
 def _web_search(item: Item) -> HostedCall:
-    action = object_at(item, "action")
-    arguments = {name: value for name, value in action.items() if name != "sources"}
-    return _call(item, "web_search", arguments, result=search_text(action.get("sources")))
+    arguments = {name: value for name, value in object_at(item, "action").items() if name != "sources"}
+    return _call(item, "web_search", arguments)
 
 
 def _mcp_call(item: Item) -> HostedCall:
