@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.errors import ProviderError
 
-_PASSING_STATUS: Final = re.compile(r"408|409|42[459]|498|5\d\d")
-"""424 of TGI and Bedrock: the model failed; 498 of Groq: no capacity."""
+_PASSING_STATUS: Final = frozenset({408, 409, 424, 425, 429, 498})
+"""Besides 5xx. 424 of TGI and Bedrock: the model failed; 498 of Groq: no capacity."""
 
 _TRANSPORT_ERRORS: Final = frozenset(
     {
@@ -33,13 +33,15 @@ _TRANSPORT_ERRORS: Final = frozenset(
 
 _NEVER_PASSING: Final = frozenset({"UnsupportedProtocol", "TooManyRedirects", "InvalidURL", "LocalProtocolError"})
 
-_PASSING_CODE: Final = re.compile(
-    r"overloaded_error|api_error|rate_limit_error|timeout_error"  # Anthropic
-    r"|server_error|rate_limit_exceeded|server_is_overloaded|slow_down"  # OpenAI
-    r"|unavailable|resource_exhausted|internal|deadline_exceeded|aborted"  # Google
-    r"|throttlingexception|throttling|toomanyrequestsexception|serviceunavailableexception"  # AWS
-    r"|internalserverexception|modeltimeoutexception|modelnotreadyexception|modelstreamerrorexception"
-    r"|tool_use_failed"  # Groq: the model has written a call that cannot be read
+_PASSING_CODES: Final = frozenset(
+    {
+        *("overloaded_error", "api_error", "rate_limit_error", "timeout_error"),  # Anthropic
+        *("server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"),  # OpenAI
+        *("unavailable", "resource_exhausted", "internal", "deadline_exceeded", "aborted"),  # Google
+        *("throttlingexception", "throttling", "toomanyrequestsexception", "serviceunavailableexception"),  # AWS
+        *("internalserverexception", "modeltimeoutexception", "modelnotreadyexception", "modelstreamerrorexception"),
+        "tool_use_failed",  # Groq: the model has written a call that cannot be read
+    }
 )
 _MOST_DEPTH: Final = 4
 
@@ -101,11 +103,12 @@ def classify_error(error: BaseException) -> RetryDecision | None:
             return RetryDecision(retryable=True)
         status = _find_status(cause)
         code = _find_code(cause)
-        if status is not None or _PASSING_CODE.fullmatch(code) or _is_stream_error(cause):
+        if status is not None or code in _PASSING_CODES or _is_stream_error(cause):
             headers = _extract_headers(cause)
-            has_passing_code = code != "api_error" if status else True  # Ollama has it with any status
-            is_passing = (has_passing_code and _PASSING_CODE.fullmatch(code)) or _PASSING_STATUS.fullmatch(str(status))
-            retryable = bool(is_passing) and code != "insufficient_quota"
+            is_passing = status in _PASSING_STATUS or (status or 0) >= 500  # noqa: PLR2004
+            if code in _PASSING_CODES and not (status and code == "api_error"):  # Ollama has it with any status
+                is_passing = True
+            retryable = is_passing and code != "insufficient_quota"
             if (should_retry := str(headers.get("x-should-retry", "")).lower()) in {"true", "false"}:
                 retryable = should_retry == "true"
             return RetryDecision(
@@ -165,7 +168,7 @@ def _find_code(error: BaseException) -> str:
             inner = value_at(fields, "error") or value_at(fields, "Error") or fields
             for name in ("code", "Code", "status", "type"):
                 code = value_at(inner, name)
-                if isinstance(code, str) and _PASSING_CODE.fullmatch(code.lower()):
+                if isinstance(code, str) and code.lower() in _PASSING_CODES:
                     return code.lower()
     code: Any = getattr(error, "code", None)
     return code.lower() if isinstance(code, str) else ""

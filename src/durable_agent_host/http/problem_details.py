@@ -110,7 +110,9 @@ def problem_body(failure: Mapping[str, Any], **members: Unpack[ProblemTurnWire])
 
 def _status_of_outcome(failure: Mapping[str, Any]) -> HTTPStatus:
     name = str(failure.get("type"))
-    kind = errors.TooManyRequestsError if name == "QueueFullError" else getattr(errors, name, errors.TurnError)
+    kind = errors.TooManyRequestsError if name == "QueueFullError" else getattr(errors, name, None)
+    if not isinstance(kind, type):  # of the app's own, or of an imported session
+        return HTTPStatus.BAD_GATEWAY
     return next((status for base, status in _STATUS if issubclass(kind, base)), HTTPStatus.BAD_GATEWAY)
 
 
