@@ -49,9 +49,9 @@ _TRANSIENT_CODE: Final = re.compile(
 
 
 _CLIENT_REJECTED: Final = re.compile(
-    r"api.?key|\bauth|permission|quota|billing|credit|balance|budget|good standing|suspended|restricted|location"
-    r"|has been disabled|usage limit|in your region|not support tools"
-    r"|(unknown|unavailable|access .*) model|valid model|model_not_"
+    r"api.?key|\bauth(?:enticat|oriz)|permission|quota|billing|credits?\b|balance|exceeded.?budget|budget has been"
+    r"|good standing|suspended|has been (?:restricted|disabled)|location is|usage limit|in your region"
+    r"|not support tools|(unknown|unavailable|access .*) model|valid model|model_not_"
     r"|(model|deployment).*(not exist|not found|not supported|unavailable|decommissioned|identifier is|on-demand)"
     r"|\b1211\b",
     re.IGNORECASE,

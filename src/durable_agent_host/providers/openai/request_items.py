@@ -94,8 +94,9 @@ def _find_unpaired_approvals(messages: Sequence[Message]) -> tuple[set[int], set
     contents = [content for message in messages for content in message.contents]
     requests = {id(content): request for content in contents if (request := approval_request_id(content))}
     responses = {id(content): request for content in contents if (request := approval_response_id(content))}
-    open_ids = {key for key, request in requests.items() if request not in responses.values()}
-    orphan_ids = {key for key, request in responses.items() if request not in requests.values()}
+    requested, responded = {*requests.values()}, {*responses.values()}
+    open_ids = {key for key, request in requests.items() if request not in responded}
+    orphan_ids = {key for key, request in responses.items() if request not in requested}
     item_ids = {id(content) for content in contents if id(content) in open_ids and find_item_metadata(content)}
     return item_ids, (open_ids | orphan_ids) - item_ids
 
