@@ -127,6 +127,7 @@ def agents(reason: str, text: str = "") -> bytes:
 
 INCOMPLETE = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
 CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
 FILTERS = [{"blocked": True, "source_type": "completion", "content_filter_results": AZURE_FILTER}]
 CYBER = {"type": "refusal", "category": "cyber", "explanation": "This was blocked."}
 RATING = {"category": "HARM_CATEGORY_HARASSMENT", "probability": "HIGH", "blocked": True}
@@ -135,6 +136,7 @@ ENDINGS: dict[str, tuple[str, bytes, str, str, Any]] = {
     "filter": ("Responses", responses(text("This is"), **INCOMPLETE), "This is", "content_filter", ("filter", None)),
     "azure": ("Responses", responses(**INCOMPLETE, content_filters=FILTERS), "", "content_filter", ("filter", "hate")),
     "length": ("Responses", responses(text("This is"), **CUT), "This is", "length", None),
+    "length within reasoning": ("Responses", responses(**CUT, output=[REASONING]), "", "length", None),
     "no reason": ("Responses", responses(text("Is"), status="incomplete"), "Is", "length", None),
     "chat refusal": (
         "Completions",

@@ -351,9 +351,9 @@ def _drop_repeated_items(
 def _drop_lonely_reasoning(
     entries: list[Json], rules: RepairRules, report_change: ReportChange, _seen: RepairContext
 ) -> None:
-    """Remove reasoning that no output of the model follows within its response."""
+    """Remove reasoning that no output of the model follows within its response, unless the response was cut there."""
     for entry in entries:
-        is_followed = False
+        is_followed = extension_of(entry).get("finishReason") == "length"
         for found in reversed(list(stored_contents([entry]))):
             if found.type == "reasoning":
                 if not is_followed:

@@ -21,7 +21,7 @@ Item = Mapping[str, Any]
 
 
 def complete_message(item: Item, contents: list[Content]) -> list[Content]:
-    """Return one text per part, with its citations."""
+    """Return one text per part, with its citations; with those of the stream where the finished item has none."""
     texts: list[Content] = []
     remaining = [content for content in contents if content.type == "text"]
     for part in _parts(item, "content"):
@@ -33,7 +33,8 @@ def complete_message(item: Item, contents: list[Content]) -> list[Content]:
             text_content = refusal(text) if is_refusal_part else Content("text", text=text)
         else:
             remaining = [content for content in remaining if content is not text_content]
-        text_content.annotations = parse_annotations_from_openai(part)
+        streamed_annotations = [_strip_annotation_index(annotation) for annotation in text_content.annotations or ()]
+        text_content.annotations = parse_annotations_from_openai(part) or streamed_annotations or None
         text_content.additional_properties = _strip_event_counters(text_content.additional_properties)
         texts.append(text_content)
     return texts + [content for content in contents if content.type != "text"]
