@@ -90,7 +90,11 @@ def test_the_client_runs_a_tool_of_the_service(people: AgentHost, model: Practic
     events = requests.get(turn["events_url"]).text.replace(" ", "")
     assert events.count("event:tool.started") == events.count("event:tool.completed") == 1
     assert events.index("call.answered") < events.index("event:tool.completed")
-    assert people.get(f"/agents/{agent}/sessions/{turn['session_id']}/verify").json()["problems"] == []
+    session_path = f"/agents/{agent}/sessions/{turn['session_id']}"
+    steps = people.get(f"{session_path}/turns/{turn['turn_id']}/steps").json()["steps"]
+    (step,) = (step for step in steps if step["kind"] == "tool_call")
+    assert (step["outcome"], step["runs_in"], step["in_doubt"]) == ("success", "host", False)
+    assert people.get(f"{session_path}/verify").json()["problems"] == []
     item_types = [sent["type"] for sent in run_next_turn(people, model, agent, turn["session_id"])]
     if agent == "Coder":
         calls = ["reasoning", item["type"], f"{item['type']}_output"]

@@ -212,7 +212,8 @@ class StepReader:
         if self._attempt is not None and self._attempt["ended"] is None:
             self._attempt["ended"] = "crashed"
         self._lose_model_call()
-        for step in (*self._announced_calls.values(), *self._tools.values()):
+        running = [call for call_id, call in self._announced_calls.items() if call_id not in self._questions]
+        for step in (*running, *self._tools.values()):
             if step["outcome"] is None:
                 step["in_doubt"] = True
 
@@ -269,7 +270,7 @@ class StepReader:
                 announced_call |= cast("ToolCallStepWire", more)
                 self._finish_tool(announced_call, data["outcome"], str(data.get("result") or ""), at)
         elif name == turn_events.CALL_PENDING:
-            self._questions[str(data["call_id"])] = data
+            self._ask(str(data["call_id"]), data)
         elif name == turn_events.TURN_RESTARTED:
             self._lose_model_call()
             restart: RestartStepWire = {
@@ -279,6 +280,12 @@ class StepReader:
                 "at": at,
             }
             self._add(restart)
+
+    def _ask(self, call_id: str, question: Mapping[str, Any]) -> None:
+        """Record a pending call; one of a tool of the service that the client runs is no call of the service."""
+        self._questions[call_id] = question
+        if question["kind"] == "client_tool" and call_id in self._announced_calls:
+            self._announced_calls[call_id]["runs_in"] = "host"
 
     def _add_journal_step(self, step: JournalStep, at: str | None) -> None:
         match step:
