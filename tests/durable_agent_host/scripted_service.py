@@ -119,11 +119,12 @@ def anthropic_text(text: str) -> tuple[Json, list[Json]]:
     return {"type": "text", "text": ""}, [{"type": "text_delta", "text": text}]
 
 
-def gemini_response(*parts: Mapping[str, Any]) -> list[Json]:
-    """The chunks of a response, one for each part."""
+def gemini_response(*parts: Mapping[str, Any], **fields: Any) -> list[Json]:
+    """The chunks of a response, one for each part, and one with further fields of the candidate."""
     chunks: list[Json] = [{"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in parts]
     usage = {"promptTokenCount": 3, "candidatesTokenCount": 2, "totalTokenCount": 5}
-    last: Json = {"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": "STOP"}]}
+    end: Json = {"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": "STOP"}
+    last: Json = {"candidates": [end | fields]}
     return [chunk | {"modelVersion": "gemini-served-1"} for chunk in (*chunks, last | {"usageMetadata": usage})]
 
 

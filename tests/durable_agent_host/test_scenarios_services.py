@@ -887,6 +887,11 @@ CLAUDES_SEARCH = [
     },
 ]
 URLS = [{"type": "url", "url": page["url"]} for page in PAGES]
+GROUNDING = {
+    "searchEntryPoint": {"renderedContent": "<style>" + "x" * 600},
+    "webSearchQueries": ["q"],
+    "groundingChunks": [{"web": {"uri": page["url"], "title": page["title"]}} for page in PAGES],
+}
 
 
 @pytest.mark.parametrize(
@@ -907,8 +912,13 @@ URLS = [{"type": "url", "url": page["url"]} for page in PAGES]
             anthropic_response(*CLAUDES_SEARCH, {"type": "text", "text": "Found."}),
             ["A page https://a.example\nAnother https://b.example"],
         ),
+        (
+            "Gemini",
+            gemini_response({"text": "Found."}, groundingMetadata=GROUNDING),
+            ["A page https://a.example\nAnother https://b.example"],
+        ),
     ],
-    ids=["OpenAI", "Anthropic"],
+    ids=["OpenAI", "Anthropic", "Gemini"],
 )
 def test_the_results_of_a_services_tools_are_shown(
     host: AgentHost, service: ScriptedService, agent: str, output: list[dict[str, Any]], results: list[str]

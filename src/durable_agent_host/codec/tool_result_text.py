@@ -67,10 +67,16 @@ def value_text(value: Any) -> str:
 
 def search_text(result: Any) -> str:
     """Return what a search has found as text: a line with title and URL of each page, name and text of each file."""
-    found = cast("list[Any]", result) if isinstance(result, list) else []
-    names = ("title", "url", "filename", "text")
-    lines = [" ".join(str(text) for name in names if (text := value_at(source, name))) for source in found]
+    found = value_at(result, "groundingChunks") or result  # of Gemini
+    lines = [_source_line(source) for source in cast("list[Any]", found)] if isinstance(found, list) else []
     return "\n".join(lines) if lines and all(lines) else value_text(result)
+
+
+def _source_line(source: Any) -> str:
+    for kind in ("web", "retrievedContext", "maps"):  # of Gemini
+        source = value_at(source, kind) or source
+    names = ("title", "url", "uri", "filename", "text")
+    return " ".join(str(text) for name in names if (text := value_at(source, name)))
 
 
 def _is_text_part(part: Any) -> bool:
