@@ -40,7 +40,7 @@ from durable_agent_host.encryption.cipher import Cipher
 from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE
 from durable_agent_host.encryption.key_wrapping import LocalKey
 from durable_agent_host.encryption.keyring import Keyring
-from durable_agent_host.providers.anthropic.message_accumulator import complete_message
+from durable_agent_host.providers.anthropic.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
 from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
@@ -241,8 +241,14 @@ async def test_the_secret_of_an_app(tmp_path: Path):
 def test_blocks_of_anthropic():
     """A message of the service is stored as this message, which is sent back as the same blocks."""
     document = golden("anthropic-items-v1")
-    parts = complete_message(document["blocks"], document["container"])
-    contents = [content for part in parts for content in ANTHROPIC.complete_item([], part.item)]
+    accumulator = MessageAccumulator()
+    finished = [
+        accumulator.start(index, block) and accumulator.stop(index) for index, block in enumerate(document["blocks"])
+    ]
+    parts = {
+        part.position: part for part in (*filter(None, finished), *accumulator.set_container(document["container"]))
+    }
+    contents = [content for part in parts.values() for content in ANTHROPIC.complete_item([], part.item)]
     assert json.dumps(encode_message(Message("assistant", contents))) == json.dumps(document["message"])
     adapter = ANTHROPIC.adapt(AnthropicLab.bare_client())
     messages = [Message("user", ["hi"]), decode_message(document["message"])]
