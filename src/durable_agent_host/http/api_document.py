@@ -33,6 +33,7 @@ _UNROUTED: Final[Mapping[str, Any]] = {
 }
 _PROBLEMS: Final = (400, 403, 404, 413, 429, 500, 503, 507)
 """Statuses of problems that every route may answer with; routes of a session also with 409."""
+_KEY_NEEDED: Final[Mapping[str, Any]] = {"description": "The host asks for a key."}
 _PATH_PARAMETERS: Final[Mapping[str, str]] = {
     "agent": "The agent's name.",
     "session": "The session's id.",
@@ -84,9 +85,11 @@ def api_document(parts: frozenset[RoutePart] = frozenset(get_args(RoutePart))) -
     for route in routes:
         paths.setdefault(f"/{route.template}", {})[route.method.lower()] = builder.build(route)
     schemas_by_name = dict(definitions["$defs"])
-    for extra in (_EXTRA[part] for part in parts if part in _EXTRA):
-        paths |= extra["paths"]
-        schemas_by_name |= extra["schemas"]
+    for part in parts & _EXTRA.keys():
+        paths |= _EXTRA[part]["paths"]
+        schemas_by_name |= _EXTRA[part]["schemas"]
+        if part == "workflows":
+            paths |= {path: builder.with_problems(methods) for path, methods in _EXTRA[part]["paths"].items()}
     event = {
         "description": "An event of a stream. `id` is its offset in the turn's log.",
         "oneOf": [builder.event(name, rule.data) for name, rule in turn_events.EVENTS.items()],
@@ -140,12 +143,24 @@ class _OperationBuilder:
                 ),
                 *map(self._parameter, route.parameters),
             ],
-            "responses": responses if is_public else {**responses, "401": {"description": "The host asks for a key."}},
+            "responses": responses if is_public else {**responses, "401": _KEY_NEEDED},
             "security": [{}, *([] if is_public else [{"key": []}]), *([{"token": []}] if route.accepts_token else [])],
         }
         if route.bodies:
             operation["requestBody"] = {"content": self._content(route.bodies, _JSON)}
         return operation
+
+    def with_problems(self, operations: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Add to the operations of a path what the app answers in place of upstream."""
+        statuses = (*_PROBLEMS, HTTPStatus.CONFLICT)
+        problems = {
+            str(int(status)): {"description": HTTPStatus(status).phrase, "content": self._body(status, [ProblemWire])}
+            for status in statuses
+        }
+        return {
+            method: {**operation, "responses": {**operation["responses"], **problems, "401": _KEY_NEEDED}}
+            for method, operation in operations.items()
+        }
 
     def event(self, name: str, data: Any) -> Mapping[str, Any]:
         """Describe an event."""
@@ -162,14 +177,16 @@ class _OperationBuilder:
         return {"name": name, "in": place, "description": meaning, "schema": self._schema(kind)}
 
     def _response(self, route: Route, status: int, body: Sequence[Any]) -> Mapping[str, Any]:
-        is_problem = status >= HTTPStatus.BAD_REQUEST
         response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
         if headers := self._headers(route, status):
             response["headers"] = headers
         if body and route.method != "HEAD":
-            unrouted = {_JSON: {"schema": _UNROUTED}} if status == HTTPStatus.NOT_FOUND else {}
-            response["content"] = {**self._content(body, PROBLEM if is_problem else _JSON), **unrouted}
+            response["content"] = self._body(status, body)
         return response
+
+    def _body(self, status: int, body: Sequence[Any]) -> Mapping[str, Any]:
+        unrouted = {_JSON: {"schema": _UNROUTED}} if status == HTTPStatus.NOT_FOUND else {}
+        return {**self._content(body, PROBLEM if status >= HTTPStatus.BAD_REQUEST else _JSON), **unrouted}
 
     def _headers(self, route: Route, status: int) -> Mapping[str, Any]:
         names: tuple[str, ...] = ()
