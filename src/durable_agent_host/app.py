@@ -22,19 +22,14 @@ from agent_framework_durabletask import (
 from durable_agent_host.activities import plan_times, run_limits
 from durable_agent_host.agent.agent_options import (
     check_strategy,
-    choose_budgets,
     choose_compaction,
-    choose_fallbacks,
     choose_redactor,
-    choose_response_retries,
-    default_budgets,
-    list_clients,
 )
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.compaction import CompactionChoice
 from durable_agent_host.agent.context_stores import reject_external_stores
 from durable_agent_host.agent.declarations import reject_lost_declarations
-from durable_agent_host.agent.fallbacks import FallbackChoice
+from durable_agent_host.agent.feature import AgentFeature
 from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.agent.hosted_agent import duplicate_name_error, validate_agent_name, why_no_journal
 from durable_agent_host.agent.nested_agents import list_journaled_agents
@@ -74,6 +69,7 @@ from durable_agent_host.durable.workflow_functions import (
 )
 from durable_agent_host.durable.workflow_runs import open_request
 from durable_agent_host.encryption.data_key_storage import PlaintextGuard
+from durable_agent_host.features.registry import FeatureChoices
 from durable_agent_host.http.app_routes import hosted_agents
 from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
@@ -84,7 +80,7 @@ from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.model.access import ERASURE, MAINTENANCE
-from durable_agent_host.model.budget import NO_BUDGETS, Budgets
+from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
 from durable_agent_host.model.notification import Notify
 from durable_agent_host.model.principal import THE_APP, Owner, Principal
@@ -198,12 +194,10 @@ class DurableAgentApp(AgentFunctionApp):
         check_strategy(compaction, "the app")
         self._default_compaction = compaction
         self._compactions: dict[str, CompactionChoice] = {}
-        self._default_budgets = default_budgets(budgets)
-        self._budgets: dict[str, Budgets] = {}
-        self._default_fallbacks = FallbackChoice(list_clients(fallbacks), fallback_sticky)
-        self._fallbacks: dict[str, FallbackChoice] = {}
-        self._default_response_retries = response_retries
-        self._response_retries: dict[str, int] = {}
+        self._choices = FeatureChoices(
+            budgets=budgets, fallbacks=fallbacks, fallback_sticky=fallback_sticky, response_retries=response_retries
+        )
+        self._features: dict[str, Sequence[AgentFeature]] = {}
         self._runners: dict[str, AgentRunner] = {}
         self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
@@ -250,7 +244,7 @@ class DurableAgentApp(AgentFunctionApp):
         )
         self._services = TurnServices(
             wakeups=Notifier(),
-            stopper=TurnStopper(self._open_log, lambda agent: self._budgets.get(agent, NO_BUDGETS)),
+            stopper=TurnStopper(self._open_log, self._runners),
             probes=StoreProbes(self._open_log, storage.open_store, self._runners),
             storage=storage,
             external_sessions=external_sessions,
@@ -310,10 +304,14 @@ class DurableAgentApp(AgentFunctionApp):
         self._sources[name] = source
         why_not = why_no_journal(agent)
         self._compactions[name] = choose_compaction(name, compaction, self._default_compaction, why_not)
-        self._response_retries[name] = choose_response_retries(response_retries, self._default_response_retries)
-        self._budgets[name] = choose_budgets(name, agent, budgets, self._default_budgets)
-        self._fallbacks[name] = choose_fallbacks(
-            name, agent, fallbacks, fallback_sticky, default=self._default_fallbacks, provider_for=provider_for
+        self._features[name] = self._choices.features(
+            name,
+            agent,
+            provider_for,
+            budgets=budgets,
+            fallbacks=fallbacks,
+            fallback_sticky=fallback_sticky,
+            response_retries=response_retries,
         )
         if (redact := redact or self._default_redact) is not None:
             self._redactors[name] = choose_redactor(name, agent, redact, self._redactors.values())
@@ -529,9 +527,7 @@ class DurableAgentApp(AgentFunctionApp):
             storage=self._services.storage,
             history=history,
             compaction=self._compactions[agent_name],
-            budgets=self._budgets[agent_name],
-            fallbacks=self._fallbacks[agent_name],
-            response_retries=self._response_retries[agent_name],
+            features=self._features[agent_name],
             notify_end=report_end,
             redactor=self._redactors.get(agent_name),
             new_token=partial(make_token, self._services.hub.secret),

@@ -313,8 +313,8 @@ def with_usage(document, figures):
 @pytest.mark.parametrize(
     ("point", "calls", "call_count"),
     [
-        ("journal.budget.before_reserve", 3, 3),
-        ("journal.budget.after_reserve:2", 2, 3),
+        ("journal.budget.before_append", 3, 3),
+        ("journal.budget.after_append:2", 2, 3),
         ("journal.model.before_append:2", 3, 3),
         ("journal.model.after_append:2", 3, 3),
         ("journal.tool.after_run:2", 3, 3),

@@ -212,10 +212,10 @@ def test_a_cancelled_turn_keeps_the_message(people: AgentHost, model: PracticeMo
 
 
 KILLS = [
-    ("Worker", "journal.message.before_append"),
-    ("Worker", "journal.message.after_append"),
+    ("Worker", "journal.steering.before_append"),
+    ("Worker", "journal.steering.after_append"),
     ("Worker", "journal.model.before_append:2"),
-    ("Kept", "journal.message.after_append"),
+    ("Kept", "journal.steering.after_append"),
     ("Kept", "turn.before_outcome"),
 ]
 """Of the agents, the service of ``Kept`` has the conversation."""

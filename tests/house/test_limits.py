@@ -36,7 +36,7 @@ FIXED = {
     "`options` of a turn": "turn.request_options._MAX_BYTES",
     "`response_format` of a turn": "turn.response_format.MAX_SCHEMA_CHARACTERS",
     "objects in a `response_format`": "turn.response_format.MAX_SCHEMA_OBJECTS",
-    "time to check an answer against its `response_format`": "agent.response_format_worker.CHECK_SECONDS",
+    "time to check an answer against its `response_format`": "features.response_format.worker.CHECK_SECONDS",
     "uploads of a session that no message has used": "segments.uploads.MAX_UPLOADS",
     "sessions in a list": "http.parse.DEFAULT_LIMIT",
     "messages in a page": "http.parse.MAX_LIMIT",

@@ -7,6 +7,7 @@ for the time limit. How that ends is a type (`ending`); the turn's outcome (`out
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,7 +18,7 @@ from agent_framework import AgentResponse, Content, SupportsAgentRun
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runs import AgentRuns
 from durable_agent_host.agent.compaction import NO_COMPACTION_CHOICE, CompactionChoice
-from durable_agent_host.agent.fallbacks import NO_FALLBACKS, FallbackChoice
+from durable_agent_host.agent.feature import AgentFeature, AttemptStart
 from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.observer import AgentCompleted, TurnObserver
@@ -60,7 +61,7 @@ from durable_agent_host.errors import (
     log_reason,
     strip_error_text,
 )
-from durable_agent_host.model.budget import NO_BUDGETS, Budgets, Price
+from durable_agent_host.model.budget import NO_BUDGETS, BudgetUsage, Price
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.repair_rules import RepairRules
@@ -71,10 +72,12 @@ from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage
 from durable_agent_host.session.external_messages import without_messages
 from durable_agent_host.session.ownership import external_session_id
+from durable_agent_host.turn.note_view import ShowNote
 from durable_agent_host.turn.recorded_stream import FinalResponse
 from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.crash_points import reach
+from durable_agent_host.turn_log.journal import JournalState
 from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
 
 _LOGGER = logging.getLogger(__name__)
@@ -179,12 +182,10 @@ class AgentRunner:
             outcome contains everything itself.
         history: where the agent's conversations are kept; by default the agent's own.
         compaction: the app's choice for the agent's context.
-        fallbacks: the app's choice of other clients for the agent.
-        budgets: limits on the usage of the agent's turns and sessions.
+        features: of the agent, in the order of their layers.
         notify_end: notified of turns that end without an orchestration.
         redactor: for stored and shown data; None for no redaction.
         new_token: makes the tokens of deferred calls: of the turn's request, the pending call's id and its expiry.
-        response_retries: how often the model is asked again for an answer that does not fit ``response_format``.
 
     Attributes:
         tracks_budget: whether the usage of the agent's turns is counted.
@@ -203,14 +204,11 @@ class AgentRunner:
         storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
         history: ProviderHistory | None = None,
         compaction: CompactionChoice = NO_COMPACTION_CHOICE,
-        fallbacks: FallbackChoice = NO_FALLBACKS,
-        budgets: Budgets = NO_BUDGETS,
+        features: Sequence[AgentFeature] = (),
         notify_end: ReportEnd = lambda _: None,
         redactor: Redactor | None = None,
         new_token: Callable[[TurnRequest, str, datetime], str] | None = None,
-        response_retries: int = 1,
     ) -> None:
-        self._response_retries = response_retries
         self.notify_end = notify_end
         self.name = name
         self.agent = agent
@@ -220,12 +218,12 @@ class AgentRunner:
         self._observers = observers
         self._open_log = open_log
         self._limits = limits
-        self._budgets = budgets
-        self.tracks_budget = budgets.counts
+        self._features = features
+        self.tracks_budget = any(feature.counts_usage for feature in features)
         self.may_ask = is_factory(agent)
         self._redactor = redactor
         self._wait_rules = WaitRules(limits.answer_seconds, limits.deferral_seconds, new_token)
-        self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for, compaction, fallbacks))
+        self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for, compaction))
 
     @property
     def compaction_id(self) -> str | None:
@@ -265,7 +263,16 @@ class AgentRunner:
     @property
     def prices(self) -> Mapping[str, Price]:
         """The prices of the agent's models; empty when the app gives none."""
-        return self._budgets.prices
+        return next((feature.prices for feature in self._features if feature.prices), NO_BUDGETS.prices)
+
+    @property
+    def note_views(self) -> Mapping[str, ShowNote]:
+        """Shows the notes of its features, by their names."""
+        return {feature.name: feature.show for feature in self._features}
+
+    def used(self, records: JournalState) -> BudgetUsage | None:
+        """Count what a turn has used that no longer runs; None when nothing counts it."""
+        return next(filter(None, (feature.used(records) for feature in self._features)), None)
 
     @property
     def history_locations(self) -> HistoryLocations:
@@ -300,6 +307,7 @@ class AgentRunner:
         async def load_message(request: TurnRequest) -> TurnRequest:
             return await with_files(await self.storage.load_request(request))
 
+        start = AttemptStart(attempt, request, session, replies or {}, load_message, time.perf_counter())
         runs = AgentRuns(
             host=self._host,
             provider=self._provider_for(object()),  # until the agent is created
@@ -308,7 +316,6 @@ class AgentRunner:
             attempt=attempt,
             record=record,
             with_files=with_files,
-            load_message=load_message,
             agent_session_before=await record.agent_session(),
             history_session_id=external_session_id(request.session_id, session.owner)
             if self.history.where.owners
@@ -318,9 +325,8 @@ class AgentRunner:
             replies=replies or {},
             wait_rules=self._wait_rules,
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
-            budgets=self._budgets,
+            features=[part for feature in self._features if (part := feature.begin(start)) is not None],
             redactor=self._redactor,
-            response_retries=self._response_retries,
             exchange_recorder=attempt.new_exchange_recorder(self._limits.recording_bounds),
         )
         ending = await self._run_to_end(runs)
@@ -372,12 +378,7 @@ class AgentRunner:
                 raise FencedError("a later attempt has taken the turn over")
             case LogUnavailable(error):
                 raise error
-        outcome = committed_outcome = replace(
-            outcome,
-            budget_usage=runs.budget_usage(),
-            redacts=self._redactor is not None,
-            steered_by=runs.steering.request_hashes if runs.steering is not None else {},
-        )
+        outcome = committed_outcome = runs.complete_outcome(replace(outcome, redacts=self._redactor is not None))
         if outcome.status != "suspended":
             committed_outcome = await self._store_outcome(runs, outcome)
         return await runs.attempt.end(ending, outcome, committed_outcome)
@@ -437,7 +438,7 @@ class AgentRunner:
                 "check what they did before you try again"
             )
             await attempt.abandon(LogUnavailable(log_error))
-            return replace(await _build_failed_outcome(runs, log_error), budget_usage=runs.budget_usage())
+            return runs.complete_outcome(await _build_failed_outcome(runs, log_error))
         _LOGGER.warning("turn %s: attempt superseded by a later attempt; stopping", runs.request.turn_id)
         await attempt.abandon(Superseded())
         return await attempt.outcome_of_successor(self._limits.turn_seconds)

@@ -13,26 +13,25 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
 from itertools import takewhile
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
 
-from durable_agent_host.agent.budget_accounting import Ask, BudgetAccount
 from durable_agent_host.agent.call_middleware import RunCalls, Send
 from durable_agent_host.agent.call_order import (
-    CurrentRun,
     ModelLayers,
     chain_compaction_call,
     chain_model_call,
     chain_tool_call,
+    new_model_layers,
+    new_tool_layers,
 )
 from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
 from durable_agent_host.agent.compaction import CompactionModelCalls
 from durable_agent_host.agent.context_window import ContextWindow
-from durable_agent_host.agent.fallbacks import ActiveClient
+from durable_agent_host.agent.feature import AnswerReader, AttemptFeature, CurrentRun
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES, ExchangeRecorder
-from durable_agent_host.agent.layers.format_check import messages_after_rejection
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_runs import NestedRun
@@ -47,7 +46,6 @@ from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import Cancelled, RunStoppedError
 from durable_agent_host.agent.running_tool import WaitRules
 from durable_agent_host.agent.session_state_tracker import SessionState
-from durable_agent_host.agent.steering import Steering
 from durable_agent_host.agent.stream_progress import (
     REPLAYED,
     BrokenStream,
@@ -60,16 +58,14 @@ from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
 from durable_agent_host.agent.workflow_questions import WorkflowQuestions, part_path
 from durable_agent_host.codec.content import decode_content, encode_content
-from durable_agent_host.codec.journal_entry import rejection_of
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.thread_offload import TaskSlice, run_in_thread_if_many
 from durable_agent_host.errors import ContextOverflowError, TurnError, TurnTimedOutError
-from durable_agent_host.model.budget import NO_BUDGETS, Budgets, BudgetUsage
 from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT, CallPath
-from durable_agent_host.model.journal_entry import ClientSwitchedEntry, ContextOverflowedEntry
+from durable_agent_host.model.journal_entry import Note
 from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.model.session import WORKFLOW_STATE
-from durable_agent_host.model.turn import ResponseLimits, TurnRequest
+from durable_agent_host.model.turn import ResponseLimits, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import ConversationReader, entries_of_context
 from durable_agent_host.session.context_selection import context_messages
 from durable_agent_host.session.external_messages import external_provider_of
@@ -79,6 +75,8 @@ from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
 
 _LOGGER = logging.getLogger(__name__)
+_OVERFLOW: Final = "overflow"
+"""The notes of requests that were too long: the share of the messages that the next one keeps."""
 
 
 class LostProviderState:
@@ -203,7 +201,6 @@ class AgentRuns:
         agent_session_before: the framework's session from before the turn, serialized.
         history_session_id: see `durable_agent_host.agent.transcript_provider.DurableSession.restore`.
         with_files: adds the bytes of files to a request that refers to them.
-        load_message: adds the stored parts and the bytes of files to a request that was sent to the running turn.
         request: the turn's request.
         replies: to pending calls, by their ids.
         wait_rules: how long calls wait, and how their results may come.
@@ -211,19 +208,14 @@ class AgentRuns:
         was_cancelled: the turn was cancelled while it waited: only what is in the journal is collected.
         agent_session: the framework's session of the current run.
         hosted_agent: the agent of the current run.
-        active_client: which client answers in the current run; None for an agent without fallbacks.
         run: the current one; None before the first.
         losses: what the model's service has lost.
         output: what the current run has streamed.
         histories: the agent's history providers in the current run.
         context: chooses the messages of the current run's model calls; None when all are sent.
-        steering: the messages that were sent to the turn, in the current run; None when there are none.
-        budgets: of the agent.
+        features: that take part in the attempt.
         redactor: for stored and shown data, or None.
-        elapsed_before: seconds of earlier attempts.
         started_at: by `time.perf_counter`.
-        response_retries: how often the model is asked again for an answer that does not fit the requested format.
-        has_rejected_answer: whether it was asked again.
     """
 
     host: Callable[[], HostedAgent]
@@ -234,7 +226,6 @@ class AgentRuns:
     record: ConversationReader
     agent_session_before: Mapping[str, Any] | None
     with_files: Callable[[TurnRequest], Awaitable[TurnRequest]]
-    load_message: Callable[[TurnRequest], Awaitable[TurnRequest]]
     overlay_before: Mapping[str, Any] | None
     request: TurnRequest
     replies: Mapping[str, Mapping[str, Any]]
@@ -244,29 +235,22 @@ class AgentRuns:
     history_session_id: str = ""
     agent_session: DurableSession = field(default_factory=DurableSession)
     hosted_agent: HostedAgent = field(init=False)
-    active_client: ActiveClient | None = None
     run: CurrentRun | None = None
     losses: LostProviderState = field(init=False)
     output: RunOutput = field(init=False)
     histories: RunHistoryProviders | None = None
     context: ContextWindow | None = None
-    steering: Steering | None = None
-    budgets: Budgets = NO_BUDGETS
+    features: Sequence[AttemptFeature] = ()
     redactor: Redactor | None = None
-    elapsed_before: float = 0.0
     started_at: float = field(default_factory=time.perf_counter)
-    response_retries: int = 1
-    has_rejected_answer: bool = False
     _calls: RunCalls = field(init=False)
     _breaks: dict[CallPath, int] = field(default_factory=dict[CallPath, int])
-    _switches: list[ClientSwitchedEntry] = field(default_factory=list[ClientSwitchedEntry])
     _overflows: dict[CallPath, float] = field(default_factory=dict[CallPath, float])
     _sent: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         """Start with nothing lost and nothing produced."""
         self.losses, self.output = LostProviderState(self.request.turn_id), RunOutput(self.provider)
-        self.elapsed_before = self.attempt.recorded.active_seconds
 
     async def finish(self) -> None:
         """Run the agent until it has answered.
@@ -288,13 +272,13 @@ class AgentRuns:
         while True:
             self.hosted_agent = self.host()
             self.provider = self.hosted_agent.provider
-            self.active_client = self.hosted_agent.new_active_client(self._switches)
-            journal = await self.attempt.begin_run(
-                self.active_client or self.provider,
+            journal = self.attempt.new_journal()
+            run = self._begin_run(journal)
+            await self.attempt.begin_run(
+                self._reader or self.provider,
                 has_journal=self.hosted_agent.has_journal,
                 is_opaque=self.hosted_agent.is_opaque,
             )
-            run = self._begin_run(journal)
             strategy_call_count = len(journal.recorded.compaction_responses)
             received_bytes.inner_calls = max(received_bytes.inner_calls, strategy_call_count)
             path = AGENT_RUN if self.hosted_agent.is_opaque else TURN_AGENT
@@ -337,31 +321,38 @@ class AgentRuns:
     def remaining_seconds(self, most_seconds: float) -> float:
         """Return how long the agent may continue; 0 when its time is over."""
         remaining_seconds = most_seconds - (time.perf_counter() - self.started_at)
-        account = self.run.budget_account if self.run is not None else None
-        return max(remaining_seconds if account is None else min(remaining_seconds, account.remaining_seconds), 0.0)
+        limits = (feature.remaining_seconds for feature in self._running_features)
+        return max(min([remaining_seconds, *limits]), 0.0)
 
     def out_of_time(self, most_seconds: float) -> TurnError:
         """Return which time limit is reached; the arguments are those of `remaining_seconds`."""
-        account = self.run.budget_account if self.run is not None else None
-        if account is not None and (budget_error := account.out_of_time()) is not None:
-            return budget_error
+        errors = (feature.out_of_time() for feature in self._running_features)
+        if (feature_error := next(filter(None, errors), None)) is not None:
+            return feature_error
         return TurnTimedOutError(
             f"the turn has taken longer than {most_seconds:g} s: ask for less in one turn, or raise "
             "DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS"
         )
 
-    def budget_usage(self) -> BudgetUsage | None:
-        """Return the usage of the turn; None when nothing counts it."""
-        return self.run.budget_account.total if self.run is not None and self.run.budget_account is not None else None
+    def complete_outcome(self, outcome: TurnOutcome) -> TurnOutcome:
+        """Complete an outcome with what the features say of the attempt."""
+        for feature in self._running_features:
+            outcome = feature.complete_outcome(outcome)
+        return outcome
+
+    @property
+    def _running_features(self) -> Sequence[AttemptFeature]:
+        return self.features if self.run is not None else ()
+
+    @property
+    def _reader(self) -> AnswerReader | None:
+        """Reads the answers of the current run, where a feature decides who gives them."""
+        return next((feature.reader for feature in self.features if feature.reader is not None), None)
 
     def _begin_run(self, journal: Journal) -> CurrentRun:
         self.output = RunOutput(self.provider)
-        self.steering = None
-        self._overflows |= journal.recorded.overflows
-        self._switches[:] = journal.recorded.switches or self._switches
+        self._overflows |= {note.path: note.data["share"] for note in journal.notes_of(_OVERFLOW)}
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
-        if self.active_client is not None:
-            self.active_client.begin(self.agent_session)
         pending_calls = PendingCalls(
             self.request.turn_id,
             self.replies,
@@ -369,35 +360,37 @@ class AgentRuns:
             self.attempt.observers,
             answer_seconds=self.wait_rules.answer_seconds,
         )
-        account = _new_budget_account(self, journal, pending_calls.ask_for_budget)
-        run = self.run = CurrentRun(
+        run = CurrentRun(
             request=self.request,
             label=self.attempt.label,
+            client=self.hosted_agent.client,
+            provider=self.provider,
+            session=self.agent_session,
             journal=journal,
             observers=self.attempt.observers,
             session_state=SessionState(self.agent_session, journal.recorded),
             pending_calls=pending_calls,
-            gate=RunGate(pending_calls, account, replay_only=self.was_cancelled),
-            budget_account=account,
+            gate=RunGate(pending_calls, replay_only=self.was_cancelled),
             progress=StreamProgress(),
             output=self.output,
             retry_policy=self.retry_policy,
             breaks=self._breaks,
             exchange_recorder=self.exchange_recorder if self.exchange_recorder.is_enabled else None,
             bounds=self.bounds,
-            drop_continuations=bool(self.losses) or self._sends_transcript,
-            response_retries=self.response_retries,
             includes_error_texts=self.hosted_agent.includes_error_texts,
             wait_rules=self.wait_rules,
             new_scope=lambda path: CallScope(journal, path, partial(NestedRun, run, self.attempt.observers)),
-            active_client=self.active_client,
+            features=self.features,
         )
-        model_layers = run.model_layers()
+        for feature in self.features:
+            feature.begin_run(run)
+        self.run = run
+        model_layers = new_model_layers(run, drops_continuations=bool(self.losses) or self._sends_transcript)
         self.context = self._new_context(journal, model_layers)
         self._calls = RunCalls(
             partial(self._begin_model_call, run, model_layers),
             journal.next_tool_call,
-            partial(chain_tool_call, run.tool_layers()),
+            partial(chain_tool_call, new_tool_layers(run)),
         )
         return run
 
@@ -433,40 +426,26 @@ class AgentRuns:
         """
         run.gate.raise_if_waiting()
         path, recorded_response = run.journal.next_model_call()
-        while recorded_response is not None and (reason := rejection_of(recorded_response)) is not None:
-            await self._ask_again(layers, context, path, recorded_response, reason)
+        while recorded_response is not None and (rejection := run.journal.recorded.rejections.get(path)) is not None:
+            received_bytes().started_calls.add(path)
+            more_messages = await layers.journal.pass_over(path, recorded_response, rejection)
+            context.messages = [*context.messages, *more_messages]
             path, recorded_response = run.journal.next_model_call()
         is_finished = recorded_response is not None
         received_bytes().started_calls.add(path)
         run.progress.record_available_tools(context.options)
-        if (steering := self._find_steering(run)) is not None:
-            if not is_finished:
-                run.gate.check()
-            await steering.add_messages(context, path, is_replayed=is_finished)
+        for feature in self.features:
+            await feature.add_messages(context, path, is_replayed=is_finished)
         messages = await self._choose_messages(context, path, is_replayed=is_finished)
         if not is_finished:
             run.gate.check()
             check_model_call(self.bounds, started_count=1)
             messages = [*self._without_losses(messages)]
         options = dict(context.options or {})
-        if run.budget_account is not None and not is_finished:
-            await run.budget_account.admit_model_call(path, messages, options)
+        if not is_finished:
+            await run.admit(path, messages, options)
             run.gate.raise_if_waiting()
         return chain_model_call(layers, ModelCall(path, context.client, self.provider, messages, options, send))
-
-    async def _ask_again(
-        self,
-        layers: ModelLayers,
-        context: ChatContext,
-        path: CallPath,
-        recorded_response: Mapping[str, Any],
-        reason: str,
-    ) -> None:
-        """Pass over an answer that was rejected; the next model call has it, and what is wrong with it."""
-        received_bytes().started_calls.add(path)
-        await layers.journal.pass_over(path, recorded_response)
-        context.messages = [*context.messages, *messages_after_rejection(recorded_response, reason)]
-        self.has_rejected_answer = True
 
     async def _choose_messages(self, context: ChatContext, path: CallPath, *, is_replayed: bool) -> Sequence[Message]:
         if self.context is None:
@@ -483,8 +462,8 @@ class AgentRuns:
             await self._stream(run, messages)
         finally:  # the rest of the run is part of cycles, and waits for the collector of garbage
             self.agent_session.transcript = ()
-            if run.budget_account is not None:
-                run.budget_account.end()
+            for feature in self.features:
+                feature.end_run()
 
     async def _stream(self, run: CurrentRun, messages: list[Message]) -> None:
         self.histories = self._new_histories()
@@ -493,7 +472,7 @@ class AgentRuns:
                 self.request.turn_id,
                 self._calls,
                 self.output.fold_call,
-                (self.active_client or self.provider).continuation_messages,
+                (self._reader or self.provider).continuation_messages,
                 with_tools=self.request.enable_tool_calls,
             )
         )
@@ -547,8 +526,8 @@ class AgentRuns:
         )
         if next_messages:
             await self._collect_replies(run, next_messages)
-        elif (steering := self._find_steering(run)) is not None and self.request.response_format is None:
-            next_messages = await steering.receive_next_messages()
+        else:
+            next_messages = [message for feature in self.features for message in await feature.next_messages()]
         if run.pending_calls.pending or not next_messages:
             return []
         session = self.agent_session
@@ -566,11 +545,6 @@ class AgentRuns:
             self.output.add(update, None)
             if message.role == "tool":
                 await self.attempt.observers.notify(UpdateReceived(update, is_replayed))
-
-    def _find_steering(self, run: CurrentRun) -> Steering | None:
-        if self.steering is None and (self.attempt.inbox.messages or run.journal.recorded.messages):
-            self.steering = Steering(self.attempt, run.journal, self.output, self.load_message, self.provider)
-        return self.steering
 
     async def _collect(self, run: CurrentRun, update: AgentResponseUpdate) -> None:
         source = run.progress.source
@@ -603,8 +577,7 @@ class AgentRuns:
     @property
     def _sends_transcript(self) -> bool:
         """Whether a service that keeps the conversation is not continued: it is too long there, or another answers."""
-        has_switched = self.active_client is not None and self.active_client.has_switched
-        return bool(self._overflows) or has_switched
+        return bool(self._overflows) or any(feature.needs_transcript for feature in self.features)
 
     async def _shrink(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
         """Record that the latest model call is made again with a smaller context, once, if it was too long."""
@@ -615,7 +588,7 @@ class AgentRuns:
         if path in self._overflows:
             return None
         self._overflows[path] = overflow.share
-        await run.journal.append(ContextOverflowedEntry(path, overflow.share))
+        await run.journal.append(Note(_OVERFLOW, path, {"share": overflow.share}))
         _LOGGER.warning("%s: the request is longer than the model's context window; again with less", run.label)
         return RunRestarted("the request was longer than the model's context window", 0.0)
 
@@ -625,7 +598,7 @@ class AgentRuns:
         With a journal, every finished call is replayed. Without one, a turn is run again only when its first request
         was refused: nothing has been streamed then, and no tool has run.
         """
-        provider = self.active_client.provider if self.active_client is not None else self.provider
+        provider = self.provider if (reader := self._reader) is None else reader.provider
         loss = provider.lost_state(error)
         if loss is None:
             broken = run.progress.broken
@@ -709,17 +682,3 @@ class AgentRuns:
             messages = self.losses.mark(messages, self.agent_session, self.provider, is_request=True)
         self.losses.request_messages = messages
         return messages
-
-
-def _new_budget_account(runs: AgentRuns, journal: Journal, ask: Ask) -> BudgetAccount | None:
-    if not runs.budgets.counts:
-        return None
-    return BudgetAccount(
-        runs.budgets,
-        journal,
-        before=runs.record.session.budget_usage,
-        replies=runs.replies,
-        ask=ask,
-        elapsed_before=runs.elapsed_before,
-        started_at=runs.started_at,
-    )

@@ -33,13 +33,6 @@ from durable_agent_host.agent.compaction import (
 )
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
-from durable_agent_host.agent.fallbacks import (
-    NO_FALLBACKS,
-    ActiveClient,
-    AnsweringClient,
-    FallbackChoice,
-    host_fallbacks,
-)
 from durable_agent_host.agent.history_providers import is_replaced, primary_provider
 from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.nested_agents import NestedAgents
@@ -47,7 +40,6 @@ from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
 from durable_agent_host.errors import RegistrationError, RequestError, TurnError
-from durable_agent_host.model.journal_entry import ClientSwitchedEntry
 from durable_agent_host.model.turn import TurnRequest
 
 
@@ -58,7 +50,6 @@ class HostedAgent:
         agent: the app's.
         provider_for: returns the provider of its client.
         choice: the app's choice of compaction for its context.
-        fallbacks: the app's choice of other clients.
 
     Attributes:
         agent: the copy, without anything that belongs to a run.
@@ -81,7 +72,6 @@ class HostedAgent:
         agent: SupportsAgentRun,
         provider_for: ProviderFor,
         choice: CompactionChoice = NO_COMPACTION_CHOICE,
-        fallbacks: FallbackChoice = NO_FALLBACKS,
     ) -> None:
         self.agent = agent
         self.owns_history = isinstance(agent, RawAgent | WorkflowAgent)
@@ -97,8 +87,6 @@ class HostedAgent:
         self.has_journal = not self.why_no_journal
         self.compaction: Compaction | None = None
         self.compacts_every_call = False
-        self._fallback_clients = host_fallbacks(fallbacks, provider_for)
-        self._is_sticky = fallbacks.is_sticky
         if self.has_journal:
             self.compaction = select_compaction(
                 agent, choice, self.provider, self._inner.strategy_client, has_our_history=not self.has_own_history
@@ -115,14 +103,6 @@ class HostedAgent:
     def client(self) -> Any:
         """The hosted copy of the agent's chat client; None for agents whose clients the host does not see."""
         return _get_client(self.agent)
-
-    def new_active_client(self, switches: list[ClientSwitchedEntry]) -> ActiveClient | None:
-        """Return which client answers in a run; None without fallbacks."""
-        if not self._fallback_clients:
-            return None
-        return ActiveClient(
-            [AnsweringClient(self.client, self.provider), *self._fallback_clients], switches, self._is_sticky
-        )
 
     def restores(self, session: AgentSession) -> bool:
         """Return whether the agent continues from its state in the session and needs no transcript."""

@@ -13,6 +13,7 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Message
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.journal_entry import Rejection
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,13 @@ class CompletedResponse:
         response: as the client made it.
         updates: from which it was made; empty for a response that was not streamed.
         is_folded: whether the response has its messages; otherwise they are made from the updates.
+        rejection: why a layer does not accept the response, so that the model is asked again; or None.
     """
 
     response: ChatResponse[Any]
     updates: Sequence[ChatResponseUpdate]
     is_folded: bool = False
+    rejection: Rejection | None = None
 
 
 class TruncatedResponseError(ProviderError):

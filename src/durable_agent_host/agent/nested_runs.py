@@ -20,8 +20,9 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.call_middleware import RunCalls, Send
-from durable_agent_host.agent.call_order import CurrentRun, chain_model_call, chain_tool_call
+from durable_agent_host.agent.call_order import chain_model_call, chain_tool_call, new_model_layers, new_tool_layers
 from durable_agent_host.agent.call_scope import CallScope, NestedClient
+from durable_agent_host.agent.feature import CurrentRun
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.observer import NestedRunObservers, ObserverGroup
@@ -64,9 +65,7 @@ class NestedRun:
             progress=progress,
             output=NestedOutput(client.provider, joins_texts=client.is_tool),
             exchange_recorder=None,
-            drop_continuations=False,
             includes_error_texts=client.includes_error_texts,
-            active_client=None,
             nested=StopNestedRun(progress, scope.wait_for_others),
         )
 
@@ -120,13 +119,12 @@ class NestedRun:
         if recorded_response is None:
             run.gate.check_nested()
             check_limits(started_count=1)
-            account = run.budget_account
-            if account is not None and not await account.admit_model_call(path, context.messages, options):
+            if not await run.admit(path, context.messages, options):
                 await self._stop()
         self._message_count = len(context.messages)
         messages = self._with_replies(context.messages, is_stored="conversation_id" in options)
         call = ModelCall(path, context.client, self._client.provider, messages, options, send)
-        return chain_model_call(run.model_layers(), call)
+        return chain_model_call(new_model_layers(run), call)
 
     async def _answer_requests(self, response: ChatResponse[Any]) -> Sequence[Message]:
         """Answer what the provider's tools ask in a response, for the model's next one; none when they ask nothing.
@@ -164,7 +162,7 @@ class NestedRun:
         return complete_messages
 
     async def _make_tool_call(self, call: ToolInvocation) -> ToolCallEnd:
-        end = await chain_tool_call(self._run.tool_layers(), call)
+        end = await chain_tool_call(new_tool_layers(self._run), call)
         self._is_waiting = self._is_waiting or isinstance(end, WaitingToolCall)
         return end
 

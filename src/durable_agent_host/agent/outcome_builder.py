@@ -9,7 +9,6 @@ from typing import Any, Final, cast
 from agent_framework import AgentResponse, Content, Message, add_usage_details
 
 from durable_agent_host.agent.agent_runs import AgentRuns
-from durable_agent_host.agent.response_format_worker import validate_in_worker
 from durable_agent_host.agent.run_output import json_bytes
 from durable_agent_host.agent.transcript_provider import DurableSession, TranscriptProvider
 from durable_agent_host.codec.content import decode_usage, encode_agent_session
@@ -34,7 +33,7 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
 from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.session.transcript import close_calls, finished_part
 from durable_agent_host.stream.redacted_events import remove_buffered
-from durable_agent_host.stream.response_messages import response_messages, response_text
+from durable_agent_host.stream.response_messages import response_messages
 from durable_agent_host.turn.error_texts import error_details
 from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.turn_events import SEPARATOR
@@ -79,9 +78,11 @@ async def build_completed(runs: AgentRuns, response: AgentResponse[Any]) -> Turn
         InvalidAnswerError: the answer does not match the requested response format, or the answer or the agent's
             session holds a value that JSON cannot represent.
     """
-    if runs.request.response_format is not None and end_of_answer(response).status == "success":
-        await validate_in_worker(response_text(response.messages), runs.request.response_format)
-    if runs.has_rejected_answer:  # the service's own record of the conversation has it
+    for feature in runs.features:
+        await feature.check_answer(response)
+    if (
+        runs.run is not None and runs.run.journal.recorded.rejections
+    ):  # the service's own record of the conversation has it
         runs.agent_session.service_session_id = None
     try:
         outcome = await _with_entries(runs, response, "completed")
@@ -195,8 +196,8 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
         end = end_of_answer(response)
         response.finish_reason = cast("Any", end.finish_reason)
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, model_info=served_by)
-    if runs.steering is not None:
-        runs.steering.add_times(answer["messages"])
+    for feature in runs.features:
+        feature.complete_messages(answer["messages"])
     entries = (encode_request_entry(stored_request), with_replies(answer, replies))
     is_redacted = stored_request is not request or response is not agent_response
     if is_redacted:
@@ -204,8 +205,8 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     usage = entries[1].get("usage")
     messages = response_messages(response.messages, runs.provider.service_files)
     runs.agent_session.set_storing_service(runs.provider)
-    if runs.active_client is not None:
-        runs.active_client.save(runs.agent_session)
+    for feature in runs.features:
+        feature.save(runs.agent_session)
     return TurnOutcome(
         turn_id=request.turn_id,
         status=status,

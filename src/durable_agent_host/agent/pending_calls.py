@@ -14,7 +14,6 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, FunctionTool, Message
 
-from durable_agent_host.agent.budget_accounting import APPROVAL_NAME
 from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
 from durable_agent_host.agent.observer import CallPending, ObserverGroup, RunObservers, ToolCallCompleted
 from durable_agent_host.agent.provider import ClientCall, ModelProvider
@@ -148,10 +147,6 @@ class PendingCalls:
         """Return the id under which a call waits for its callback: the same however often its tool has started."""
         may_ask = needs_approval(call.tool) or in_doubt_policy(call.tool) == "ask"
         return f"{self.call_id(call.path)}{CALLBACK_SUFFIX if may_ask else ''}"
-
-    async def ask_for_budget(self, call_id: str, figures: Mapping[str, Any], sentence: str) -> None:
-        """Ask a person whether a turn may use more; the run stops before its next model call."""
-        await self.ask(PendingCall(call_id, "budget", APPROVAL_NAME, figures, "", reason=sentence))
 
     def questions_within(self, path: CallPath) -> list[PendingCallWire]:
         """Return the questions that earlier attempts have asked within a call, as clients have them."""

@@ -2,7 +2,6 @@
 
 import threading
 
-from durable_agent_host.agent.budget_accounting import BudgetAccount
 from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.run_result import AwaitingReplies, Cancelled, Failed, RunStoppedError, Stop
 
@@ -12,24 +11,27 @@ class RunGate:
 
     Args:
         pending_calls: of the run.
-        account: counts the turn's usage; None without budgets.
         replay_only: the turn was cancelled before this run: nothing outside the journal is done.
 
     Attributes:
         gave_up: set when the run's results are no longer wanted; tools can check it from their threads.
     """
 
-    def __init__(self, pending_calls: PendingCalls, account: BudgetAccount | None, *, replay_only: bool) -> None:
+    def __init__(self, pending_calls: PendingCalls, *, replay_only: bool) -> None:
         self.gave_up = threading.Event()
         self._pending_calls = pending_calls
-        self._account = account
         self._replay_only = replay_only
         self._stop: Stop | None = None
+        self._failure: Failed | None = None
 
     def stop(self, stop: Stop) -> None:
         """Stop new work; safe from any thread."""
         self._stop = stop
         self.gave_up.set()
+
+    def fail(self, error: Exception) -> None:
+        """End the turn with an error before its next model call; the other calls of the batch are finished."""
+        self._failure = Failed(error)
 
     def raise_if_stopped(self) -> None:
         """Allow no more work once the run was stopped.
@@ -62,13 +64,13 @@ class RunGate:
         """Start no model call while calls wait for answers.
 
         Raises:
-            RunStoppedError: some calls wait, or a budget ends the turn.
+            RunStoppedError: some calls wait, or the turn has failed.
         """
         if self._pending_calls.pending:
             self.raise_if_cancelled()
             raise RunStoppedError(AwaitingReplies(tuple(self._pending_calls.pending)))
-        if self._account is not None and self._account.failure is not None:
-            raise RunStoppedError(Failed(self._account.failure))
+        if self._failure is not None:
+            raise RunStoppedError(self._failure)
 
     def check(self) -> None:
         """Allow new work only while the run is wanted.

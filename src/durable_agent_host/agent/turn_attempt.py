@@ -245,16 +245,20 @@ class TurnAttempt:
         self.recorded = await read_journal(self._log, self.log_id)
         return self.recorded
 
-    async def begin_run(self, reader: EventReader, *, has_journal: bool, is_opaque: bool) -> Journal:
-        """Begin a run of the agent; without a journal of its own, it streams everything again.
+    def new_journal(self) -> Journal:
+        """Return the journal of the next run."""
+        self._journal = Journal(self.recorded, self._writer, self.log_id)
+        return self._journal
+
+    async def begin_run(self, reader: EventReader, *, has_journal: bool, is_opaque: bool) -> None:
+        """Begin a run of the agent: clients know what to discard.
+
+        Without a journal of its own, the agent streams everything again.
 
         Args:
             reader: of the calls of hosted tools.
             has_journal: whether the agent's own calls are journaled.
             is_opaque: whether no call is journaled, not even one of an agent within it.
-
-        Returns:
-            The run's journal; clients know what to discard.
         """
         discard_from = self.recorded.discard_from if has_journal else self.recorded.first_output
         continued_from: int | None = None
@@ -269,8 +273,6 @@ class TurnAttempt:
         await self.observers.notify(RunStarted(not is_opaque, discard_from, replayed=is_repeated))
         if continued_from is not None:
             self._events.continue_events(open_events, continued_from)
-        self._journal = Journal(self.recorded, self._writer, self.log_id)
-        return self._journal
 
     async def end(self, ending: Ending, outcome: TurnOutcome, committed_outcome: TurnOutcome) -> TurnOutcome:
         """Record how the attempt ended; everything is durable when this returns.

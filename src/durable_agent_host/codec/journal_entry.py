@@ -16,34 +16,29 @@ from durable_agent_host.codec.schema_validation import MAX_DEPTH
 from durable_agent_host.codec.strict_json import has_python_class, is_nested_too_deeply
 from durable_agent_host.codec.tool_result_text import value_text
 from durable_agent_host.errors import CorruptStateError, ProviderError
-from durable_agent_host.model.budget import Reservation
-from durable_agent_host.model.call_path import CallPath, CompactionStep, ModelStep, ToolStep, parse_call_path
+from durable_agent_host.model.call_path import (
+    TURN_AGENT,
+    CallPath,
+    CompactionStep,
+    ModelStep,
+    ToolStep,
+    parse_call_path,
+)
 from durable_agent_host.model.journal_entry import (
-    BudgetReservedEntry,
-    ClientSwitchedEntry,
     CompactionCallCompletedEntry,
-    ContextOverflowedEntry,
-    ElapsedTimeEntry,
     JournalStep,
-    MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
-    ReservationRaisedEntry,
-    ReservationReleasedEntry,
+    Note,
+    Rejection,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
     WorkflowWaitingEntry,
 )
 from durable_agent_host.model.log_entry import (
-    CALL_RAISED,
-    CALL_RELEASED,
-    CALL_RESERVED,
-    CLIENT_SWITCHED,
-    CONTEXT_OVERFLOWED,
-    ELAPSED_TIME,
-    MESSAGE_RECEIVED,
     MODEL_FINISHED,
     MODEL_STARTED,
+    NOTE,
     SIDE_CALL_FINISHED,
     TOOL_FINISHED,
     TOOL_STARTED,
@@ -58,17 +53,11 @@ _STEPS: Final[Mapping[str, type[JournalStep]]] = {
     TOOL_FINISHED: ToolCallCompletedEntry,
     SIDE_CALL_FINISHED: CompactionCallCompletedEntry,
     WORKFLOW_WAITING: WorkflowWaitingEntry,
-    CALL_RESERVED: BudgetReservedEntry,
-    CALL_RAISED: ReservationRaisedEntry,
-    CALL_RELEASED: ReservationReleasedEntry,
-    ELAPSED_TIME: ElapsedTimeEntry,
-    MESSAGE_RECEIVED: MessageReceivedEntry,
-    CONTEXT_OVERFLOWED: ContextOverflowedEntry,
-    CLIENT_SWITCHED: ClientSwitchedEntry,
+    NOTE: Note,
 }
-"""Kind of a log entry → its step. The JSON has the fields of the step, and those of its path and its reservation."""
+"""Kind of a log entry → its step. The JSON has the fields of the step, and those of its path."""
 _KINDS: Final = {step_type: kind for kind, step_type in _STEPS.items()}
-_ABSENT_WHEN_EMPTY: Final = frozenset({"state", "cost"})
+_ABSENT_WHEN_EMPTY: Final = frozenset({"state", "rejection"})
 
 
 def encode_journal_entry(step: JournalStep) -> LogEntry:
@@ -78,8 +67,8 @@ def encode_journal_entry(step: JournalStep) -> LogEntry:
         match value := getattr(step, field.name):
             case CallPath():
                 wire |= _encode_path(value)
-            case Reservation(tokens=tokens, cost=cost):
-                wire |= {"tokens": tokens, "cost": cost}
+            case Rejection(reason=reason, request=request):
+                wire[field.name] = {"reason": reason, "request": request}
             case _:
                 wire[field.name] = value
     present = {name: value for name, value in wire.items() if name not in _ABSENT_WHEN_EMPTY or value not in (None, {})}
@@ -101,8 +90,8 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
         match field.name:
             case "path":
                 values.append(_decode_path(wire))
-            case "reservation":
-                values.append(Reservation(wire["tokens"], wire.get("cost")))
+            case "rejection":
+                values.append(Rejection(**wire["rejection"]) if "rejection" in wire else None)
             case name:
                 values.append(wire.get(name) if name in _ABSENT_WHEN_EMPTY else wire[name])
     return step_type(*values)
@@ -115,6 +104,8 @@ _NO_POSITION: Final = -1
 def _encode_path(path: CallPath) -> dict[str, Any]:
     """Encode where a call is made: as fields for a call of the turn's agent, as text for one of an agent within it."""
     match path.steps:
+        case ():
+            return {}
         case (ModelStep(position),):
             return {"position": position}
         case (ModelStep(position), CompactionStep(number)):
@@ -130,7 +121,9 @@ def _encode_path(path: CallPath) -> dict[str, Any]:
 def _decode_path(wire: Mapping[str, Any]) -> CallPath:
     if "path" in wire:
         return parse_call_path(wire["path"])
-    position = wire.get("position", _NO_POSITION)
+    if "position" not in wire:
+        return TURN_AGENT
+    position = wire["position"]
     if "call_id" in wire:
         model_call = CallPath() if position == _NO_POSITION else CallPath().model_call(position)
         return model_call.tool_call(wire["call_id"], wire["occurrence"])
@@ -175,16 +168,6 @@ def _too_deep() -> ProviderError:
         "something simpler",
         retryable=False,
     )
-
-
-REJECTED: Final = "durable_agent_host.rejected"
-"""Key in the ``additional_properties`` of a recorded response: why it is not part of the conversation."""
-
-
-def rejection_of(recorded_response: Mapping[str, Any]) -> str | None:
-    """Return why a recorded response was rejected; None for other responses."""
-    properties: Mapping[str, Any] = recorded_response.get("additionalProperties") or {}
-    return properties.get(REJECTED)
 
 
 def encode_model_response(response: ChatResponse[Any]) -> dict[str, Any]:

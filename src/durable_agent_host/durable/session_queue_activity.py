@@ -8,17 +8,16 @@ from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.agent.agent_runner import INBOX_NOTIFIER
-from durable_agent_host.agent.budget_accounting import usage_from_journal
+from durable_agent_host.agent.agent_runner import INBOX_NOTIFIER, AgentRunner
 from durable_agent_host.codec.entity_state import encode_budget_usage
 from durable_agent_host.durable.instance_status import END_STATUSES, status_of_turn
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.durable.turn_notifications import start_notification
 from durable_agent_host.durable.turn_orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import LogError
-from durable_agent_host.model.budget import Budgets, BudgetUsage
+from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.log_entry import MESSAGE_RECEIVED, OUTCOME, LogEntry
+from durable_agent_host.model.log_entry import MESSAGE, OUTCOME, LogEntry
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.admission import terminated_outcome
 from durable_agent_host.turn.turn_wire import decode_turn_outcome, encode_turn_outcome
@@ -38,12 +37,12 @@ class TurnStopper:
 
     Args:
         open_log: returns the turn log of the process, which keeps the mark.
-        budgets_of: returns what an agent may spend.
+        runners: count what turns use, by agent; a live view.
     """
 
-    def __init__(self, open_log: Callable[[], TurnLog], budgets_of: Callable[[str], Budgets]) -> None:
+    def __init__(self, open_log: Callable[[], TurnLog], runners: Mapping[str, AgentRunner]) -> None:
         self._open_log = open_log
-        self._budgets_of = budgets_of
+        self._runners = runners
 
     async def mark(self, agent: str, session_id: str, turn_id: str) -> None:
         """Ask the running part of a turn to stop. Guarantee: idempotent.
@@ -61,7 +60,7 @@ class TurnStopper:
             LogError: the message could not be written.
         """
         message_id = turn_log_id(agent, session_id, request["turn_id"])
-        message = LogEntry(MESSAGE_RECEIVED, request)
+        message = LogEntry(MESSAGE, request)
         await self._open_log().send_message(turn_log_id(agent, session_id, turn_id), message_id, message)
         INBOX_NOTIFIER.notify(turn_id)
 
@@ -83,14 +82,14 @@ class TurnStopper:
         Raises:
             LogError: the turn log does not answer.
         """
-        budgets = self._budgets_of(agent)
-        if not budgets.counts:
+        runner = self._runners.get(agent)
+        if runner is None or not runner.tracks_budget:
             return None
         log = self._open_log()
         log_id = turn_log_id(agent, session_id, turn_id)
         attempt = await log.open(log_id)
         journal = await read_journal(log, log_id)
-        usage = usage_from_journal(journal, budgets)
+        usage = runner.used(journal)
         if journal.outcome is not None:
             return decode_turn_outcome(journal.outcome).budget_usage or usage
         outcome = terminated_outcome(turn_id, usage)

@@ -41,6 +41,7 @@ from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.settings import Settings
+from durable_agent_host.turn.note_view import ShowNote
 from durable_agent_host.turn.recorded_stream import FinalResponse
 from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.trace_ids import traceparent_in
@@ -124,6 +125,11 @@ class RoutedAgent(Protocol):
     @property
     def prices(self) -> Mapping[str, Price]:
         """The prices of its models; empty when the app gives none."""
+        ...
+
+    @property
+    def note_views(self) -> Mapping[str, ShowNote]:
+        """Shows the notes of its features."""
         ...
 
     @property

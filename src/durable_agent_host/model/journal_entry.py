@@ -1,10 +1,9 @@
-"""The steps of a turn that its journal records: model calls and tool calls, and the model calls of strategies."""
+"""The steps of a turn that its journal records: model calls, tool calls, and the notes of features."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.call_path import CallPath
 
 
@@ -22,6 +21,19 @@ class ModelCallStartedEntry:
 
 
 @dataclass(frozen=True)
+class Rejection:
+    """A layer does not accept a response: it is not part of the conversation, and the model is asked again.
+
+    Attributes:
+        reason: a sentence.
+        request: what the model is told after its answer.
+    """
+
+    reason: str
+    request: str
+
+
+@dataclass(frozen=True)
 class ModelCallCompletedEntry:
     """A model call has its complete response.
 
@@ -29,11 +41,13 @@ class ModelCallCompletedEntry:
         path: of the call.
         response: as `durable_agent_host.codec.journal_entry.encode_model_response` writes it.
         state: changes of the session's state up to here, or None.
+        rejection: why the response is not used; None for others.
     """
 
     path: CallPath
     response: Mapping[str, Any]
     state: Mapping[str, Any] | None = None
+    rejection: Rejection | None = None
 
 
 @dataclass(frozen=True)
@@ -117,112 +131,26 @@ class WorkflowWaitingEntry:
 
 
 @dataclass(frozen=True)
-class BudgetReservedEntry:
-    """A model call begins under a budget. Without an end it counts as made.
+class Note:
+    """What a feature needs to decide the same in the next run; the journal does not interpret it.
 
     Attributes:
-        path: of the call.
-        reservation: its possible spending.
-        seconds: how long the agent had worked on the turn.
+        feature: which feature wrote it, and reads it.
+        path: of the call that it is about; empty when it is about the turn.
+        data: a JSON object of the feature.
     """
 
+    feature: str
     path: CallPath
-    reservation: Reservation
-    seconds: float
-
-
-@dataclass(frozen=True)
-class ReservationRaisedEntry:
-    """A reserved model call has used more than was reserved, by its output so far.
-
-    Attributes:
-        path: of the call.
-        reservation: its minimum usage so far; replaces the previous reservation.
-    """
-
-    path: CallPath
-    reservation: Reservation
-
-
-@dataclass(frozen=True)
-class ReservationReleasedEntry:
-    """A reserved model call has used nothing: the service rejected it.
-
-    Attributes:
-        path: of the call.
-    """
-
-    path: CallPath
-
-
-@dataclass(frozen=True)
-class ElapsedTimeEntry:
-    """The agent of a turn under a budget has worked for some time.
-
-    Attributes:
-        seconds: in all attempts so far.
-    """
-
-    seconds: float
-
-
-@dataclass(frozen=True)
-class MessageReceivedEntry:
-    """The request of a model call has a message that was sent to the running turn.
-
-    Attributes:
-        path: of the call.
-        request: of the turn that would otherwise have begun with the message, as JSON.
-    """
-
-    path: CallPath
-    request: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class ContextOverflowedEntry:
-    """The request of a model call was longer than the context window; the call is made again with a smaller context.
-
-    Attributes:
-        path: of the call.
-        share: of the messages' tokens that remain, between 0 and 1.
-    """
-
-    path: CallPath
-    share: float
-
-
-@dataclass(frozen=True)
-class ClientSwitchedEntry:
-    """Another client answers a model call, and the calls after it.
-
-    Attributes:
-        path: of the call.
-        client: the index of the client: 0 for the agent's own, then its fallbacks.
-        failed: the index of the client whose service did not answer; None at the begin of a turn.
-        name: of the client's class.
-        reason: a sentence; empty at the begin of a turn.
-    """
-
-    path: CallPath
-    client: int
-    failed: int | None
-    name: str
-    reason: str
+    data: Mapping[str, Any]
 
 
 type JournalStep = (
     ModelCallStartedEntry
-    | MessageReceivedEntry
     | ModelCallCompletedEntry
     | ToolCallStartedEntry
     | ToolCallCompletedEntry
     | CompactionCallCompletedEntry
     | WorkflowWaitingEntry
-    | BudgetReservedEntry
-    | ReservationRaisedEntry
-    | ReservationReleasedEntry
-    | ElapsedTimeEntry
-    | ContextOverflowedEntry
-    | ClientSwitchedEntry
+    | Note
 )

@@ -3,7 +3,7 @@
 Clients write schemas, and some never finish: a backtracking pattern, references that double at each level, a large
 schema for each item of a large answer. So the steps of a check are counted where other work shares the process, and the
 check is left to another process when there are many, or when the time of a step cannot be predicted
-(`durable_agent_host.agent.response_format_worker`).
+(`durable_agent_host.features.response_format.worker`).
 """
 
 import json

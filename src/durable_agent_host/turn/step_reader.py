@@ -8,6 +8,7 @@ process that died has written no reason.
 
 import json
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 from agent_framework import ChatResponse
@@ -16,7 +17,6 @@ from durable_agent_host.codec.entity_state import encode_budget_usage
 from durable_agent_host.codec.journal_entry import (
     decode_journal_entry,
     decode_model_response,
-    rejection_of,
     tool_result_text,
 )
 from durable_agent_host.codec.log_entry import format_entry_time
@@ -25,13 +25,12 @@ from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ending import RefusalWire, VisibleStatus, end_of_answer, visible_turn_status
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
-    ClientSwitchedEntry,
     CompactionCallCompletedEntry,
     JournaledOutcome,
     JournalStep,
-    MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
+    Note,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
 )
@@ -49,11 +48,10 @@ from durable_agent_host.model.log_entry import (
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStatus
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.budget_checks import usage_of_response
+from durable_agent_host.turn.note_view import ShowNote
 from durable_agent_host.turn.step_types import (
     AttemptStepWire,
-    FallbackStepWire,
     InnerCallStepWire,
-    MessageStepWire,
     ModelCallStepWire,
     ModelResponseWire,
     RestartStepWire,
@@ -82,10 +80,14 @@ class StepReader:
     Args:
         turn: its current state, for what the log does not contain.
         prices: of the app, for the cost of model calls; as for `price_of`.
+        note_views: shows the notes of each feature.
     """
 
-    def __init__(self, turn: Turn, prices: Mapping[str, Price]) -> None:
+    def __init__(
+        self, turn: Turn, prices: Mapping[str, Price], note_views: Mapping[str, ShowNote] = MappingProxyType({})
+    ) -> None:
         self._turn = turn
+        self._note_views = note_views
         self._prices = prices
         queue: WaitStepWire = {
             "kind": "wait",
@@ -107,7 +109,7 @@ class StepReader:
         self._last_at: str | None = None
         self._sent_at: str | None = None
         self._side_sent_at: str | None = None
-        self._client: str | None = None
+        self._of_calls: dict[str, Any] = {}
         self._started_at: str | None = None
 
     def add(self, record: LogRecord) -> None:
@@ -312,30 +314,19 @@ class StepReader:
                 self._add(strategy_call)
             case ModelCallStartedEntry() if not step.path.is_nested:
                 self._open_model_call()["background"] = step.continuation is not None
-            case ClientSwitchedEntry():
-                self._client = step.name if step.client else None
-                fallback: FallbackStepWire = {
-                    "kind": "fallback",
-                    "position": step.path.position,
-                    "attempt": self._number,
-                    "client": step.name,
-                    "reason": step.reason or None,
-                    "at": at,
-                }
-                self._add(fallback)
-            case MessageReceivedEntry():
-                message: MessageStepWire = {
-                    "kind": "message",
-                    "position": step.path.position,
-                    "attempt": self._number,
-                    "at": at,
-                    "turn_id": step.request["turn_id"],
-                    "message": step.request["message"],
-                    "created_at": step.request["created_at"],
-                }
-                self._add(message)
+            case Note():
+                self._show(step, at)
             case _:
                 pass
+
+    def _show(self, note: Note, at: str | None) -> None:
+        show = self._note_views.get(note.feature)
+        view = show(note) if show is not None else None
+        if view is None:
+            return
+        self._of_calls |= view.of_calls
+        place = {"position": note.path.position, "attempt": self._number, "at": at}
+        self._add(cast("StepWire", {**view.step, **place}))
 
     def _finish_model_call(self, step: ModelCallCompletedEntry, at: str | None) -> None:
         response = decode_model_response(step.response)
@@ -344,10 +335,9 @@ class StepReader:
         call["position"] = step.path.position
         call["outcome"] = "completed"
         call["ended_at"] = at
-        if reason := rejection_of(step.response):
-            call["rejected"] = reason
-        if self._client:
-            call["client"] = self._client
+        if step.rejection is not None:
+            call["rejected"] = step.rejection.reason
+        call |= cast("ModelCallStepWire", {name: value for name, value in self._of_calls.items() if value is not None})
         call |= cast("ModelCallStepWire", self._describe_response(response))
         self._calls_by_id |= {
             content.call_id: (content.name or "", content.arguments)

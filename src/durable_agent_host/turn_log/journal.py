@@ -16,29 +16,22 @@ intent is durable before the tool runs, and its result before the model receives
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from durable_agent_host.codec.content import decode_usage
-from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry, rejection_of
+from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.errors import FencedError
-from durable_agent_host.model.budget import Reservation, is_measured
 from durable_agent_host.model.call_path import TURN_AGENT, CallPath
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
-    BudgetReservedEntry,
-    ClientSwitchedEntry,
     CompactionCallCompletedEntry,
-    ContextOverflowedEntry,
-    ElapsedTimeEntry,
     JournalStep,
-    MessageReceivedEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
-    ReservationRaisedEntry,
-    ReservationReleasedEntry,
+    Note,
+    Rejection,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
     WorkflowWaitingEntry,
@@ -51,21 +44,21 @@ from durable_agent_host.turn_log.protocol import TurnLog, check_order, missing_e
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
 _NESTED_STARTS: Final = frozenset({turn_events.TOOL_STARTED, turn_events.MESSAGE_COMPLETED})
-_CallStart = ModelCallStartedEntry | MessageReceivedEntry | ContextOverflowedEntry | ClientSwitchedEntry
 _FinishedCall = ModelCallCompletedEntry | ToolCallCompletedEntry
 _CRASH_POINTS: Final[Mapping[type[JournalStep], tuple[str, str]]] = {
     ModelCallStartedEntry: ("journal.background.before_append", "journal.background.after_append"),
     ModelCallCompletedEntry: ("journal.model.before_append", "journal.model.after_append"),
     ToolCallCompletedEntry: ("journal.tool.after_run", "journal.tool.after_append"),
-    MessageReceivedEntry: ("journal.message.before_append", "journal.message.after_append"),
-    ContextOverflowedEntry: ("journal.overflow.before_append", "journal.overflow.after_append"),
-    ClientSwitchedEntry: ("journal.fallback.before_append", "journal.fallback.after_append"),
     CompactionCallCompletedEntry: ("journal.side_call.before_append", "journal.side_call.after_append"),
-    BudgetReservedEntry: ("journal.budget.before_reserve", "journal.budget.after_reserve"),
-    ReservationReleasedEntry: ("journal.budget.before_release", "journal.budget.after_release"),
     WorkflowWaitingEntry: ("journal.workflow.before_append", "journal.workflow.after_append"),
 }
 """The points before and after an entry is durable."""
+
+
+def _crash_points(step: JournalStep) -> tuple[str, str]:
+    if isinstance(step, Note):
+        return f"journal.{step.feature}.before_append", f"journal.{step.feature}.after_append"
+    return _CRASH_POINTS[type(step)]
 
 
 @dataclass
@@ -110,13 +103,9 @@ class JournalState:
             order.
         compaction_responses: of the strategies' finished model calls.
         workflow_parts: the parts of a workflow's run that have ended with questions, in order.
-        reserved: the reservations of model calls without a recorded end.
-        unmeasured: the reservations of calls whose responses had no token counts.
-        active_seconds: working time of the agent of a turn with a budget, as last recorded.
         finished_at: offsets of finished model calls and tool calls.
-        messages: that were sent to the running turn and that a model call got, by the ids of their own turns.
-        switches: of the turn's agent to another client, in order.
-        overflows: by model call whose request was too long, the share of the messages that its next request keeps.
+        notes: of each feature, in order.
+        rejections: of responses that are not part of the conversation.
         nested_events: what clients have of agents within: a message, by the path of its model call and its index there;
             a tool call, by the path of its run and its id, unless the journal knows that it starts, too.
     """
@@ -136,13 +125,9 @@ class JournalState:
         self.state_changes: dict[CallPath, list[tuple[int, Mapping[str, Any]]]] = {}
         self.compaction_responses: dict[CallPath, Mapping[str, Any]] = {}
         self.finished_at: dict[CallPath, int] = {}
-        self.reserved: dict[CallPath, list[Reservation]] = {}
-        self.unmeasured: list[Reservation] = []
-        self.active_seconds = 0.0
         self.workflow_parts: list[WorkflowWaitingEntry] = []
-        self.messages: dict[str, MessageReceivedEntry] = {}
-        self.switches: list[ClientSwitchedEntry] = []
-        self.overflows: dict[CallPath, float] = {}
+        self.notes: dict[str, list[Note]] = {}
+        self.rejections: dict[CallPath, Rejection] = {}
         self.nested_events: set[tuple[str, str | int]] = set()
         self._last_offset = -1
 
@@ -167,9 +152,10 @@ class JournalState:
         match step:
             case ModelCallCompletedEntry():
                 self.responses[step.path] = step.response
-                self._release_reservation(step.path, is_measured=_has_usage(step.response))
                 self._add_completion(step.path, step.state, record.offset)
-                return rejection_of(step.response) is None
+                if step.rejection is not None:
+                    self.rejections[step.path] = step.rejection
+                return step.rejection is None
             case ToolCallStartedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).starts += 1
                 self.nested_events.discard((str(step.path.run), step.path.call_id))
@@ -180,15 +166,11 @@ class JournalState:
                 self.workflow_parts.append(step)
                 self.first_output = None
                 self._add_completion(step.path, step.state, record.offset)
-            case ModelCallStartedEntry() | MessageReceivedEntry() | ContextOverflowedEntry() | ClientSwitchedEntry():
-                self.add_call_start(step)
-                return False
             case CompactionCallCompletedEntry():
                 self.compaction_responses[step.path] = step.response
-                self._release_reservation(step.path, is_measured=_has_usage(step.response))
                 return False
-            case BudgetReservedEntry() | ReservationRaisedEntry() | ReservationReleasedEntry() | ElapsedTimeEntry():
-                self._add_budget_step(step)
+            case ModelCallStartedEntry() | Note():
+                self.add_start(step)
                 return False
             case None:
                 return False
@@ -211,43 +193,13 @@ class JournalState:
             self.tools.setdefault(step.path, RecordedTool()).add_end(step)
         self._add_completion(step.path, step.state, self._last_offset)
 
-    def add_call_start(self, step: "_CallStart") -> None:
-        """Add what a call begins with."""
+    def add_start(self, step: ModelCallStartedEntry | Note) -> None:
+        """Add what a call begins with, or what a feature remembers of it."""
         match step:
-            case ClientSwitchedEntry():
-                self.switches.append(step)
-                self.continuations.pop(step.path, None)  # another service has no part of the answer
-            case ContextOverflowedEntry():
-                self.overflows[step.path] = step.share
             case ModelCallStartedEntry():
                 self.continuations[step.path] = step.continuation
-            case MessageReceivedEntry():
-                self.messages[step.request["turn_id"]] = step
-
-    def _add_budget_step(
-        self, step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry | ElapsedTimeEntry
-    ) -> None:
-        if isinstance(step, ElapsedTimeEntry):
-            self.active_seconds = max(self.active_seconds, step.seconds)
-            return
-        open_calls = self.reserved.setdefault(step.path, [])
-        match step:
-            case BudgetReservedEntry():
-                if self.continuations.get(step.path) is not None:  # the service continues the call
-                    open_calls.clear()
-                open_calls.append(step.reservation)
-                self.active_seconds = max(self.active_seconds, step.seconds)
-            case ReservationRaisedEntry():
-                open_calls[-1:] = [step.reservation]
-            case ReservationReleasedEntry():
-                self._release_reservation(step.path)
-
-    def _release_reservation(self, path: CallPath, *, is_measured: bool = True) -> None:
-        """Remove the latest reservation of a call whose end is known; earlier ones remain open."""
-        if open_calls := self.reserved.get(path):
-            last = open_calls.pop()
-            if not is_measured:
-                self.unmeasured.append(last)
+            case Note():
+                self.notes.setdefault(step.feature, []).append(step)
 
     def _add_completion(self, path: CallPath, state: Mapping[str, Any] | None, offset: int) -> None:
         self.finished_at[path] = offset
@@ -275,11 +227,6 @@ class JournalState:
             self.first_output = offset if self.first_output is None else self.first_output
             if self.continuations:
                 self.open_events.append(data)
-
-
-def _has_usage(response: Mapping[str, Any]) -> bool:
-    usage = response.get("usage")
-    return bool(usage) and is_measured(decode_usage(usage))
 
 
 async def read_journal(log: TurnLog, log_id: str) -> JournalState:
@@ -340,6 +287,10 @@ class Journal:
         """Return the journal of the agents that run within a call or an executor."""
         return Journal(self.recorded, self._writer, self._log_id, path, self._has_ended)
 
+    def notes_of(self, feature: str) -> Sequence[Note]:
+        """Return the notes of a feature so far, in order."""
+        return self.recorded.notes.get(feature, ())
+
     @property
     def position(self) -> int:
         """Position of the latest model call; -1 before the first."""
@@ -362,9 +313,9 @@ class Journal:
 
     async def append(self, step: JournalStep) -> None:
         """Append a step of a call; durable when this returns."""
-        before_append, after_append = _CRASH_POINTS[type(step)]
-        if isinstance(step, _CallStart):
-            self.recorded.add_call_start(step)
+        before_append, after_append = _crash_points(step)
+        if isinstance(step, ModelCallStartedEntry | Note):
+            self.recorded.add_start(step)
         reach(before_append)
         await self._writer.commit(encode_journal_entry(step))
         reach(after_append)

@@ -19,6 +19,7 @@ from agent_framework import (
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.agent.agent_runner import AgentRunner
+from durable_agent_host.features.budgets.feature import BudgetsOfAgent
 from durable_agent_host.model.budget import NO_BUDGETS, Budgets
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
@@ -40,7 +41,7 @@ def runner(
     client = OpenAIChatClient(model="practice", api_key="practice", base_url=model.url)
     CLIENTS.append(client)
     agent = Agent(client, "Work.", name="Agent", tools=list(tools), default_options={"store": False}, **options)
-    return AgentRunner("Agent", agent, provider_for, open_log=lambda: log, budgets=budgets)
+    return AgentRunner("Agent", agent, provider_for, open_log=lambda: log, features=[BudgetsOfAgent(budgets)])
 
 
 def scenario(tmp_path: Path, play: Callable[[SqliteTurnLog], Any]) -> None:

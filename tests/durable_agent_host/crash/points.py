@@ -42,12 +42,7 @@ UPKEEP_POINTS: Final = (
 )
 """Passed by erasures and sweeps."""
 
-BUDGET_POINTS: Final = (
-    "journal.budget.before_reserve",
-    "journal.budget.after_reserve",
-    "journal.budget.before_release",
-    "journal.budget.after_release",
-)
+BUDGET_POINTS: Final = ("journal.budget.before_append", "journal.budget.after_append")
 """Passed by agents with a budget: before each model call, and when the service refuses one."""
 
 CLEANUP_POINTS: Final = ("forget.before_delete", "forget.between", "forget.after_delete")

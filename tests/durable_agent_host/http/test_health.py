@@ -15,7 +15,6 @@ from durable_agent_host.durable.turn_client import TurnClient, TurnServices
 from durable_agent_host.http.app_routes import health
 from durable_agent_host.http.gate import Authorizer
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
-from durable_agent_host.model.budget import NO_BUDGETS
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE
 from durable_agent_host.settings import Settings
@@ -33,7 +32,7 @@ async def test_an_unavailable_store_is_reported(caplog, tmp_path):
     hub = TaskHub(AppSecret(lambda: pieces))
     services = TurnServices(
         Notifier(),
-        TurnStopper(NullTurnLog, lambda _: NO_BUDGETS),
+        TurnStopper(NullTurnLog, {}),
         StoreProbes(NullTurnLog, lambda: pieces, {"Helper": None}),
         NULL_TURN_DATA_STORAGE,
         ExternalSessions({}),

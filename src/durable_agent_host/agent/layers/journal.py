@@ -36,7 +36,6 @@ from durable_agent_host.agent.tool_invocation import (
 from durable_agent_host.codec.journal_entry import (
     decode_model_response,
     encode_answer,
-    rejection_of,
     replayed_updates,
     tool_result_text,
 )
@@ -46,9 +45,11 @@ from durable_agent_host.model.ending import end_of_answer
 from durable_agent_host.model.journal_entry import (
     CompactionCallCompletedEntry,
     ModelCallCompletedEntry,
+    Rejection,
     ToolCallCompletedEntry,
 )
 from durable_agent_host.model.turn import ResponseLimits
+from durable_agent_host.stream.response_messages import response_text
 from durable_agent_host.turn_log.journal import Journal
 
 
@@ -98,12 +99,20 @@ class JournalModelCalls:
         await self.observers.notify(_build_completed(response, position, response.messages, replayed=True))
         yield CompletedResponse(response, ())
 
-    async def pass_over(self, path: CallPath, recorded_response: Mapping[str, Any]) -> None:
-        """Report a response that was rejected, and restore its changes of the session's state."""
+    async def pass_over(
+        self, path: CallPath, recorded_response: Mapping[str, Any], rejection: Rejection
+    ) -> list[Message]:
+        """Report a response that was rejected, and restore its changes of the session's state.
+
+        Returns:
+            The messages with which the model is asked again.
+        """
         self.session_state.restore(path)
         await self.observers.notify(ModelCallStarted(path.position, replayed=True))
         response = decode_model_response(recorded_response)
         await self.observers.notify(_build_completed(response, path.position, (), replayed=True))
+        text = response_text(response.messages)
+        return [*([Message("assistant", [text])] if text else []), Message("user", [rejection.request])]
 
     async def _record(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         position = call.position
@@ -115,7 +124,7 @@ class JournalModelCalls:
                     yield item
                     continue
                 await self.observers.notify(ModelCallResponded(position, replayed=False))
-                response, messages = await self._append(call.path, item)
+                messages = await self._append(call.path, item)
                 self.progress.has_client_calls = bool(call.provider.client_calls(messages))
                 if item.is_folded:
                     self.output.replace_call(position, item.updates, item.response)
@@ -123,23 +132,25 @@ class JournalModelCalls:
                     self.output.finish_call(position)
                 self.progress.finish_call(position, item.response)
                 await self.observers.notify(_build_completed(item.response, position, messages, replayed=False))
-                if (reason := rejection_of(response)) is not None:
-                    self.progress.broken = BrokenStream(call.path, 0.0, "the answer does not fit response_format")
-                    raise InvalidAnswerError(reason)
+                if item.rejection is not None:
+                    self.progress.broken = BrokenStream(call.path, 0.0, "the answer was rejected")
+                    raise InvalidAnswerError(item.rejection.reason)
                 yield item
 
-    async def _append(self, path: CallPath, completed: CompletedResponse) -> tuple[dict[str, Any], list[Message]]:
-        """Make a response durable, and return it as recorded, and its messages; its tool calls run after that."""
+    async def _append(self, path: CallPath, completed: CompletedResponse) -> list[Message]:
+        """Make a response durable, and return its messages; its tool calls run after that."""
         folded_response = copy.copy(completed.response)
         if completed.updates and not completed.is_folded:  # the messages that the turn will store
             folded_response.messages = self.output.fold_call(completed.updates).response().messages
         check_calls((content for message in folded_response.messages for content in message.contents), self.bounds)
-        response = encode_answer(folded_response)
+        entry = ModelCallCompletedEntry(
+            path, encode_answer(folded_response), self.session_state.changes(), completed.rejection
+        )
         try:
-            await self.journal.append(ModelCallCompletedEntry(path, response, self.session_state.changes()))
+            await self.journal.append(entry)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
-        return response, folded_response.messages
+        return folded_response.messages
 
 
 @dataclass(frozen=True)

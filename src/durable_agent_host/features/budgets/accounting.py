@@ -22,6 +22,14 @@ from durable_agent_host.agent.run_result import Failed, RunStoppedError, stop_of
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, WaitingToolCall
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.errors import BudgetExceededError, LogError
+from durable_agent_host.features.budgets.notes import (
+    BudgetRecords,
+    note_of_raise,
+    note_of_release,
+    note_of_reservation,
+    note_of_time,
+    read_budget_notes,
+)
 from durable_agent_host.model.budget import (
     KINDS,
     NO_USAGE,
@@ -34,12 +42,6 @@ from durable_agent_host.model.budget import (
     known_counts,
 )
 from durable_agent_host.model.call_path import AGENT_RUN, CallPath
-from durable_agent_host.model.journal_entry import (
-    BudgetReservedEntry,
-    ElapsedTimeEntry,
-    ReservationRaisedEntry,
-    ReservationReleasedEntry,
-)
 from durable_agent_host.turn.budget_checks import (
     LimitExceeded,
     Scope,
@@ -61,7 +63,8 @@ def usage_from_journal(records: JournalState, budgets: Budgets) -> BudgetUsage |
     """
     if not budgets.counts:
         return None
-    budget_usage = BudgetUsage(seconds=records.active_seconds).plus(usage_of_open_calls(records))
+    notes = read_budget_notes(records)
+    budget_usage = BudgetUsage(seconds=notes.seconds).plus(usage_of_open_calls(records, notes))
     for _, usage, model in responses_from_journal(records):
         budget_usage = budget_usage.plus(usage_of_response(usage, model, budgets.prices))
     return budget_usage
@@ -74,20 +77,21 @@ def responses_from_journal(records: JournalState) -> Iterator[tuple[CallPath, Ma
         yield path, (decode_usage(usage) if usage else None), response.get("model")
 
 
-def usage_of_open_calls(records: JournalState, *, without_continued: bool = False) -> BudgetUsage:
+def usage_of_open_calls(records: JournalState, notes: BudgetRecords, *, without_continued: bool = False) -> BudgetUsage:
     """Count the calls without an end or without token counts, and the starts of tools.
 
     Args:
         records: of the turn.
+        notes: in the records.
         without_continued: whether calls are left out that their services continue: they are reserved once more.
     """
     usage = BudgetUsage(tool_calls=sum(tool.starts for path, tool in records.tools.items() if path != AGENT_RUN))
-    for path, reservations in records.reserved.items():
+    for path, reservations in notes.reserved.items():
         if without_continued and records.continuations.get(path) is not None:
             continue
         for reservation in reservations:
             usage = usage.plus(usage_of_reservation(reservation))
-    for reservation in records.unmeasured:
+    for reservation in notes.unmeasured:
         usage = usage.plus(tokens_of(reservation))
     return usage
 
@@ -134,7 +138,7 @@ class ElapsedTimeJournal:
 
     def _append(self) -> None:
         with suppress(LogError):  # a journal that cannot be written reports it later
-            self._journal.append_soon(ElapsedTimeEntry(round(self._read_elapsed_seconds(), 3)))
+            self._journal.append_soon(note_of_time(round(self._read_elapsed_seconds(), 3)))
 
 
 APPROVAL_NAME: Final = "budget"
@@ -178,6 +182,7 @@ class BudgetAccount:
         before: usage of the session when the turn started.
         replies: people's decisions, by question.
         ask: asks a person.
+        fail: ends the turn before its next model call.
         elapsed_before: seconds of earlier attempts.
 
     Attributes:
@@ -192,6 +197,7 @@ class BudgetAccount:
         before: BudgetUsage | None,
         replies: Mapping[str, Mapping[str, Any]],
         ask: Ask,
+        fail: Callable[[BudgetExceededError], None],
         elapsed_before: float,
         started_at: float,
     ) -> None:
@@ -201,6 +207,7 @@ class BudgetAccount:
         self._before = before or NO_USAGE
         self._replies = replies
         self._ask = ask
+        self._fail = fail
         self._elapsed_before = elapsed_before
         self._started_at = started_at
         self._notes = ElapsedTimeJournal(journal, lambda: self._elapsed_seconds)
@@ -275,8 +282,11 @@ class BudgetAccount:
         reservation = self._admitted[path]
         self._notes.begin()
         self._open[path] = _OpenCall(reservation, model=self._last_model)
+        continues = self._journal.recorded.continuations.get(path) is not None
         try:
-            await self._journal.append(BudgetReservedEntry(path, reservation, round(self._elapsed_seconds, 3)))
+            await self._journal.append(
+                note_of_reservation(path, reservation, round(self._elapsed_seconds, 3), continues=continues)
+            )
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
@@ -285,7 +295,7 @@ class BudgetAccount:
         if self._open.pop(path, None) is None:
             return
         try:
-            await self._journal.append(ReservationReleasedEntry(path))
+            await self._journal.append(note_of_release(path))
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
@@ -315,8 +325,8 @@ class BudgetAccount:
             return
         call.journaled_characters = call.characters
         try:
-            entry = ReservationRaisedEntry(path, self._grow_reservation(call))
-            self._journal.append_soon(entry, within_seconds=_LAZY_SECONDS)
+            note = note_of_raise(path, self._grow_reservation(call))
+            self._journal.append_soon(note, within_seconds=_LAZY_SECONDS)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
@@ -331,13 +341,6 @@ class BudgetAccount:
         if call is not None and not is_measured(usage):
             self._committed = self._committed.plus(tokens_of(self._grow_reservation(call)))
         self._count(path, usage, model)
-
-    async def admit_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
-        """Check a call against the budgets, and ask a person when it is not allowed; a layer of its chain."""
-        await self.admit_model_call(call.path, call.messages, call.options)
-        async with aclosing(call_next(call)) as items:
-            async for item in items:
-                yield item
 
     async def count_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Reserve a call, and count it, or release it when it was rejected without content; a layer of its chain."""
@@ -374,8 +377,12 @@ class BudgetAccount:
     def _check_output(self) -> None:
         for crossing in self._crossings(NO_USAGE):
             if crossing.kind in {"tokens", "cost"} and crossing.exceeded == "fail":
-                self.failure = _failure(crossing, sentence=crossing.sentence_of_response)
-                raise RunStoppedError(Failed(self.failure))
+                raise RunStoppedError(Failed(self._end(_failure(crossing, sentence=crossing.sentence_of_response))))
+
+    def _end(self, failure: BudgetExceededError) -> BudgetExceededError:
+        self.failure = failure
+        self._fail(failure)
+        return failure
 
     def _grow_reservation(self, call: _OpenCall) -> Reservation:
         return raise_reservation(call.reservation, call.characters, call.model, self._budgets.prices)
@@ -383,7 +390,9 @@ class BudgetAccount:
     def _recall(self, records: JournalState) -> None:
         for path, usage, model in responses_from_journal(records):
             self._count(path, usage, model)
-        self._committed = self._committed.plus(usage_of_open_calls(records, without_continued=True))
+        self._committed = self._committed.plus(
+            usage_of_open_calls(records, read_budget_notes(records), without_continued=True)
+        )
 
     def _count(self, path: CallPath, usage: Mapping[str, Any] | None, model: str | None) -> None:
         budget_usage = usage_of_response(usage, model, self._budgets.prices)
@@ -402,13 +411,13 @@ class BudgetAccount:
         if self.failure is not None:
             return False
         if (denial := self._find_denied_limit(extra_usage)) is not None:
-            self.failure = _failure(*denial)
+            self._end(_failure(*denial))
             return False
         for crossing in self._crossings(extra_usage):
             question = crossing.question(self._grants(crossing.scope, crossing.kind))
             answer = self._replies.get(question)
             if crossing.exceeded == "fail" or answer is not None:
-                self.failure = _failure(crossing, answer)
+                self._end(_failure(crossing, answer))
             elif question not in self._open_questions:
                 self._open_questions.add(question)
                 figures = {"budget": crossing.scope, "of": crossing.kind, "limit": crossing.limit}

@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 
 from agent_framework import ChatResponseUpdate
 
-from durable_agent_host.agent.fallbacks import ActiveClient, without_conversation
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.agent.stream_progress import BrokenStream, StreamProgress
 from durable_agent_host.errors import LogError, ProviderError, log_reason
+from durable_agent_host.features.fallback.clients import ActiveClient, Switch, without_conversation
+from durable_agent_host.features.fallback.notes import note_of_switch
 from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.model.journal_entry import ClientSwitchedEntry
+from durable_agent_host.model.journal_entry import JournalStep, ModelCallStartedEntry
 from durable_agent_host.turn_log.journal import Journal
 
 _LOGGER = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class FallBack:
         """Make a call by the client that answers, or by the next one when its service does not."""
         active = self.active
         if active.first and not active.switches:
-            await self._record(ClientSwitchedEntry(call.path, active.first, None, self._name(active.first), ""))
+            await self._record(Switch(call.path, active.first, None), self._name(active.first), "")
         while True:
             is_fallback = active.index > 0
             has_switched = active.has_switched
@@ -91,14 +92,19 @@ class FallBack:
         _LOGGER.warning(
             "%s: %s does not answer, %s does: %s", self.label, self._name(current), self._name(index), reason
         )
-        await self._record(ClientSwitchedEntry(call.path, index, current, self._name(index), reason))
+        if self.journal.recorded.continuations.get(call.path) is not None:  # another service has no part of the answer
+            await self._append(ModelCallStartedEntry(call.path, None))
+        await self._record(Switch(call.path, index, current), self._name(index), reason)
 
-    async def _record(self, switch: ClientSwitchedEntry) -> None:
+    async def _record(self, switch: Switch, name: str, reason: str) -> None:
+        await self._append(note_of_switch(switch, name, reason))
+        self.active.switches.append(switch)
+
+    async def _append(self, step: JournalStep) -> None:
         try:
-            await self.journal.append(switch)
+            await self.journal.append(step)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
-        self.active.switches.append(switch)
 
 
 def _is_service_failure(call: ModelCall, error: Exception) -> bool:

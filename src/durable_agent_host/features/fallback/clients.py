@@ -17,8 +17,8 @@ from agent_framework import (
 
 from durable_agent_host.agent.model_call import ModelCall
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
+from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.conversation_file import ServiceFile
-from durable_agent_host.model.journal_entry import ClientSwitchedEntry
 from durable_agent_host.model.provider_item import HostedCall, ItemPart
 
 _CLIENT: Final = "durable_agent_host.client"
@@ -31,6 +31,21 @@ _COMMON_OPTIONS: Final = frozenset(
     | {"tools", "tool_choice", "allow_multiple_tool_calls"}
 )
 """Options that mean the same to the clients of all services."""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Another client answers a model call, and the calls after it.
+
+    Attributes:
+        path: of the call.
+        client: the index of the client: 0 for the agent's own, then its fallbacks.
+        failed: the index of the client whose service did not answer; None at the begin of a turn.
+    """
+
+    path: CallPath
+    client: int
+    failed: int | None
 
 
 @dataclass(frozen=True)
@@ -90,7 +105,7 @@ class ActiveClient:
     """
 
     clients: Sequence[AnsweringClient]
-    switches: list[ClientSwitchedEntry]
+    switches: list[Switch]
     is_sticky: bool
     first: int = 0
 

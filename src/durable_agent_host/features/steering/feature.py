@@ -10,59 +10,75 @@ A message that no model call gets begins the turn of its request: the session's 
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final
 
 from agent_framework import AgentResponseUpdate, ChatContext, Message
 
-from durable_agent_host.agent.provider import ModelProvider
-from durable_agent_host.agent.run_output import RunOutput
+from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
-from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.wire_types import MessageWire
 from durable_agent_host.errors import DurableAgentHostError, LogError, log_reason
 from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.model.journal_entry import MessageReceivedEntry
-from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.model.journal_entry import Note
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.turn.note_view import NoteView
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
-from durable_agent_host.turn_log.journal import Journal
 
 _LOGGER = logging.getLogger(__name__)
+NAME: Final = "steering"
 
 
-class Steering:
-    """The messages that were sent to a turn, in one run of its agent.
+class Steering(AgentFeature):
+    """Lets messages be sent to the running turns of an agent."""
+
+    name: ClassVar[str] = NAME
+
+    def begin(self, start: AttemptStart) -> AttemptFeature:
+        """Begin an attempt."""
+        return SteeringOfAttempt(start)
+
+    def show(self, note: Note) -> NoteView:
+        """Show the message that the next model call gets."""
+        request = note.data["request"]
+        return NoteView({"kind": "message"} | {name: request[name] for name in ("turn_id", "message", "created_at")})
+
+
+class SteeringOfAttempt(AttemptFeature):
+    """The messages that were sent to a turn, in one attempt.
 
     Args:
-        attempt: reads the inbox.
-        journal: of the run.
-        output: of the run.
-        load: adds the stored parts and the bytes of files to a request.
-        provider: of the run's agent.
+        start: of the attempt.
     """
 
-    def __init__(
-        self,
-        attempt: TurnAttempt,
-        journal: Journal,
-        output: RunOutput,
-        load: Callable[[TurnRequest], Awaitable[TurnRequest]],
-        provider: ModelProvider,
-    ) -> None:
-        self._attempt = attempt
-        self._journal = journal
-        self._output = output
-        self._load = load
-        self._provider = provider
+    name: ClassVar[str] = NAME
+
+    def __init__(self, start: AttemptStart) -> None:
+        self._attempt = start.attempt
+        self._load = start.load_message
         self._requests: dict[str, TurnRequest] = {}
         self._additions: list[tuple[Message, list[Message]]] = []
+        self._received: dict[str, Note] = {}
+        self._run: CurrentRun
+
+    def begin_run(self, run: CurrentRun) -> None:
+        """Begin a run; each of its model calls gets the messages that it has got before."""
+        self._run = run
+        self._requests = {}
+        self._additions = []
+        self._received = {note.data["request"]["turn_id"]: note for note in run.journal.notes_of(NAME)}
 
     @property
-    def request_hashes(self) -> Mapping[str, str]:
-        """The hashes of the requests whose messages the run's output has, by turn id."""
-        return {turn_id: request.request_hash for turn_id, request in self._requests.items()}
+    def _has_messages(self) -> bool:
+        return bool(self._attempt.inbox.messages or self._received)
+
+    def complete_outcome(self, outcome: TurnOutcome) -> TurnOutcome:
+        """Name the turns whose messages the run's output has, with the hashes of their requests."""
+        hashes = {turn_id: request.request_hash for turn_id, request in self._requests.items()}
+        return replace(outcome, steered_by=hashes)
 
     async def add_messages(self, context: ChatContext, path: CallPath, *, is_replayed: bool) -> None:
         """Add the messages to the request of a model call.
@@ -70,6 +86,10 @@ class Steering:
         Raises:
             RunStoppedError: the log cannot be written.
         """
+        if not self._has_messages:
+            return
+        if not is_replayed:
+            self._run.gate.check()
         messages = [*context.messages]
         last = messages[-1]
         if not is_replayed and last.role != "assistant":  # a model that has paused continues its own answer first
@@ -82,21 +102,24 @@ class Steering:
         self._additions.append((last, new_messages))
         context.messages = messages + new_messages
 
-    async def receive_next_messages(self) -> list[Message]:
+    async def next_messages(self) -> list[Message]:
         """Return the messages that came while the last answer was made, for one more model call; maybe none.
 
         Raises:
             RunStoppedError: the log cannot be written.
         """
-        path = CallPath().model_call(self._journal.position + 1)
-        if path not in self._journal.recorded.responses:
+        if not self._has_messages or self._run.request.response_format is not None:
+            return []
+        journal = self._run.journal
+        path = CallPath().model_call(journal.position + 1)
+        if path not in journal.recorded.responses:
             await self._journal_new(path)
         messages = self._add_to_output(path)
         if messages:
             self._additions.clear()  # the transcript has the earlier ones from here on
         return messages
 
-    def add_times(self, messages: Sequence[MessageWire]) -> None:
+    def complete_messages(self, messages: Iterable[MessageWire]) -> None:
         """Add to the stored messages when they were sent."""
         for message in messages:
             if request := self._requests.get(str(extension_of(message).get("messageId"))):
@@ -106,14 +129,16 @@ class Steering:
         """Journal the messages that no model call has got."""
         requests = [decode_turn_request(entry.data) for entry in self._attempt.inbox.messages.values()]
         for request in sorted(requests, key=lambda request: request.created_at):
-            if request.turn_id in self._journal.recorded.messages:
+            if request.turn_id in self._received:
                 continue
             try:
                 if await self._attempt.is_withdrawn(request):
                     continue
                 full_request = await self._load(request)
-                self._provider.check_message(_build_message(full_request))
-                await self._journal.append(MessageReceivedEntry(path, encode_turn_request(full_request)))
+                self._run.provider.check_message(_build_message(full_request))
+                note = Note(NAME, path, {"request": encode_turn_request(full_request)})
+                await self._run.journal.append(note)
+                self._received[request.turn_id] = note
             except LogError as error:
                 raise RunStoppedError(stop_of(error)) from error
             except DurableAgentHostError as error:  # the message begins a turn, which fails with the reason
@@ -122,13 +147,13 @@ class Steering:
     def _add_to_output(self, path: CallPath) -> list[Message]:
         """Return the messages that a model call is the first to get, and add them to the output."""
         messages: list[Message] = []
-        for message_received in self._journal.recorded.messages.values():
-            request = decode_turn_request(message_received.request)
-            if message_received.path == path and request.turn_id not in self._requests:
+        for note in self._received.values():
+            request = decode_turn_request(note.data["request"])
+            if note.path == path and request.turn_id not in self._requests:
                 self._requests[request.turn_id] = request
                 messages.append(_build_message(request))
                 update = AgentResponseUpdate(role="user", contents=messages[-1].contents, message_id=request.turn_id)
-                self._output.add(update, None)
+                self._run.output.add(update, None)
         return messages
 
 

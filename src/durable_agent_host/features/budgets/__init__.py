@@ -1,0 +1,1 @@
+"""Limits on what turns and sessions use."""

@@ -1,0 +1,55 @@
+"""All features, in the order of their layers; the only module that names each of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent_framework import SupportsAgentRun
+
+from durable_agent_host.agent.feature import AgentFeature
+from durable_agent_host.agent.provider import ProviderFor
+from durable_agent_host.features.budgets.feature import BudgetsOfAgent
+from durable_agent_host.features.budgets.options import choose_budgets, default_budgets
+from durable_agent_host.features.fallback.clients import FallbackChoice
+from durable_agent_host.features.fallback.feature import Fallbacks, choose_fallbacks, list_clients
+from durable_agent_host.features.response_format.feature import ResponseFormats, choose_response_retries
+from durable_agent_host.features.steering.feature import Steering
+from durable_agent_host.model.budget import Budgets
+
+
+class FeatureChoices:
+    """What an app chooses for all its agents; the arguments are those of `DurableAgentApp`."""
+
+    def __init__(
+        self, *, budgets: Budgets | None, fallbacks: Sequence[Any], fallback_sticky: bool, response_retries: int
+    ) -> None:
+        self._budgets = default_budgets(budgets)
+        self._fallbacks = FallbackChoice(list_clients(fallbacks), fallback_sticky)
+        self._response_retries = response_retries
+
+    def features(
+        self,
+        name: str,
+        agent: SupportsAgentRun,
+        provider_for: ProviderFor,
+        *,
+        budgets: Budgets | None,
+        fallbacks: Sequence[Any] | None,
+        fallback_sticky: bool | None,
+        response_retries: int | None,
+    ) -> list[AgentFeature]:
+        """Return the features of an agent, by its own choices and the app's.
+
+        Raises:
+            RegistrationError: a choice is invalid.
+        """
+        retries = choose_response_retries(response_retries, self._response_retries)
+        chosen_budgets = choose_budgets(name, agent, budgets, self._budgets)
+        choice = choose_fallbacks(
+            name, agent, fallbacks, fallback_sticky, default=self._fallbacks, provider_for=provider_for
+        )
+        return [
+            ResponseFormats(retries),
+            Fallbacks(choice, provider_for),
+            BudgetsOfAgent(chosen_budgets),
+            Steering(),
+        ]

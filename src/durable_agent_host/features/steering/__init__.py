@@ -1,0 +1,1 @@
+"""Messages that are sent to a running turn."""
