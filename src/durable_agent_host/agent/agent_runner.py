@@ -72,7 +72,6 @@ from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage
 from durable_agent_host.session.external_messages import without_messages
 from durable_agent_host.session.ownership import external_session_id
-from durable_agent_host.turn.note_view import ShowNote
 from durable_agent_host.turn.recorded_stream import FinalResponse
 from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn.turn_redactor import Redactor
@@ -264,11 +263,6 @@ class AgentRunner:
     def prices(self) -> Mapping[str, Price]:
         """The prices of the agent's models; empty when the app gives none."""
         return next((feature.prices for feature in self._features if feature.prices), NO_BUDGETS.prices)
-
-    @property
-    def note_views(self) -> Mapping[str, ShowNote]:
-        """Shows the notes of its features, by their names."""
-        return {feature.name: feature.show for feature in self._features}
 
     def used(self, records: JournalState) -> BudgetUsage | None:
         """Count what a turn has used that no longer runs; None when nothing counts it."""

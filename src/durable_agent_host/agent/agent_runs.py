@@ -29,7 +29,7 @@ from durable_agent_host.agent.call_order import (
 from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
 from durable_agent_host.agent.compaction import CompactionModelCalls
 from durable_agent_host.agent.context_window import ContextWindow
-from durable_agent_host.agent.feature import AnswerReader, AttemptFeature, CurrentRun
+from durable_agent_host.agent.feature import AnswerReader, AttemptFeature, CurrentRun, RunPart
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES, ExchangeRecorder
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls
@@ -321,12 +321,12 @@ class AgentRuns:
     def remaining_seconds(self, most_seconds: float) -> float:
         """Return how long the agent may continue; 0 when its time is over."""
         remaining_seconds = most_seconds - (time.perf_counter() - self.started_at)
-        limits = (feature.remaining_seconds for feature in self._running_features)
+        limits = [part.clock.remaining_seconds for part in self.parts if part.clock is not None]
         return max(min([remaining_seconds, *limits]), 0.0)
 
     def out_of_time(self, most_seconds: float) -> TurnError:
         """Return which time limit is reached; the arguments are those of `remaining_seconds`."""
-        errors = (feature.out_of_time() for feature in self._running_features)
+        errors = (part.clock.out_of_time() for part in self.parts if part.clock is not None)
         if (feature_error := next(filter(None, errors), None)) is not None:
             return feature_error
         return TurnTimedOutError(
@@ -336,18 +336,19 @@ class AgentRuns:
 
     def complete_outcome(self, outcome: TurnOutcome) -> TurnOutcome:
         """Complete an outcome with what the features say of the attempt."""
-        for feature in self._running_features:
-            outcome = feature.complete_outcome(outcome)
+        for complete in [part.complete_outcome for part in self.parts if part.complete_outcome is not None]:
+            outcome = complete(outcome)
         return outcome
 
     @property
-    def _running_features(self) -> Sequence[AttemptFeature]:
-        return self.features if self.run is not None else ()
+    def parts(self) -> Sequence[RunPart]:
+        """The parts of the features in the current run; none before the first."""
+        return self.run.parts if self.run is not None else ()
 
     @property
     def _reader(self) -> AnswerReader | None:
         """Reads the answers of the current run, where a feature decides who gives them."""
-        return next((feature.reader for feature in self.features if feature.reader is not None), None)
+        return next((part.reader for part in self.parts if part.reader is not None), None)
 
     def _begin_run(self, journal: Journal) -> CurrentRun:
         self.output = RunOutput(self.provider)
@@ -380,11 +381,8 @@ class AgentRuns:
             includes_error_texts=self.hosted_agent.includes_error_texts,
             wait_rules=self.wait_rules,
             new_scope=lambda path: CallScope(journal, path, partial(NestedRun, run, self.attempt.observers)),
-            features=self.features,
         )
-        for feature in self.features:
-            feature.begin_run(run)
-        self.run = run
+        self.run = run = replace(run, parts=[feature.begin_run(run) for feature in self.features])
         model_layers = new_model_layers(run, drops_continuations=bool(self.losses) or self._sends_transcript)
         self.context = self._new_context(journal, model_layers)
         self._calls = RunCalls(
@@ -434,8 +432,8 @@ class AgentRuns:
         is_finished = recorded_response is not None
         received_bytes().started_calls.add(path)
         run.progress.record_available_tools(context.options)
-        for feature in self.features:
-            await feature.add_messages(context, path, is_replayed=is_finished)
+        for add_messages in [part.add_messages for part in run.parts if part.add_messages is not None]:
+            await add_messages(context, path, is_replayed=is_finished)
         messages = await self._choose_messages(context, path, is_replayed=is_finished)
         if not is_finished:
             run.gate.check()
@@ -462,8 +460,8 @@ class AgentRuns:
             await self._stream(run, messages)
         finally:  # the rest of the run is part of cycles, and waits for the collector of garbage
             self.agent_session.transcript = ()
-            for feature in self.features:
-                feature.end_run()
+            for end in [part.end for part in run.parts if part.end is not None]:
+                end()
 
     async def _stream(self, run: CurrentRun, messages: list[Message]) -> None:
         self.histories = self._new_histories()
@@ -527,7 +525,8 @@ class AgentRuns:
         if next_messages:
             await self._collect_replies(run, next_messages)
         else:
-            next_messages = [message for feature in self.features for message in await feature.next_messages()]
+            questions = [part.next_messages for part in run.parts if part.next_messages is not None]
+            next_messages = [message for ask in questions for message in await ask()]
         if run.pending_calls.pending or not next_messages:
             return []
         session = self.agent_session
@@ -577,7 +576,7 @@ class AgentRuns:
     @property
     def _sends_transcript(self) -> bool:
         """Whether a service that keeps the conversation is not continued: it is too long there, or another answers."""
-        return bool(self._overflows) or any(feature.needs_transcript for feature in self.features)
+        return bool(self._overflows) or any(part.sends_transcript for part in self.parts)
 
     async def _shrink(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
         """Record that the latest model call is made again with a smaller context, once, if it was too long."""

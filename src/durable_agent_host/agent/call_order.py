@@ -1,7 +1,7 @@
 """The order of the layers of model calls and tool calls, and where each gets what it needs.
 
 The lists are built for each call, outermost layer first; what a call does not use is not in its list. Features have
-four places in them, see `durable_agent_host.agent.feature.FeatureLayers`.
+four places in them, see `durable_agent_host.agent.feature.RunPart`.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ def new_model_layers(run: CurrentRun, *, drops_continuations: bool = False) -> M
         run: of the turn's agent, or of one within it.
         drops_continuations: whether replayed responses omit their conversation ids, which the service has lost.
     """
-    layers = [feature.layers(run) for feature in run.features]
+    parts = run.parts if run.nested is None else ()  # agents within have neither answers nor services of their own
     return ModelLayers(
         journal=JournalModelCalls(
             run.journal,
@@ -97,8 +97,8 @@ def new_model_layers(run: CurrentRun, *, drops_continuations: bool = False) -> M
             bounds=run.bounds,
             drop_continuations=drops_continuations,
         ),
-        of_answers=[layer.answer for layer in layers if layer.answer is not None],
-        of_services=[layer.service for layer in layers if layer.service is not None],
+        of_answers=[part.answer for part in parts if part.answer is not None],
+        of_services=[part.service for part in parts if part.service is not None],
         retry=RetryModelCalls(
             run.retry_policy,
             run.breaks,
@@ -108,7 +108,7 @@ def new_model_layers(run: CurrentRun, *, drops_continuations: bool = False) -> M
             label=run.label,
         ),
         background=FetchBackgroundAnswers(run.journal, run.observers),
-        of_requests=[layer.request for layer in layers if layer.request is not None],
+        of_requests=[part.request for part in run.parts if part.request is not None],
         exchange_recorder=run.exchange_recorder,
         response=ReadResponse(run.output),
         nested=run.nested,
@@ -118,7 +118,6 @@ def new_model_layers(run: CurrentRun, *, drops_continuations: bool = False) -> M
 
 def new_tool_layers(run: CurrentRun) -> ToolLayers:
     """Return the layers of the tool calls of a run."""
-    layers = [feature.layers(run) for feature in run.features]
     callback = AwaitCallback(
         run.pending_calls, run.journal, run.session_state, max_result_bytes=run.bounds.max_tool_result_bytes
     )
@@ -130,7 +129,7 @@ def new_tool_layers(run: CurrentRun) -> ToolLayers:
         elicitation=AnswerElicitations(run.pending_calls),
         lost_server=RecoverLostCalls(label=run.label),
         in_doubt=ResolveDoubt(run.pending_calls, label=run.label),
-        of_tools=[layer.tool for layer in layers if layer.tool is not None],
+        of_tools=[part.tool for part in run.parts if part.tool is not None],
         callback=callback,
         running_call=EnterToolCall(
             run.request,

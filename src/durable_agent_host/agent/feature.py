@@ -1,17 +1,16 @@
 """The port for features: what can take part in the attempts of a turn, and the kernel does not know by name.
 
-Theory of operation. The app makes an `AgentFeature` for each agent that uses the feature. At the begin of an attempt it
-makes an `AttemptFeature`, or None when this turn does not need it; the object lives as long as the attempt. The agent
-may run several times in it. Before each run the object gets the run, with the notes that it has left in the journal:
-from these it must decide the same as before. It adds layers to the calls of the run, and answers the kernel's questions
-between them. What it wants to find again after a crash it writes as a `Note`.
-
-Every method of the two classes does nothing by default, so that a feature has only those that it needs.
+Theory of operation. The app has an `AgentFeature` for each agent that uses a feature. At the begin of an attempt it
+gives an `AttemptFeature`, or None when this turn does not need it. The agent may run several times in an attempt. At
+the begin of each run, the `AttemptFeature` reads the notes that it has left in the journal, from which it must decide
+the same as before, and gives a `RunPart`: the layers that it adds to the calls of the run, and what the kernel asks it
+between them. What it wants to find again after a crash it appends to the run's journal as a `Note`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from agent_framework import AgentResponse, ChatContext, ChatResponse, Message
 
@@ -35,32 +34,10 @@ from durable_agent_host.codec.wire_types import MessageWire
 from durable_agent_host.errors import TurnError
 from durable_agent_host.model.budget import BudgetUsage, Price
 from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.model.journal_entry import Note
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import ResponseLimits, TurnOutcome, TurnRequest
 from durable_agent_host.stream.live_events import EventReader
-from durable_agent_host.turn.note_view import NoteView
 from durable_agent_host.turn_log.journal import Journal, JournalState
-
-
-@dataclass(frozen=True)
-class FeatureLayers:
-    """The layers that a feature adds to the calls of one run.
-
-    Attributes:
-        answer: around a model call, within the journal: it gets the whole answer before that is durable.
-        service: around the retries of a model call: it decides which service is asked.
-        request: around each request of a model call, also around those of compaction strategies.
-        tool: around a tool call that is about to start.
-    """
-
-    answer: ModelLayer | None = None
-    service: ModelLayer | None = None
-    request: ModelLayer | None = None
-    tool: ToolLayer | None = None
-
-
-NO_LAYERS = FeatureLayers()
 
 
 class AnswerReader(EventReader, Protocol):
@@ -100,7 +77,7 @@ class CurrentRun:
         includes_error_texts: whether the model receives the texts of tools' exceptions.
         wait_rules: for results that come later.
         new_scope: makes the scope of agents within a call.
-        features: that take part in the attempt.
+        parts: of the features in the run.
         nested: stops a run of an agent within the turn's agent; None for the turn's agent.
     """
 
@@ -123,12 +100,71 @@ class CurrentRun:
     includes_error_texts: bool
     wait_rules: WaitRules
     new_scope: Callable[[CallPath], CallScope]
-    features: Sequence["AttemptFeature"] = ()
+    parts: Sequence["RunPart"] = ()
     nested: StopNestedRun | None = None
 
     async def admit(self, path: CallPath, messages: Sequence[Message], options: Mapping[str, Any]) -> bool:
-        """Ask the features whether a model call may be made; see `AttemptFeature.admit`."""
-        return all([await feature.admit(path, messages, options) for feature in self.features])
+        """Ask the features whether a model call may be made; see `RunPart.admit`."""
+        admits = [part.admit for part in self.parts if part.admit is not None]
+        return all([await admit(path, messages, options) for admit in admits])
+
+
+class Clock(Protocol):
+    """A limit on the time of a turn's agent."""
+
+    @property
+    def remaining_seconds(self) -> float:
+        """How long the agent may continue."""
+        ...
+
+    def out_of_time(self) -> TurnError | None:
+        """Return why the agent may not continue; None while it may."""
+        ...
+
+
+class AddMessages(Protocol):
+    """Changes the messages of the next model call of the turn's agent, in its context."""
+
+    async def __call__(self, context: ChatContext, path: CallPath, /, *, is_replayed: bool) -> None:
+        """Change them; they must be the same when the call is replayed."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """What a feature does in one run of the turn's agent; it gives only what it needs.
+
+    Attributes:
+        answer: a layer around a model call, within the journal: it gets the whole answer before that is durable.
+        service: a layer around the retries of a model call: it decides which service is asked.
+        request: a layer around each request of a model call, also of strategies and of agents within the agent.
+        tool: a layer around a tool call that is about to start, also of agents within the agent.
+        reader: reads the answers, when another client than the agent's own may give them.
+        sends_transcript: whether the run sends all messages, although the agent's service keeps the conversation.
+        add_messages: is called before each model call.
+        admit: returns whether a model call may be made; if not, a person was asked. May raise RunStoppedError.
+        next_messages: returns messages with which the run continues after an answer; none to end it.
+        clock: a limit on its time.
+        check_answer: refuses the turn's answer by raising an error.
+        complete_stored: completes the messages of the answer and the framework's session, which are about to be stored.
+        complete_outcome: completes the outcome of the attempt, however it ends.
+        end: is called when the run ends, also when it fails.
+    """
+
+    answer: ModelLayer | None = None
+    service: ModelLayer | None = None
+    request: ModelLayer | None = None
+    tool: ToolLayer | None = None
+    reader: AnswerReader | None = None
+    sends_transcript: bool = False
+    add_messages: AddMessages | None = None
+    admit: Callable[[CallPath, Sequence[Message], Mapping[str, Any]], Awaitable[bool]] | None = None
+    next_messages: Callable[[], Awaitable[list[Message]]] | None = None
+    clock: Clock | None = None
+    check_answer: Callable[[AgentResponse[Any]], Awaitable[None]] | None = None
+    complete_stored: Callable[[Iterable[MessageWire], DurableSession], None] | None = None
+    complete_outcome: Callable[[TurnOutcome], TurnOutcome] | None = None
+    end: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -152,87 +188,26 @@ class AttemptStart:
     started_at: float
 
 
-class AttemptFeature:
+class AttemptFeature(Protocol):
     """A feature in one attempt of a turn."""
 
-    name: ClassVar[str]
-    """That of its `AgentFeature`."""
-
-    @property
-    def reader(self) -> AnswerReader | None:
-        """Reads the answers when another client than the agent's own may give them."""
-        return None
-
-    @property
-    def needs_transcript(self) -> bool:
-        """Whether the run sends all messages, although the agent's service keeps the conversation."""
-        return False
-
-    def begin_run(self, run: CurrentRun) -> None:
-        """Begin a run of the turn's agent; the run's journal has the notes of this feature."""
-
-    def layers(self, run: CurrentRun) -> FeatureLayers:
-        """Return the layers for the calls of a run; agents within the turn's agent have runs of their own."""
-        del run
-        return NO_LAYERS
-
-    async def add_messages(self, context: ChatContext, path: CallPath, *, is_replayed: bool) -> None:
-        """Change the messages of the next model call of the turn's agent."""
-
-    async def admit(self, path: CallPath, messages: Sequence[Message], options: Mapping[str, Any]) -> bool:
-        """Return whether a model call may be made; otherwise a person was asked.
-
-        Raises:
-            RunStoppedError: the turn ends.
-        """
-        del path, messages, options
-        return True
-
-    async def next_messages(self) -> list[Message]:
-        """Return messages with which the run continues after an answer; none to end it."""
-        return []
-
-    def end_run(self) -> None:
-        """End a run: it has an answer, has failed, or stops."""
-
-    @property
-    def remaining_seconds(self) -> float:
-        """How long the agent may continue."""
-        return float("inf")
-
-    def out_of_time(self) -> TurnError | None:
-        """Return why the agent may not continue, when that is this feature's decision."""
-        return None
-
-    async def check_answer(self, response: AgentResponse[Any]) -> None:
-        """Refuse the turn's answer by raising an error."""
-
-    def complete_messages(self, messages: Iterable[MessageWire]) -> None:
-        """Complete the messages of the answer as the session is about to store them."""
-
-    def save(self, session: DurableSession) -> None:
-        """Put what later turns need into the framework's session."""
-
-    def complete_outcome(self, outcome: TurnOutcome) -> TurnOutcome:
-        """Complete the outcome of the attempt, however it ends."""
-        return outcome
+    def begin_run(self, run: CurrentRun, /) -> RunPart:
+        """Begin a run of the turn's agent; the run's journal has the feature's notes."""
+        ...
 
 
 class AgentFeature:
     """A feature of one agent."""
 
-    name: ClassVar[str]
-    """Names its notes, and the points at which tests kill the process before and after one is durable."""
-    prices: Mapping[str, Price] = {}
+    prices: Mapping[str, Price] = MappingProxyType({})
     """The prices of the agent's models."""
     counts_usage: bool = False
     """Whether it counts what turns use."""
 
     def begin(self, start: AttemptStart) -> AttemptFeature | None:
         """Begin an attempt; None when the feature has no part in it."""
-
-    def show(self, note: Note) -> NoteView | None:
-        """Return what the steps of a turn show of a note; None for nothing."""
+        raise NotImplementedError
 
     def used(self, records: JournalState) -> BudgetUsage | None:
         """Count what a turn has used that no longer runs."""
+        del records

@@ -78,8 +78,8 @@ async def build_completed(runs: AgentRuns, response: AgentResponse[Any]) -> Turn
         InvalidAnswerError: the answer does not match the requested response format, or the answer or the agent's
             session holds a value that JSON cannot represent.
     """
-    for feature in runs.features:
-        await feature.check_answer(response)
+    for check in [part.check_answer for part in runs.parts if part.check_answer is not None]:
+        await check(response)
     if (
         runs.run is not None and runs.run.journal.recorded.rejections
     ):  # the service's own record of the conversation has it
@@ -196,8 +196,8 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
         end = end_of_answer(response)
         response.finish_reason = cast("Any", end.finish_reason)
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, model_info=served_by)
-    for feature in runs.features:
-        feature.complete_messages(answer["messages"])
+    for complete in [part.complete_stored for part in runs.parts if part.complete_stored is not None]:
+        complete(answer["messages"], runs.agent_session)
     entries = (encode_request_entry(stored_request), with_replies(answer, replies))
     is_redacted = stored_request is not request or response is not agent_response
     if is_redacted:
@@ -205,8 +205,6 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     usage = entries[1].get("usage")
     messages = response_messages(response.messages, runs.provider.service_files)
     runs.agent_session.set_storing_service(runs.provider)
-    for feature in runs.features:
-        feature.save(runs.agent_session)
     return TurnOutcome(
         turn_id=request.turn_id,
         status=status,

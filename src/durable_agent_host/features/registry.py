@@ -1,7 +1,7 @@
 """All features, in the order of their layers; the only module that names each of them."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from agent_framework import SupportsAgentRun
 
@@ -9,11 +9,17 @@ from durable_agent_host.agent.feature import AgentFeature
 from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.features.budgets.feature import BudgetsOfAgent
 from durable_agent_host.features.budgets.options import choose_budgets, default_budgets
+from durable_agent_host.features.fallback import notes as fallback
 from durable_agent_host.features.fallback.clients import FallbackChoice
 from durable_agent_host.features.fallback.feature import Fallbacks, choose_fallbacks, list_clients
 from durable_agent_host.features.response_format.feature import ResponseFormats, choose_response_retries
+from durable_agent_host.features.steering import feature as steering
 from durable_agent_host.features.steering.feature import Steering
 from durable_agent_host.model.budget import Budgets
+from durable_agent_host.turn.note_view import ShowNote
+
+NOTE_VIEWS: Final[Mapping[str, ShowNote]] = {fallback.NAME: fallback.show_switch, steering.NAME: steering.show_message}
+"""How the steps of a turn show the notes of features."""
 
 
 class FeatureChoices:
@@ -49,7 +55,7 @@ class FeatureChoices:
         )
         return [
             ResponseFormats(retries),
-            Fallbacks(choice, provider_for),
-            BudgetsOfAgent(chosen_budgets),
+            *([Fallbacks(choice, provider_for)] if choice.clients else []),
+            *([BudgetsOfAgent(chosen_budgets)] if chosen_budgets.counts else []),
             Steering(),
         ]

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl, urlsplit
 
@@ -128,11 +129,6 @@ class RoutedAgent(Protocol):
         ...
 
     @property
-    def note_views(self) -> Mapping[str, ShowNote]:
-        """Shows the notes of its features."""
-        ...
-
-    @property
     def final_response(self) -> FinalResponse:
         """Finds the whole answer in an event of its service's streams."""
         ...
@@ -172,6 +168,7 @@ class HandlerContext:
         list_hosted_agents: lists all agents with how they are reached, as upstream's health route does.
         metrics: renders this process's metrics in Prometheus text format.
         workflows: hosted by ``workflows=``, by name.
+        note_views: shows the notes of each feature, also of those that an agent no longer uses.
     """
 
     descriptions: Mapping[str, str | None]
@@ -184,6 +181,7 @@ class HandlerContext:
     list_hosted_agents: Callable[[], list[HostedAgentWire]]
     metrics: Callable[[], str]
     workflows: Collection[str]
+    note_views: Mapping[str, ShowNote] = MappingProxyType({})
 
     @cached_property
     def readers(self) -> StreamReaders:

@@ -1,22 +1,14 @@
 """Fallbacks as a feature: chosen by the app, checked when it starts, and asked in each run of a turn's agent."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast, override
+from typing import Any, cast, override
 
 from agent_framework import SupportsAgentRun
 
 from durable_agent_host.agent.call_middleware import supports_middleware
-from durable_agent_host.agent.feature import (
-    NO_LAYERS,
-    AgentFeature,
-    AttemptFeature,
-    AttemptStart,
-    CurrentRun,
-    FeatureLayers,
-)
+from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
 from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.agent.provider import ProviderFor
-from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.features.fallback.clients import (
     NO_FALLBACKS,
@@ -27,9 +19,7 @@ from durable_agent_host.features.fallback.clients import (
     host_fallbacks,
 )
 from durable_agent_host.features.fallback.layer import FallBack
-from durable_agent_host.features.fallback.notes import NAME, show_switch, switch_of_note
-from durable_agent_host.model.journal_entry import Note
-from durable_agent_host.turn.note_view import NoteView
+from durable_agent_host.features.fallback.notes import NAME, switch_of_note
 
 
 class Fallbacks(AgentFeature):
@@ -40,23 +30,17 @@ class Fallbacks(AgentFeature):
         provider_for: returns the provider of a client.
     """
 
-    name: ClassVar[str] = NAME
-
     def __init__(self, choice: FallbackChoice, provider_for: ProviderFor) -> None:
         self._clients = host_fallbacks(choice, provider_for)
         self._is_sticky = choice.is_sticky
 
     @override
-    def begin(self, start: AttemptStart) -> AttemptFeature | None:
-        """Begin an attempt; None without fallbacks."""
-        return FallbacksOfAttempt(self._clients, is_sticky=self._is_sticky) if self._clients else None
-
-    def show(self, note: Note) -> NoteView:
-        """Show a switch to another client."""
-        return show_switch(note)
+    def begin(self, start: AttemptStart) -> AttemptFeature:
+        """Begin an attempt."""
+        return FallbacksOfAttempt(self._clients, is_sticky=self._is_sticky)
 
 
-class FallbacksOfAttempt(AttemptFeature):
+class FallbacksOfAttempt:
     """Which client answers in one attempt.
 
     Args:
@@ -64,43 +48,24 @@ class FallbacksOfAttempt(AttemptFeature):
         is_sticky: whether the session remembers the client.
     """
 
-    name: ClassVar[str] = NAME
-
     def __init__(self, clients: Sequence[AnsweringClient], *, is_sticky: bool) -> None:
         self._clients = clients
         self._is_sticky = is_sticky
         self._switches: list[Switch] = []
-        self._active: ActiveClient | None = None
 
-    @property
-    def reader(self) -> ActiveClient | None:
-        """Reads the answers of the client that answers."""
-        return self._active
-
-    @property
-    def needs_transcript(self) -> bool:
-        """Whether another client than the agent's own has answered, or will."""
-        return self._active is not None and self._active.has_switched
-
-    def begin_run(self, run: CurrentRun) -> None:
-        """Continue with the client that answered last; without a log, the notes are in this object only."""
+    def begin_run(self, run: CurrentRun, /) -> RunPart:
+        """Continue with the client that answered last; without a log, the switches are only here."""
         self._switches = [*map(switch_of_note, run.journal.notes_of(NAME))] or self._switches
         own_client = AnsweringClient(run.client, run.provider)
-        self._active = ActiveClient([own_client, *self._clients], self._switches, self._is_sticky)
-        self._active.begin(run.session)
-
-    def layers(self, run: CurrentRun) -> FeatureLayers:
-        """Add the layer that asks the next client; agents within the turn's agent have no fallbacks."""
-        if run.nested is not None or self._active is None:
-            return NO_LAYERS
+        active = ActiveClient([own_client, *self._clients], self._switches, self._is_sticky)
+        active.begin(run.session)
         session_id = f"{run.request.agent}@{run.request.session_id}"
-        layer = FallBack(self._active, run.journal, run.progress, run.breaks, session_id=session_id, label=run.label)
-        return FeatureLayers(service=layer)
-
-    def save(self, session: DurableSession) -> None:
-        """Remember the client for the session's next turn."""
-        if self._active is not None:
-            self._active.save(session)
+        return RunPart(
+            service=FallBack(active, run.journal, run.progress, run.breaks, session_id=session_id, label=run.label),
+            reader=active,
+            sends_transcript=active.has_switched,
+            complete_stored=lambda _, session: active.save(session),
+        )
 
 
 def list_clients(fallbacks: Any) -> tuple[Any, ...]:

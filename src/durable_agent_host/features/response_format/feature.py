@@ -7,18 +7,11 @@ the response, and asks with what was wrong about it.
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, override
 
 from agent_framework import AgentResponse, ChatResponse
 
-from durable_agent_host.agent.feature import (
-    NO_LAYERS,
-    AgentFeature,
-    AttemptFeature,
-    AttemptStart,
-    CurrentRun,
-    FeatureLayers,
-)
+from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
 from durable_agent_host.errors import InvalidAnswerError, RegistrationError
 from durable_agent_host.features.response_format.worker import validate_in_worker
@@ -69,19 +62,18 @@ class ResponseFormats(AgentFeature):
         retries: how often the model is asked again for an answer that does not fit.
     """
 
-    name: ClassVar[str] = "response_format"
-
     def __init__(self, retries: int = 1) -> None:
         self._retries = retries
 
+    @override
     def begin(self, start: AttemptStart) -> AttemptFeature | None:
         """Begin an attempt; None when the request asks for no format."""
         response_format = start.request.response_format
         return None if response_format is None else ResponseFormatOfAttempt(response_format, self._retries)
 
 
-@dataclass
-class ResponseFormatOfAttempt(AttemptFeature):
+@dataclass(frozen=True)
+class ResponseFormatOfAttempt:
     """The format of the answer of one turn.
 
     Attributes:
@@ -91,13 +83,13 @@ class ResponseFormatOfAttempt(AttemptFeature):
 
     response_format: Mapping[str, Any]
     retries: int
-    name: ClassVar[str] = "response_format"
 
-    def layers(self, run: CurrentRun) -> FeatureLayers:
+    def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Check the answers of the turn's agent, until one that does not fit fails the turn."""
-        if run.nested is not None or len(run.journal.recorded.rejections) >= self.retries:
-            return NO_LAYERS
-        return FeatureLayers(answer=CheckResponseFormat(self.response_format))
+        may_reject = len(run.journal.recorded.rejections) < self.retries
+        return RunPart(
+            answer=CheckResponseFormat(self.response_format) if may_reject else None, check_answer=self.check_answer
+        )
 
     async def check_answer(self, response: AgentResponse[Any]) -> None:
         """Refuse an answer that does not fit.

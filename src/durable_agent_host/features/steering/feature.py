@@ -12,12 +12,13 @@ A message that no model call gets begins the turn of its request: the session's 
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final, override
 
 from agent_framework import AgentResponseUpdate, ChatContext, Message
 
-from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun
+from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
+from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.wire_types import MessageWire
@@ -35,26 +36,24 @@ NAME: Final = "steering"
 class Steering(AgentFeature):
     """Lets messages be sent to the running turns of an agent."""
 
-    name: ClassVar[str] = NAME
-
+    @override
     def begin(self, start: AttemptStart) -> AttemptFeature:
         """Begin an attempt."""
         return SteeringOfAttempt(start)
 
-    def show(self, note: Note) -> NoteView:
-        """Show the message that the next model call gets."""
-        request = note.data["request"]
-        return NoteView({"kind": "message"} | {name: request[name] for name in ("turn_id", "message", "created_at")})
+
+def show_message(note: Note) -> NoteView:
+    """Show the message that the next model call gets."""
+    request = note.data["request"]
+    return NoteView({"kind": "message"} | {name: request[name] for name in ("turn_id", "message", "created_at")})
 
 
-class SteeringOfAttempt(AttemptFeature):
+class SteeringOfAttempt:
     """The messages that were sent to a turn, in one attempt.
 
     Args:
         start: of the attempt.
     """
-
-    name: ClassVar[str] = NAME
 
     def __init__(self, start: AttemptStart) -> None:
         self._attempt = start.attempt
@@ -64,12 +63,18 @@ class SteeringOfAttempt(AttemptFeature):
         self._received: dict[str, Note] = {}
         self._run: CurrentRun
 
-    def begin_run(self, run: CurrentRun) -> None:
+    def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Begin a run; each of its model calls gets the messages that it has got before."""
         self._run = run
         self._requests = {}
         self._additions = []
         self._received = {note.data["request"]["turn_id"]: note for note in run.journal.notes_of(NAME)}
+        return RunPart(
+            add_messages=self.add_messages,
+            next_messages=self.next_messages,
+            complete_stored=self.add_times,
+            complete_outcome=self.complete_outcome,
+        )
 
     @property
     def _has_messages(self) -> bool:
@@ -119,7 +124,7 @@ class SteeringOfAttempt(AttemptFeature):
             self._additions.clear()  # the transcript has the earlier ones from here on
         return messages
 
-    def complete_messages(self, messages: Iterable[MessageWire]) -> None:
+    def add_times(self, messages: Iterable[MessageWire], _: DurableSession) -> None:
         """Add to the stored messages when they were sent."""
         for message in messages:
             if request := self._requests.get(str(extension_of(message).get("messageId"))):
