@@ -301,7 +301,16 @@ class AgentRunner:
         async def load_message(request: TurnRequest) -> TurnRequest:
             return await with_files(await self.storage.load_request(request))
 
-        start = AttemptStart(attempt, request, session, replies or {}, load_message, time.perf_counter())
+        start = AttemptStart(
+            attempt=attempt,
+            request=request,
+            session=session,
+            overlay=await stored_overlay(record),
+            redactor=self._redactor,
+            replies=replies or {},
+            load_message=load_message,
+            started_at=time.perf_counter(),
+        )
         runs = AgentRuns(
             host=self._host,
             provider=self._provider_for(object()),  # until the agent is created
@@ -314,7 +323,6 @@ class AgentRunner:
             history_session_id=external_session_id(request.session_id, session.owner)
             if self.history.where.owners
             else "",
-            overlay_before=await stored_overlay(record),
             request=request,
             replies=replies or {},
             wait_rules=self._wait_rules,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
 from itertools import takewhile
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
 
@@ -27,9 +27,7 @@ from durable_agent_host.agent.call_order import (
     new_tool_layers,
 )
 from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
-from durable_agent_host.agent.compaction import CompactionModelCalls
-from durable_agent_host.agent.context_window import ContextWindow
-from durable_agent_host.agent.feature import AnswerReader, AttemptFeature, CurrentRun, RunPart
+from durable_agent_host.agent.feature import AnswerReader, AttemptFeature, CurrentRun, RunContext, RunPart
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES, ExchangeRecorder
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls
@@ -58,11 +56,9 @@ from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
 from durable_agent_host.agent.workflow_questions import WorkflowQuestions, part_path
 from durable_agent_host.codec.content import decode_content, encode_content
-from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.thread_offload import TaskSlice, run_in_thread_if_many
-from durable_agent_host.errors import ContextOverflowError, TurnError, TurnTimedOutError
+from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT, CallPath
-from durable_agent_host.model.journal_entry import Note
 from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import ResponseLimits, TurnOutcome, TurnRequest
@@ -75,8 +71,6 @@ from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
 
 _LOGGER = logging.getLogger(__name__)
-_OVERFLOW: Final = "overflow"
-"""The notes of requests that were too long: the share of the messages that the next one keeps."""
 
 
 class LostProviderState:
@@ -212,7 +206,6 @@ class AgentRuns:
         losses: what the model's service has lost.
         output: what the current run has streamed.
         histories: the agent's history providers in the current run.
-        context: chooses the messages of the current run's model calls; None when all are sent.
         features: that take part in the attempt.
         redactor: for stored and shown data, or None.
         started_at: by `time.perf_counter`.
@@ -226,7 +219,6 @@ class AgentRuns:
     record: ConversationReader
     agent_session_before: Mapping[str, Any] | None
     with_files: Callable[[TurnRequest], Awaitable[TurnRequest]]
-    overlay_before: Mapping[str, Any] | None
     request: TurnRequest
     replies: Mapping[str, Mapping[str, Any]]
     wait_rules: WaitRules
@@ -239,13 +231,11 @@ class AgentRuns:
     losses: LostProviderState = field(init=False)
     output: RunOutput = field(init=False)
     histories: RunHistoryProviders | None = None
-    context: ContextWindow | None = None
     features: Sequence[AttemptFeature] = ()
     redactor: Redactor | None = None
     started_at: float = field(default_factory=time.perf_counter)
     _calls: RunCalls = field(init=False)
     _breaks: dict[CallPath, int] = field(default_factory=dict[CallPath, int])
-    _overflows: dict[CallPath, float] = field(default_factory=dict[CallPath, float])
     _sent: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
@@ -293,7 +283,7 @@ class AgentRuns:
                 repeats = RunRestarted(broken.reason, broken.wait_seconds)
             except Exception as error:
                 broken = run.progress.broken
-                if (repeats := await self._shrink(run, error) or self._repeats(run, error)) is None:
+                if (repeats := await self._restart_after(run, error)) is None:
                     raise
             else:
                 return
@@ -346,13 +336,17 @@ class AgentRuns:
         return self.run.parts if self.run is not None else ()
 
     @property
+    def context(self) -> RunContext | None:
+        """Chooses the messages of the current run's model calls; None when all are sent."""
+        return next((part.context for part in self.parts if part.context is not None), None)
+
+    @property
     def _reader(self) -> AnswerReader | None:
         """Reads the answers of the current run, where a feature decides who gives them."""
         return next((part.reader for part in self.parts if part.reader is not None), None)
 
     def _begin_run(self, journal: Journal) -> CurrentRun:
         self.output = RunOutput(self.provider)
-        self._overflows |= {note.path: note.data["share"] for note in journal.notes_of(_OVERFLOW)}
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
         pending_calls = PendingCalls(
             self.request.turn_id,
@@ -364,7 +358,7 @@ class AgentRuns:
         run = CurrentRun(
             request=self.request,
             label=self.attempt.label,
-            client=self.hosted_agent.client,
+            agent=self.hosted_agent,
             provider=self.provider,
             session=self.agent_session,
             journal=journal,
@@ -381,38 +375,16 @@ class AgentRuns:
             includes_error_texts=self.hosted_agent.includes_error_texts,
             wait_rules=self.wait_rules,
             new_scope=lambda path: CallScope(journal, path, partial(NestedRun, run, self.attempt.observers)),
+            make_strategy_call=lambda call: chain_compaction_call(model_layers, JournalCompactionCalls(journal), call),
         )
         self.run = run = replace(run, parts=[feature.begin_run(run) for feature in self.features])
         model_layers = new_model_layers(run, drops_continuations=bool(self.losses) or self._sends_transcript)
-        self.context = self._new_context(journal, model_layers)
         self._calls = RunCalls(
             partial(self._begin_model_call, run, model_layers),
             journal.next_tool_call,
             partial(chain_tool_call, new_tool_layers(run)),
         )
         return run
-
-    def _new_context(self, journal: Journal, model_layers: ModelLayers) -> ContextWindow | None:
-        compaction = self.hosted_agent.compaction
-        may_compact = self.hosted_agent.compacts_every_call or self._overflows or self.overlay_before
-        if compaction is None or not may_compact:
-            return None
-        overlay = decode_overlay(self.overlay_before)
-        entries = self.record.session.message_count
-        if overlay is not None and not overlay.applies_to(compaction.compaction_id, entries):
-            overlay = None  # made by other strategies; the current ones make their own
-        if overlay is None and not (self.hosted_agent.compacts_every_call or self._overflows):
-            return None
-        make_call = partial(chain_compaction_call, model_layers, JournalCompactionCalls(journal))
-        return ContextWindow(
-            compaction,
-            self.request,
-            overlay,
-            entries,
-            new_calls=partial(CompactionModelCalls, make_call, self.provider),
-            label=self.attempt.label,
-            has_our_history=not self.hosted_agent.has_own_history,
-        )
 
     async def _begin_model_call(
         self, run: CurrentRun, layers: ModelLayers, context: ChatContext, send: Send
@@ -446,11 +418,11 @@ class AgentRuns:
         return chain_model_call(layers, ModelCall(path, context.client, self.provider, messages, options, send))
 
     async def _choose_messages(self, context: ChatContext, path: CallPath, *, is_replayed: bool) -> Sequence[Message]:
-        if self.context is None:
+        if (run_context := self.context) is None:
             return context.messages
         if self.agent_session.input_messages:
-            self.context.question = self.agent_session.input_messages[-1]
-        return await self.context.project(context, path, replayed=is_replayed, share=self._overflows.get(path))
+            run_context.question = self.agent_session.input_messages[-1]
+        return await run_context.project(context, path, replayed=is_replayed)
 
     async def _run_once(self, run: CurrentRun) -> None:
         if parts := run.journal.recorded.workflow_parts:
@@ -576,20 +548,14 @@ class AgentRuns:
     @property
     def _sends_transcript(self) -> bool:
         """Whether a service that keeps the conversation is not continued: it is too long there, or another answers."""
-        return bool(self._overflows) or any(part.sends_transcript for part in self.parts)
+        return any(part.sends_transcript for part in self.parts)
 
-    async def _shrink(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
-        """Record that the latest model call is made again with a smaller context, once, if it was too long."""
-        path = run.journal.current_call
-        overflow = self.provider.explain(error)
-        if not isinstance(overflow, ContextOverflowError) or not self.hosted_agent.has_journal:
-            return None
-        if path in self._overflows:
-            return None
-        self._overflows[path] = overflow.share
-        await run.journal.append(Note(_OVERFLOW, path, {"share": overflow.share}))
-        _LOGGER.warning("%s: the request is longer than the model's context window; again with less", run.label)
-        return RunRestarted("the request was longer than the model's context window", 0.0)
+    async def _restart_after(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
+        """Return whether and when the agent is run again after an error: by a feature, or because something is lost."""
+        for restart_after in [part.restart_after for part in run.parts if part.restart_after is not None]:
+            if (restart := await restart_after(error)) is not None:
+                return restart
+        return self._repeats(run, error)
 
     def _repeats(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
         """Return whether and when the agent is run again after an error.
@@ -637,7 +603,7 @@ class AgentRuns:
         """Rehydrate what of the record is the context; segments of which nothing is in it are not read."""
         context = self.context
         head = self.record.session
-        entries = await entries_of_context(self.record, context and context.before)
+        entries = await entries_of_context(self.record, None if context is None else context.before)
         self._check_providers([*entries.values()])
         if context is None:
             build_messages = partial(replay_messages, entries.values())

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from agent_framework import AgentResponse, ChatContext, ChatResponse, Message
+from agent_framework import AgentResponse, ChatContext, ChatResponse, Message, UsageDetails
 
 from durable_agent_host.agent.call_scope import CallScope
+from durable_agent_host.agent.compaction import Compaction
 from durable_agent_host.agent.http_exchange import ExchangeRecorder
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
-from durable_agent_host.agent.model_call import ModelLayer
-from durable_agent_host.agent.observer import RunObservers
+from durable_agent_host.agent.model_call import ModelLayer, NextModelCall
+from durable_agent_host.agent.observer import RunObservers, RunRestarted
 from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.retry_classification import RetryPolicy
@@ -34,9 +35,11 @@ from durable_agent_host.codec.wire_types import MessageWire
 from durable_agent_host.errors import TurnError
 from durable_agent_host.model.budget import BudgetUsage, Price
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.overlay import Overlay
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import ResponseLimits, TurnOutcome, TurnRequest
 from durable_agent_host.stream.live_events import EventReader
+from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal, JournalState
 
 
@@ -53,6 +56,35 @@ class AnswerReader(EventReader, Protocol):
         ...
 
 
+class AgentOfRun(Protocol):
+    """The agent of a run, as features see it: `durable_agent_host.agent.hosted_agent.HostedAgent`."""
+
+    @property
+    def client(self) -> Any:
+        """The hosted copy of its chat client."""
+        ...
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether its model and tool calls can be journaled."""
+        ...
+
+    @property
+    def has_own_history(self) -> bool:
+        """Whether a history provider of the app supplies the model's history."""
+        ...
+
+    @property
+    def compaction(self) -> Compaction | None:
+        """How its context is compacted; None without a journal."""
+        ...
+
+    @property
+    def compacts_every_call(self) -> bool:
+        """Whether every model call is compacted, and not only one that is too long."""
+        ...
+
+
 @dataclass(frozen=True)
 class CurrentRun:
     """The parts of one run that decide how it continues and ends; some are those of the whole turn.
@@ -60,8 +92,8 @@ class CurrentRun:
     Attributes:
         request: of the turn.
         label: of the attempt, for log lines.
-        client: the hosted copy of the agent's chat client.
-        provider: of the client.
+        agent: that runs.
+        provider: of its chat client.
         session: the framework's session of the turn's agent.
         journal: finished calls, and where to append.
         observers: notified of each call.
@@ -77,13 +109,14 @@ class CurrentRun:
         includes_error_texts: whether the model receives the texts of tools' exceptions.
         wait_rules: for results that come later.
         new_scope: makes the scope of agents within a call.
+        make_strategy_call: makes a model call of a compaction strategy through its layers.
         parts: of the features in the run.
         nested: stops a run of an agent within the turn's agent; None for the turn's agent.
     """
 
     request: TurnRequest
     label: str
-    client: Any
+    agent: AgentOfRun
     provider: ModelProvider
     session: DurableSession
     journal: Journal
@@ -100,6 +133,7 @@ class CurrentRun:
     includes_error_texts: bool
     wait_rules: WaitRules
     new_scope: Callable[[CallPath], CallScope]
+    make_strategy_call: NextModelCall
     parts: Sequence["RunPart"] = ()
     nested: StopNestedRun | None = None
 
@@ -130,6 +164,28 @@ class AddMessages(Protocol):
         ...
 
 
+class RunContext(Protocol):
+    """Which messages of the session and the turn the model gets in a run; without one, it gets all.
+
+    Attributes:
+        before: what of the record is the context; None for all of it.
+        question: the request, as given to the agent.
+        usage: tokens that were used to choose.
+    """
+
+    before: Overlay | None
+    question: Message | None
+    usage: UsageDetails | None
+
+    async def project(self, context: ChatContext, path: CallPath, /, *, replayed: bool) -> Sequence[Message]:
+        """Choose the messages of a model call."""
+        ...
+
+    async def overlay_after(self, response: Sequence[Message] | None) -> dict[str, Any] | None:
+        """Return the session's context after the turn, as stored; None when the previous one stays."""
+        ...
+
+
 @dataclass(frozen=True)
 class RunPart:
     """What a feature does in one run of the turn's agent; it gives only what it needs.
@@ -142,8 +198,10 @@ class RunPart:
         reader: reads the answers, when another client than the agent's own may give them.
         sends_transcript: whether the run sends all messages, although the agent's service keeps the conversation.
         add_messages: is called before each model call.
+        context: chooses the messages of each model call.
         admit: returns whether a model call may be made; if not, a person was asked. May raise RunStoppedError.
         next_messages: returns messages with which the run continues after an answer; none to end it.
+        restart_after: decides whether the agent is run again after an error.
         clock: a limit on its time.
         check_answer: refuses the turn's answer by raising an error.
         complete_stored: completes the messages of the answer and the framework's session, which are about to be stored.
@@ -158,8 +216,10 @@ class RunPart:
     reader: AnswerReader | None = None
     sends_transcript: bool = False
     add_messages: AddMessages | None = None
+    context: RunContext | None = None
     admit: Callable[[CallPath, Sequence[Message], Mapping[str, Any]], Awaitable[bool]] | None = None
     next_messages: Callable[[], Awaitable[list[Message]]] | None = None
+    restart_after: Callable[[Exception], Awaitable[RunRestarted | None]] | None = None
     clock: Clock | None = None
     check_answer: Callable[[AgentResponse[Any]], Awaitable[None]] | None = None
     complete_stored: Callable[[Iterable[MessageWire], DurableSession], None] | None = None
@@ -175,6 +235,8 @@ class AttemptStart:
         attempt: at the turn's log.
         request: of the turn.
         session: when the turn was granted.
+        overlay: the session's context when the turn was granted, as stored, or None.
+        redactor: for stored and shown data, or None.
         replies: to pending calls, by their ids.
         load_message: adds the stored parts and the bytes of files to a request that was sent to the running turn.
         started_at: by `time.perf_counter`.
@@ -183,6 +245,8 @@ class AttemptStart:
     attempt: TurnAttempt
     request: TurnRequest
     session: Session
+    overlay: Mapping[str, Any] | None
+    redactor: Redactor | None
     replies: Mapping[str, Mapping[str, Any]]
     load_message: Callable[[TurnRequest], Awaitable[TurnRequest]]
     started_at: float

@@ -15,7 +15,6 @@ from durable_agent_host.codec.content import decode_usage, encode_agent_session
 from durable_agent_host.codec.extension_data import extension_of, with_extension
 from durable_agent_host.codec.journal_entry import decode_tool_result
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry, with_replies
-from durable_agent_host.codec.overlay import encode_overlay
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import (
     CorruptStateError,
@@ -257,12 +256,7 @@ async def overlay_after(runs: AgentRuns, response: Sequence[Message] | None) -> 
     Returns:
         The overlay as stored, empty when the context is the whole record; None when the previous one stays.
     """
-    overlay = runs.context.overlay(response) if runs.context is not None else None
-    if overlay is None:
-        return None
-    if (redactor := runs.redactor) is not None:
-        overlay = await run_in_thread_if_long(overlay, partial(redactor.overlay, overlay))
-    return {} if overlay.is_full else encode_overlay(overlay)
+    return await runs.context.overlay_after(response) if runs.context is not None else None
 
 
 def save_session(agent_session: DurableSession) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from durable_agent_host.agent.feature import AgentFeature
 from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.features.budgets.feature import BudgetsOfAgent
 from durable_agent_host.features.budgets.options import choose_budgets, default_budgets
+from durable_agent_host.features.compaction.feature import CompactionOfAgent
 from durable_agent_host.features.fallback import notes as fallback
 from durable_agent_host.features.fallback.clients import FallbackChoice
 from durable_agent_host.features.fallback.feature import Fallbacks, choose_fallbacks, list_clients
@@ -58,4 +59,5 @@ class FeatureChoices:
             *([Fallbacks(choice, provider_for)] if choice.clients else []),
             *([BudgetsOfAgent(chosen_budgets)] if chosen_budgets.counts else []),
             Steering(),
+            CompactionOfAgent(),
         ]

@@ -9,6 +9,7 @@ from agent_framework_openai import OpenAIChatClient
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.journal_entry import Note
 from durable_agent_host.model.session import Session
 from durable_agent_host.providers.registry import provider_for
@@ -22,6 +23,7 @@ class Lots(AgentFeature):
     """Draws a lot for each model call, and tells the model."""
 
     def begin(self, start: AttemptStart) -> AttemptFeature:
+        """Begin an attempt."""
         return LotsOfAttempt()
 
 
@@ -29,6 +31,7 @@ class LotsOfAttempt:
     """The lots of one attempt."""
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
+        """Tell the model the lots that were drawn, and draw others."""
         drawn = {note.path: note.data["lot"] for note in run.journal.notes_of("lots")}
 
         async def add_lot(context: ChatContext, path: CallPath, /, *, is_replayed: bool) -> None:
@@ -63,6 +66,4 @@ def test_a_feature_finds_its_notes_in_the_next_attempt(tmp_path: Path, model: Pr
 
 def log_id_of() -> str:
     """The log of the turn."""
-    from durable_agent_host.model.ids import turn_log_id
-
     return turn_log_id(REQUEST.agent, REQUEST.session_id, REQUEST.turn_id)

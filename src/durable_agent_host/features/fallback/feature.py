@@ -56,7 +56,7 @@ class FallbacksOfAttempt:
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Continue with the client that answered last; without a log, the switches are only here."""
         self._switches = [*map(switch_of_note, run.journal.notes_of(NAME))] or self._switches
-        own_client = AnsweringClient(run.client, run.provider)
+        own_client = AnsweringClient(run.agent.client, run.provider)
         active = ActiveClient([own_client, *self._clients], self._switches, self._is_sticky)
         active.begin(run.session)
         session_id = f"{run.request.agent}@{run.request.session_id}"

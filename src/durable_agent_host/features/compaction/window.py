@@ -14,6 +14,7 @@ import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, cast
 
 from agent_framework import (
@@ -34,6 +35,8 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.compaction import Compaction, CompactionModelCalls, answering, tightened
+from durable_agent_host.codec.overlay import encode_overlay
+from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.overlay import Overlay, SummaryMessage
@@ -47,6 +50,7 @@ from durable_agent_host.session.context_selection import (
     encode_summary_id,
     expand_to_groups,
 )
+from durable_agent_host.turn.turn_redactor import Redactor
 
 _LOGGER = logging.getLogger(__name__)
 _MARKS: Final = (GROUP_ANNOTATION_KEY, EXCLUDED_KEY, EXCLUDE_REASON_KEY)
@@ -70,6 +74,8 @@ class ContextWindow:
         question: the request, as given to the agent.
         new_calls: returns what makes the strategies' calls before a model call.
         label: of the run, for log lines.
+        shares: by model call whose request was too long, how much of the messages' tokens its next request keeps.
+        redactor: for the stored context, or None.
     """
 
     compaction: Compaction
@@ -78,6 +84,8 @@ class ContextWindow:
     entries: int
     new_calls: Callable[[CallPath], CompactionModelCalls]
     label: str
+    shares: Mapping[CallPath, float]
+    redactor: Redactor | None = None
     has_our_history: bool = True
     usage: UsageDetails | None = None
     question: Message | None = None
@@ -86,16 +94,13 @@ class ContextWindow:
     _inserted_count: int = 0
     _unnamed_count: int = 0
 
-    async def project(
-        self, context: ChatContext, path: CallPath, *, replayed: bool, share: float | None = None
-    ) -> list[Message]:
+    async def project(self, context: ChatContext, path: CallPath, /, *, replayed: bool) -> list[Message]:
         """Choose the messages of a model call.
 
         Args:
             context: of the call.
             path: of the call.
             replayed: whether the journal has its response.
-            share: how much of the messages' tokens to keep, after a request that was too long; None for all.
 
         Returns:
             The messages to send: all of them when the model's service keeps the conversation.
@@ -110,7 +115,7 @@ class ContextWindow:
         calls = self.new_calls(path)
         strategies = self.compaction.strategies
         await self._apply_all(strategies, calls, replayed=replayed)
-        if share is not None:
+        if (share := self.shares.get(path)) is not None:
             max_tokens = max(int(self._count_tokens() * share), 1)
             part = share
             while strategies and part > share * _LEAST_PART and self._count_tokens() > max_tokens:
@@ -268,6 +273,19 @@ class ContextWindow:
             slot for slot in turn_slots if slot.message.role == question.role and slot.message.text == question.text
         )
         return next(copies, None) or next(alike, None)
+
+    async def overlay_after(self, response: Sequence[Message] | None) -> dict[str, Any] | None:
+        """Return the session's context after the turn.
+
+        Returns:
+            The overlay as stored, empty when the context is the whole record; None when the previous one stays.
+        """
+        overlay = self.overlay(response)
+        if overlay is None:
+            return None
+        if (redactor := self.redactor) is not None:
+            overlay = await run_in_thread_if_long(overlay, partial(redactor.overlay, overlay))
+        return {} if overlay.is_full else encode_overlay(overlay)
 
     def overlay(self, response: Sequence[Message] | None) -> Overlay | None:
         """Return the overlay for the context from now on.
