@@ -69,7 +69,7 @@ from durable_agent_host.durable.workflow_functions import (
 )
 from durable_agent_host.durable.workflow_runs import open_request
 from durable_agent_host.encryption.data_key_storage import PlaintextGuard
-from durable_agent_host.features.registry import NOTE_VIEWS, FeatureChoices
+from durable_agent_host.features.registry import NOTE_VIEWS, Choices, FeatureChoices
 from durable_agent_host.http.app_routes import hosted_agents
 from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
@@ -194,9 +194,7 @@ class DurableAgentApp(AgentFunctionApp):
         check_strategy(compaction, "the app")
         self._default_compaction = compaction
         self._compactions: dict[str, CompactionChoice] = {}
-        self._choices = FeatureChoices(
-            budgets=budgets, fallbacks=fallbacks, fallback_sticky=fallback_sticky, response_retries=response_retries
-        )
+        self._choices = FeatureChoices(Choices(budgets, fallbacks, fallback_sticky, response_retries))
         self._features: dict[str, Sequence[AgentFeature]] = {}
         self._runners: dict[str, AgentRunner] = {}
         self._sources: dict[str, AgentSource] = {}
@@ -304,15 +302,8 @@ class DurableAgentApp(AgentFunctionApp):
         self._sources[name] = source
         why_not = why_no_journal(agent)
         self._compactions[name] = choose_compaction(name, compaction, self._default_compaction, why_not)
-        self._features[name] = self._choices.features(
-            name,
-            agent,
-            provider_for,
-            budgets=budgets,
-            fallbacks=fallbacks,
-            fallback_sticky=fallback_sticky,
-            response_retries=response_retries,
-        )
+        choices = Choices(budgets, fallbacks, fallback_sticky, response_retries)
+        self._features[name] = self._choices.features(name, agent, choices, provider_for)
         if (redact := redact or self._default_redact) is not None:
             self._redactors[name] = choose_redactor(name, agent, redact, self._redactors.values())
         reject_lost_declarations(f"agent {name!r}", agent, why_not, [*list_journaled_agents(agent)])

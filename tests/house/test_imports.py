@@ -37,6 +37,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
         *("tool_calls", "hook_validation"),
     },
     "providers": {"errors", "redaction", "model", "codec", "stream", "agent", "concurrency"},
+    "features": {"errors", "model", "codec", "session", "turn", "stream", "turn_log", "concurrency", "agent"},
     "durable": {
         *("errors", "settings", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "concurrency"),
         *("encryption", "agent"),

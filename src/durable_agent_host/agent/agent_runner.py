@@ -7,7 +7,6 @@ for the time limit. How that ends is a type (`ending`); the turn's outcome (`out
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -301,16 +300,8 @@ class AgentRunner:
         async def load_message(request: TurnRequest) -> TurnRequest:
             return await with_files(await self.storage.load_request(request))
 
-        start = AttemptStart(
-            attempt=attempt,
-            request=request,
-            session=session,
-            overlay=await stored_overlay(record),
-            redactor=self._redactor,
-            replies=replies or {},
-            load_message=load_message,
-            started_at=time.perf_counter(),
-        )
+        overlay = await stored_overlay(record)
+        start = AttemptStart(attempt, request, session, overlay, self._redactor, replies or {}, load_message)
         runs = AgentRuns(
             host=self._host,
             provider=self._provider_for(object()),  # until the agent is created
@@ -330,6 +321,7 @@ class AgentRunner:
             features=[part for feature in self._features if (part := feature.begin(start)) is not None],
             redactor=self._redactor,
             exchange_recorder=attempt.new_exchange_recorder(self._limits.recording_bounds),
+            started_at=start.started_at,
         )
         ending = await self._run_to_end(runs)
         try:

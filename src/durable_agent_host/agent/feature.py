@@ -7,8 +7,9 @@ the same as before, and gives a `RunPart`: the layers that it adds to the calls 
 between them. What it wants to find again after a crash it appends to the run's journal as a `Note`.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -249,7 +250,7 @@ class AttemptStart:
     redactor: Redactor | None
     replies: Mapping[str, Mapping[str, Any]]
     load_message: Callable[[TurnRequest], Awaitable[TurnRequest]]
-    started_at: float
+    started_at: float = field(default_factory=time.perf_counter)
 
 
 class AttemptFeature(Protocol):

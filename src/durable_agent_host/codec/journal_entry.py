@@ -91,10 +91,14 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
             case "path":
                 values.append(_decode_path(wire))
             case "rejection":
-                values.append(Rejection(**wire["rejection"]) if "rejection" in wire else None)
+                values.append(_decode_rejection(wire.get("rejection")))
             case name:
                 values.append(wire.get(name) if name in _ABSENT_WHEN_EMPTY else wire[name])
     return step_type(*values)
+
+
+def _decode_rejection(wire: Mapping[str, Any] | None) -> Rejection | None:
+    return None if wire is None else Rejection(wire["reason"], wire["request"])
 
 
 _NO_POSITION: Final = -1

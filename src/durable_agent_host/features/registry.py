@@ -1,6 +1,7 @@
 """All features, in the order of their layers; the only module that names each of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from agent_framework import SupportsAgentRun
@@ -23,41 +24,45 @@ NOTE_VIEWS: Final[Mapping[str, ShowNote]] = {fallback.NAME: fallback.show_switch
 """How the steps of a turn show the notes of features."""
 
 
-class FeatureChoices:
-    """What an app chooses for all its agents; the arguments are those of `DurableAgentApp`."""
+@dataclass(frozen=True)
+class Choices:
+    """What an app chooses for one agent, or for all: the arguments of `DurableAgentApp`; None: nothing."""
 
-    def __init__(
-        self, *, budgets: Budgets | None, fallbacks: Sequence[Any], fallback_sticky: bool, response_retries: int
-    ) -> None:
-        self._budgets = default_budgets(budgets)
-        self._fallbacks = FallbackChoice(list_clients(fallbacks), fallback_sticky)
-        self._response_retries = response_retries
+    budgets: Budgets | None
+    fallbacks: Sequence[Any] | None
+    fallback_sticky: bool | None
+    response_retries: int | None
+
+
+class FeatureChoices:
+    """Makes the features of an app's agents.
+
+    Args:
+        choices: for agents without choices of their own.
+    """
+
+    def __init__(self, choices: Choices) -> None:
+        self._budgets = default_budgets(choices.budgets)
+        self._fallbacks = FallbackChoice(list_clients(choices.fallbacks), bool(choices.fallback_sticky))
+        self._response_retries = choices.response_retries
 
     def features(
-        self,
-        name: str,
-        agent: SupportsAgentRun,
-        provider_for: ProviderFor,
-        *,
-        budgets: Budgets | None,
-        fallbacks: Sequence[Any] | None,
-        fallback_sticky: bool | None,
-        response_retries: int | None,
+        self, name: str, agent: SupportsAgentRun, choices: Choices, provider_for: ProviderFor
     ) -> list[AgentFeature]:
         """Return the features of an agent, by its own choices and the app's.
 
         Raises:
             RegistrationError: a choice is invalid.
         """
-        retries = choose_response_retries(response_retries, self._response_retries)
-        chosen_budgets = choose_budgets(name, agent, budgets, self._budgets)
-        choice = choose_fallbacks(
-            name, agent, fallbacks, fallback_sticky, default=self._fallbacks, provider_for=provider_for
+        retries = choose_response_retries(choices.response_retries, self._response_retries)
+        budgets = choose_budgets(name, agent, choices.budgets, self._budgets)
+        fallbacks = choose_fallbacks(
+            name, agent, choices.fallbacks, choices.fallback_sticky, default=self._fallbacks, provider_for=provider_for
         )
         return [
             ResponseFormats(retries),
-            *([Fallbacks(choice, provider_for)] if choice.clients else []),
-            *([BudgetsOfAgent(chosen_budgets)] if chosen_budgets.counts else []),
+            *([Fallbacks(fallbacks, provider_for)] if fallbacks.clients else []),
+            *([BudgetsOfAgent(budgets)] if budgets.counts else []),
             Steering(),
             CompactionOfAgent(),
         ]

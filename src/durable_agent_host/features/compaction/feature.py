@@ -51,7 +51,7 @@ class CompactionOfAttempt:
         compaction = run.agent.compaction
         if compaction is None:
             return None
-        overlay = decode_overlay(self._start.overlay)
+        overlay = decode_overlay(self._start.overlay) if self._start.overlay else None
         entries = self._start.session.message_count
         if overlay is not None and not overlay.applies_to(compaction.compaction_id, entries):
             overlay = None  # made by other strategies; the current ones make their own
