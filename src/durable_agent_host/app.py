@@ -69,7 +69,7 @@ from durable_agent_host.durable.workflow_functions import (
 )
 from durable_agent_host.durable.workflow_runs import open_request
 from durable_agent_host.encryption.data_key_storage import PlaintextGuard
-from durable_agent_host.features.registry import NOTE_VIEWS, Choices, FeatureChoices
+from durable_agent_host.features.registry import FEATURE_VIEWS, Choices, FeatureChoices
 from durable_agent_host.http.app_routes import hosted_agents
 from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
@@ -414,7 +414,7 @@ class DurableAgentApp(AgentFunctionApp):
             list_hosted_agents=partial(hosted_agents, self._agent_metadata),
             metrics=metrics_page,
             workflows=self.workflows,
-            note_views=NOTE_VIEWS,
+            feature_views=FEATURE_VIEWS,
         )
 
     def _list_parts(self) -> frozenset[RoutePart]:

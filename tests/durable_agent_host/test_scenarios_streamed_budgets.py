@@ -7,7 +7,7 @@ import pytest
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.features.budgets.accounting import usage_from_journal
-from durable_agent_host.features.budgets.notes import note_of_raise, note_of_reservation
+from durable_agent_host.features.budgets.entries import entry_of_raise, entry_of_reservation
 from durable_agent_host.model.budget import Budget, Budgets, Reservation
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import (
@@ -104,8 +104,8 @@ def test_a_response_without_usage_counts_its_reservation(usage, tokens: int):
     response = {"messages": []} | ({"usage": usage} if usage else {})
     call = CallPath().model_call(0)
     journal = journal_of(
-        note_of_reservation(call, Reservation(50), 0.5, continues=False),
-        note_of_raise(call, Reservation(70)),
+        entry_of_reservation(call, Reservation(50), 0.5, continues=False),
+        entry_of_raise(call, Reservation(70)),
         ModelCallCompletedEntry(call, response),
     )
     figures = usage_from_journal(journal, Budgets(turn=Budget(tokens=1000)))

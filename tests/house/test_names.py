@@ -85,7 +85,7 @@ SHARED_NAMES = {
     "log_entry": "a value and its JSON",
     "protocol": "what a kind of store promises",
     "feature": "the port for features, and who implements it",
-    "notes": "what a feature writes into the journal",
+    "entries": "what a feature writes into the journal",
     "registry": "all of a kind, each named once",
     "provider": "the port to model providers, and who implements it",
     "reading": "a request of one dialect as the model reads it",

@@ -43,11 +43,11 @@ class ModelLayers:
     """The layers of the model calls of one run, and who admits those of compaction strategies."""
 
     journal: JournalModelCalls
-    of_answers: Sequence[ModelLayer]
-    of_services: Sequence[ModelLayer]
+    answer_layers: Sequence[ModelLayer]
+    service_layers: Sequence[ModelLayer]
     retry: RetryModelCalls
     background: FetchBackgroundAnswers
-    of_requests: Sequence[ModelLayer]
+    request_layers: Sequence[ModelLayer]
     exchange_recorder: ExchangeRecorder | None
     response: ReadResponse
     nested: StopNestedRun | None
@@ -72,7 +72,7 @@ class ToolLayers:
     elicitation: AnswerElicitations
     lost_server: RecoverLostCalls
     in_doubt: ResolveDoubt
-    of_tools: Sequence[ToolLayer]
+    tool_layers: Sequence[ToolLayer]
     callback: AwaitCallback
     running_call: EnterToolCall
     run_tool: RunTool
@@ -97,8 +97,8 @@ def new_model_layers(run: CurrentRun, *, drops_continuations: bool = False) -> M
             bounds=run.bounds,
             drop_continuations=drops_continuations,
         ),
-        of_answers=[part.answer for part in parts if part.answer is not None],
-        of_services=[part.service for part in parts if part.service is not None],
+        answer_layers=[part.answer for part in parts if part.answer is not None],
+        service_layers=[part.service for part in parts if part.service is not None],
         retry=RetryModelCalls(
             run.retry_policy,
             run.breaks,
@@ -108,7 +108,7 @@ def new_model_layers(run: CurrentRun, *, drops_continuations: bool = False) -> M
             label=run.label,
         ),
         background=FetchBackgroundAnswers(run.journal, run.observers),
-        of_requests=[part.request for part in run.parts if part.request is not None],
+        request_layers=[part.request for part in run.parts if part.request is not None],
         exchange_recorder=run.exchange_recorder,
         response=ReadResponse(run.output),
         nested=run.nested,
@@ -129,7 +129,7 @@ def new_tool_layers(run: CurrentRun) -> ToolLayers:
         elicitation=AnswerElicitations(run.pending_calls),
         lost_server=RecoverLostCalls(label=run.label),
         in_doubt=ResolveDoubt(run.pending_calls, label=run.label),
-        of_tools=[part.tool for part in run.parts if part.tool is not None],
+        tool_layers=[part.tool for part in run.parts if part.tool is not None],
         callback=callback,
         running_call=EnterToolCall(
             run.request,
@@ -160,10 +160,10 @@ def new_tool_layers(run: CurrentRun) -> ToolLayers:
 def chain_model_call(of_run: ModelLayers, call: ModelCall) -> ModelStream:
     """Make a model call of a run's agent through its layers."""
     layers: list[ModelLayer] = [] if of_run.nested is None else [of_run.nested]
-    layers += [of_run.journal, *of_run.of_answers, *of_run.of_services, of_run.retry]
+    layers += [of_run.journal, *of_run.answer_layers, *of_run.service_layers, of_run.retry]
     if call.options.get("background"):
         layers.append(of_run.background)
-    layers += of_run.of_requests
+    layers += of_run.request_layers
     if of_run.exchange_recorder is not None:
         layers.append(of_run.exchange_recorder.record_call)
     layers.append(_limit_time)
@@ -172,7 +172,7 @@ def chain_model_call(of_run: ModelLayers, call: ModelCall) -> ModelStream:
 
 def chain_compaction_call(of_run: ModelLayers, journal: JournalCompactionCalls, call: ModelCall) -> ModelStream:
     """Make a model call of a compaction strategy through its layers."""
-    layers: list[ModelLayer] = [journal, of_run.admit_call, of_run.retry, *of_run.of_requests]
+    layers: list[ModelLayer] = [journal, of_run.admit_call, of_run.retry, *of_run.request_layers]
     if of_run.exchange_recorder is not None:
         layers.append(of_run.exchange_recorder.record_call)
     return _chain(layers, read_unmetered)(call)
@@ -204,7 +204,7 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
     elif (call.starts or may_lose_server) and not is_resumed:
         layers.append(of_run.in_doubt)
     if not is_resumed:
-        layers += [*of_run.of_tools, of_run.journal.record_start]
+        layers += [*of_run.tool_layers, of_run.journal.record_start]
     layers.append(of_run.running_call)
     return _chain(layers, of_run.run_tool)(call)
 

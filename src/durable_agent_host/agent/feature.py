@@ -2,9 +2,9 @@
 
 Theory of operation. The app has an `AgentFeature` for each agent that uses a feature. At the begin of an attempt it
 gives an `AttemptFeature`, or None when this turn does not need it. The agent may run several times in an attempt. At
-the begin of each run, the `AttemptFeature` reads the notes that it has left in the journal, from which it must decide
+the begin of each run, the `AttemptFeature` reads the entries that it has left in the journal, from which it must decide
 the same as before, and gives a `RunPart`: the layers that it adds to the calls of the run, and what the kernel asks it
-between them. What it wants to find again after a crash it appends to the run's journal as a `Note`.
+between them. What it wants to find again after a crash it appends to the run's journal as a `FeatureEntry`.
 """
 
 import time
@@ -257,7 +257,7 @@ class AttemptFeature(Protocol):
     """A feature in one attempt of a turn."""
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
-        """Begin a run of the turn's agent; the run's journal has the feature's notes."""
+        """Begin a run of the turn's agent; the run's journal has the feature's entries."""
         ...
 
 

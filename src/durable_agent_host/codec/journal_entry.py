@@ -26,19 +26,19 @@ from durable_agent_host.model.call_path import (
 )
 from durable_agent_host.model.journal_entry import (
     CompactionCallCompletedEntry,
+    FeatureEntry,
     JournalStep,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
-    Note,
     Rejection,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
     WorkflowWaitingEntry,
 )
 from durable_agent_host.model.log_entry import (
+    FEATURE_ENTRY,
     MODEL_FINISHED,
     MODEL_STARTED,
-    NOTE,
     SIDE_CALL_FINISHED,
     TOOL_FINISHED,
     TOOL_STARTED,
@@ -53,7 +53,7 @@ _STEPS: Final[Mapping[str, type[JournalStep]]] = {
     TOOL_FINISHED: ToolCallCompletedEntry,
     SIDE_CALL_FINISHED: CompactionCallCompletedEntry,
     WORKFLOW_WAITING: WorkflowWaitingEntry,
-    NOTE: Note,
+    FEATURE_ENTRY: FeatureEntry,
 }
 """Kind of a log entry → its step. The JSON has the fields of the step, and those of its path."""
 _KINDS: Final = {step_type: kind for kind, step_type in _STEPS.items()}

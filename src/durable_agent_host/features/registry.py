@@ -11,17 +11,20 @@ from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.features.budgets.feature import BudgetsOfAgent
 from durable_agent_host.features.budgets.options import choose_budgets, default_budgets
 from durable_agent_host.features.compaction.feature import CompactionOfAgent
-from durable_agent_host.features.fallback import notes as fallback
+from durable_agent_host.features.fallback import entries as fallback
 from durable_agent_host.features.fallback.clients import FallbackChoice
 from durable_agent_host.features.fallback.feature import Fallbacks, choose_fallbacks, list_clients
 from durable_agent_host.features.response_format.feature import ResponseFormats, choose_response_retries
 from durable_agent_host.features.steering import feature as steering
 from durable_agent_host.features.steering.feature import Steering
 from durable_agent_host.model.budget import Budgets
-from durable_agent_host.turn.note_view import ShowNote
+from durable_agent_host.turn.feature_view import ShowEntry
 
-NOTE_VIEWS: Final[Mapping[str, ShowNote]] = {fallback.NAME: fallback.show_switch, steering.NAME: steering.show_message}
-"""How the steps of a turn show the notes of features."""
+FEATURE_VIEWS: Final[Mapping[str, ShowEntry]] = {
+    fallback.NAME: fallback.show_switch,
+    steering.NAME: steering.show_message,
+}
+"""How the steps of a turn show the entries of features."""
 
 
 @dataclass(frozen=True)

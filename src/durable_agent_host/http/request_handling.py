@@ -42,7 +42,7 @@ from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.settings import Settings
-from durable_agent_host.turn.note_view import ShowNote
+from durable_agent_host.turn.feature_view import ShowEntry
 from durable_agent_host.turn.recorded_stream import FinalResponse
 from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.trace_ids import traceparent_in
@@ -168,7 +168,7 @@ class HandlerContext:
         list_hosted_agents: lists all agents with how they are reached, as upstream's health route does.
         metrics: renders this process's metrics in Prometheus text format.
         workflows: hosted by ``workflows=``, by name.
-        note_views: shows the notes of each feature, also of those that an agent no longer uses.
+        feature_views: shows the entries of each feature, also of those that an agent no longer uses.
     """
 
     descriptions: Mapping[str, str | None]
@@ -181,7 +181,7 @@ class HandlerContext:
     list_hosted_agents: Callable[[], list[HostedAgentWire]]
     metrics: Callable[[], str]
     workflows: Collection[str]
-    note_views: Mapping[str, ShowNote] = MappingProxyType({})
+    feature_views: Mapping[str, ShowEntry] = MappingProxyType({})
 
     @cached_property
     def readers(self) -> StreamReaders:

@@ -1,4 +1,4 @@
-"""The steps of a turn that its journal records: model calls, tool calls, and the notes of features."""
+"""The steps of a turn that its journal records: model calls, tool calls, and the entries of features."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -131,7 +131,7 @@ class WorkflowWaitingEntry:
 
 
 @dataclass(frozen=True)
-class Note:
+class FeatureEntry:
     """What a feature needs to decide the same in the next run; the journal does not interpret it.
 
     Attributes:
@@ -152,5 +152,5 @@ type JournalStep = (
     | ToolCallCompletedEntry
     | CompactionCallCompletedEntry
     | WorkflowWaitingEntry
-    | Note
+    | FeatureEntry
 )

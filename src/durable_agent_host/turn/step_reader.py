@@ -26,11 +26,11 @@ from durable_agent_host.model.ending import RefusalWire, VisibleStatus, end_of_a
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
     CompactionCallCompletedEntry,
+    FeatureEntry,
     JournaledOutcome,
     JournalStep,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
-    Note,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
 )
@@ -48,7 +48,7 @@ from durable_agent_host.model.log_entry import (
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStatus
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.budget_checks import usage_of_response
-from durable_agent_host.turn.note_view import ShowNote
+from durable_agent_host.turn.feature_view import ShowEntry
 from durable_agent_host.turn.step_types import (
     AttemptStepWire,
     InnerCallStepWire,
@@ -80,14 +80,14 @@ class StepReader:
     Args:
         turn: its current state, for what the log does not contain.
         prices: of the app, for the cost of model calls; as for `price_of`.
-        note_views: shows the notes of each feature.
+        feature_views: shows the entries of each feature.
     """
 
     def __init__(
-        self, turn: Turn, prices: Mapping[str, Price], note_views: Mapping[str, ShowNote] = MappingProxyType({})
+        self, turn: Turn, prices: Mapping[str, Price], feature_views: Mapping[str, ShowEntry] = MappingProxyType({})
     ) -> None:
         self._turn = turn
-        self._note_views = note_views
+        self._feature_views = feature_views
         self._prices = prices
         queue: WaitStepWire = {
             "kind": "wait",
@@ -314,19 +314,19 @@ class StepReader:
                 self._add(strategy_call)
             case ModelCallStartedEntry() if not step.path.is_nested:
                 self._open_model_call()["background"] = step.continuation is not None
-            case Note():
+            case FeatureEntry():
                 self._show(step, at)
             case _:
                 pass
 
-    def _show(self, note: Note, at: str | None) -> None:
-        show = self._note_views.get(note.feature)
-        view = show(note) if show is not None else None
+    def _show(self, entry: FeatureEntry, at: str | None) -> None:
+        show = self._feature_views.get(entry.feature)
+        view = show(entry) if show is not None else None
         if view is None:
             return
         self._of_calls |= view.of_calls
-        place = {"position": note.path.position, "attempt": self._number, "at": at}
-        self._add(cast("StepWire", {**view.step, **place}))
+        position = {"position": entry.path.position, "attempt": self._number, "at": at}
+        self._add(cast("StepWire", {**view.step, **position}))
 
     def _finish_model_call(self, step: ModelCallCompletedEntry, at: str | None) -> None:
         response = decode_model_response(step.response)

@@ -27,10 +27,10 @@ from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
     CompactionCallCompletedEntry,
+    FeatureEntry,
     JournalStep,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
-    Note,
     Rejection,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
@@ -56,7 +56,7 @@ _CRASH_POINTS: Final[Mapping[type[JournalStep], tuple[str, str]]] = {
 
 
 def _crash_points(step: JournalStep) -> tuple[str, str]:
-    if isinstance(step, Note):
+    if isinstance(step, FeatureEntry):
         return f"journal.{step.feature}.before_append", f"journal.{step.feature}.after_append"
     return _CRASH_POINTS[type(step)]
 
@@ -104,7 +104,7 @@ class JournalState:
         compaction_responses: of the strategies' finished model calls.
         workflow_parts: the parts of a workflow's run that have ended with questions, in order.
         finished_at: offsets of finished model calls and tool calls.
-        notes: of each feature, in order.
+        feature_entries: of each feature, in order.
         rejections: of responses that are not part of the conversation.
         nested_events: what clients have of agents within: a message, by the path of its model call and its index there;
             a tool call, by the path of its run and its id, unless the journal knows that it starts, too.
@@ -126,7 +126,7 @@ class JournalState:
         self.compaction_responses: dict[CallPath, Mapping[str, Any]] = {}
         self.finished_at: dict[CallPath, int] = {}
         self.workflow_parts: list[WorkflowWaitingEntry] = []
-        self.notes: dict[str, list[Note]] = {}
+        self.feature_entries: dict[str, list[FeatureEntry]] = {}
         self.rejections: dict[CallPath, Rejection] = {}
         self.nested_events: set[tuple[str, str | int]] = set()
         self._last_offset = -1
@@ -169,7 +169,7 @@ class JournalState:
             case CompactionCallCompletedEntry():
                 self.compaction_responses[step.path] = step.response
                 return False
-            case ModelCallStartedEntry() | Note():
+            case ModelCallStartedEntry() | FeatureEntry():
                 self.add_start(step)
                 return False
             case None:
@@ -193,13 +193,13 @@ class JournalState:
             self.tools.setdefault(step.path, RecordedTool()).add_end(step)
         self._add_completion(step.path, step.state, self._last_offset)
 
-    def add_start(self, step: ModelCallStartedEntry | Note) -> None:
+    def add_start(self, step: ModelCallStartedEntry | FeatureEntry) -> None:
         """Add what a call begins with, or what a feature remembers of it."""
         match step:
             case ModelCallStartedEntry():
                 self.continuations[step.path] = step.continuation
-            case Note():
-                self.notes.setdefault(step.feature, []).append(step)
+            case FeatureEntry():
+                self.feature_entries.setdefault(step.feature, []).append(step)
 
     def _add_completion(self, path: CallPath, state: Mapping[str, Any] | None, offset: int) -> None:
         self.finished_at[path] = offset
@@ -287,9 +287,9 @@ class Journal:
         """Return the journal of the agents that run within a call or an executor."""
         return Journal(self.recorded, self._writer, self._log_id, path, self._has_ended)
 
-    def notes_of(self, feature: str) -> Sequence[Note]:
-        """Return the notes of a feature so far, in order."""
-        return self.recorded.notes.get(feature, ())
+    def entries_of(self, feature: str) -> Sequence[FeatureEntry]:
+        """Return the entries of a feature so far, in order."""
+        return self.recorded.feature_entries.get(feature, ())
 
     @property
     def position(self) -> int:
@@ -314,7 +314,7 @@ class Journal:
     async def append(self, step: JournalStep) -> None:
         """Append a step of a call; durable when this returns."""
         before_append, after_append = _crash_points(step)
-        if isinstance(step, ModelCallStartedEntry | Note):
+        if isinstance(step, ModelCallStartedEntry | FeatureEntry):
             self.recorded.add_start(step)
         reach(before_append)
         await self._writer.commit(encode_journal_entry(step))

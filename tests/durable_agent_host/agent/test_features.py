@@ -10,7 +10,7 @@ from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.journal_entry import Note
+from durable_agent_host.model.journal_entry import FeatureEntry
 from durable_agent_host.model.session import Session
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
@@ -32,19 +32,19 @@ class LotsOfAttempt:
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Tell the model the lots that were drawn, and draw others."""
-        drawn = {note.path: note.data["lot"] for note in run.journal.notes_of("lots")}
+        drawn = {entry.path: entry.data["lot"] for entry in run.journal.entries_of("lots")}
 
         async def add_lot(context: ChatContext, path: CallPath, /, *, is_replayed: bool) -> None:
             del is_replayed
             if path not in drawn:
                 drawn[path] = uuid4().hex
-                await run.journal.append(Note("lots", path, {"lot": drawn[path]}))
+                await run.journal.append(FeatureEntry("lots", path, {"lot": drawn[path]}))
             context.messages = [*context.messages, Message("user", [f"lot {drawn[path]}"])]
 
         return RunPart(add_messages=add_lot)
 
 
-def test_a_feature_finds_its_notes_in_the_next_attempt(tmp_path: Path, model: PracticeModel):
+def test_a_feature_finds_its_entries_in_the_next_attempt(tmp_path: Path, model: PracticeModel):
     """The model gets the same lot for the same call, whoever asks; the call that was answered is not made again."""
 
     async def play(log: SqliteTurnLog) -> None:
@@ -59,7 +59,7 @@ def test_a_feature_finds_its_notes_in_the_next_attempt(tmp_path: Path, model: Pr
         first, second = [str(request["body"]["input"]) for request in model.requests()]
         assert (first.count("lot "), second.count("lot ")) == (1, 1)
         records = (await log.read(log_id_of())).records
-        assert [record.entry.data["position"] for record in records if record.entry.kind == "note"] == [0, 1]
+        assert [record.entry.data["position"] for record in records if record.entry.kind == "feature"] == [0, 1]
 
     scenario(tmp_path, play)
 

@@ -22,13 +22,13 @@ from durable_agent_host.agent.run_result import Failed, RunStoppedError, stop_of
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, WaitingToolCall
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.errors import BudgetExceededError, LogError
-from durable_agent_host.features.budgets.notes import (
+from durable_agent_host.features.budgets.entries import (
     BudgetRecords,
-    note_of_raise,
-    note_of_release,
-    note_of_reservation,
-    note_of_time,
-    read_budget_notes,
+    entry_of_raise,
+    entry_of_release,
+    entry_of_reservation,
+    entry_of_time,
+    read_budget_entries,
 )
 from durable_agent_host.model.budget import (
     KINDS,
@@ -63,8 +63,8 @@ def usage_from_journal(records: JournalState, budgets: Budgets) -> BudgetUsage |
     """
     if not budgets.counts:
         return None
-    notes = read_budget_notes(records)
-    budget_usage = BudgetUsage(seconds=notes.seconds).plus(usage_of_open_calls(records, notes))
+    entries = read_budget_entries(records)
+    budget_usage = BudgetUsage(seconds=entries.seconds).plus(usage_of_open_calls(records, entries))
     for _, usage, model in responses_from_journal(records):
         budget_usage = budget_usage.plus(usage_of_response(usage, model, budgets.prices))
     return budget_usage
@@ -77,21 +77,23 @@ def responses_from_journal(records: JournalState) -> Iterator[tuple[CallPath, Ma
         yield path, (decode_usage(usage) if usage else None), response.get("model")
 
 
-def usage_of_open_calls(records: JournalState, notes: BudgetRecords, *, without_continued: bool = False) -> BudgetUsage:
+def usage_of_open_calls(
+    records: JournalState, entries: BudgetRecords, *, without_continued: bool = False
+) -> BudgetUsage:
     """Count the calls without an end or without token counts, and the starts of tools.
 
     Args:
         records: of the turn.
-        notes: in the records.
+        entries: in the records.
         without_continued: whether calls are left out that their services continue: they are reserved once more.
     """
     usage = BudgetUsage(tool_calls=sum(tool.starts for path, tool in records.tools.items() if path != AGENT_RUN))
-    for path, reservations in notes.reserved.items():
+    for path, reservations in entries.reserved.items():
         if without_continued and records.continuations.get(path) is not None:
             continue
         for reservation in reservations:
             usage = usage.plus(usage_of_reservation(reservation))
-    for reservation in notes.unmeasured:
+    for reservation in entries.unmeasured:
         usage = usage.plus(tokens_of(reservation))
     return usage
 
@@ -138,7 +140,7 @@ class ElapsedTimeJournal:
 
     def _append(self) -> None:
         with suppress(LogError):  # a journal that cannot be written reports it later
-            self._journal.append_soon(note_of_time(round(self._read_elapsed_seconds(), 3)))
+            self._journal.append_soon(entry_of_time(round(self._read_elapsed_seconds(), 3)))
 
 
 APPROVAL_NAME: Final = "budget"
@@ -210,7 +212,7 @@ class BudgetAccount:
         self._fail = fail
         self._elapsed_before = elapsed_before
         self._started_at = started_at
-        self._notes = ElapsedTimeJournal(journal, lambda: self._elapsed_seconds)
+        self._time_journal = ElapsedTimeJournal(journal, lambda: self._elapsed_seconds)
         self._admitted: dict[CallPath, Reservation] = {}
         self._open: dict[CallPath, _OpenCall] = {}
         self._last_tokens = 0
@@ -280,12 +282,12 @@ class BudgetAccount:
     async def reserve(self, path: CallPath) -> None:
         """Reserve a model call that was admitted; durable when this returns."""
         reservation = self._admitted[path]
-        self._notes.begin()
+        self._time_journal.begin()
         self._open[path] = _OpenCall(reservation, model=self._last_model)
         continues = self._journal.recorded.continuations.get(path) is not None
         try:
             await self._journal.append(
-                note_of_reservation(path, reservation, round(self._elapsed_seconds, 3), continues=continues)
+                entry_of_reservation(path, reservation, round(self._elapsed_seconds, 3), continues=continues)
             )
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
@@ -295,7 +297,7 @@ class BudgetAccount:
         if self._open.pop(path, None) is None:
             return
         try:
-            await self._journal.append(note_of_release(path))
+            await self._journal.append(entry_of_release(path))
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
@@ -325,8 +327,8 @@ class BudgetAccount:
             return
         call.journaled_characters = call.characters
         try:
-            note = note_of_raise(path, self._grow_reservation(call))
-            self._journal.append_soon(note, within_seconds=_LAZY_SECONDS)
+            entry = entry_of_raise(path, self._grow_reservation(call))
+            self._journal.append_soon(entry, within_seconds=_LAZY_SECONDS)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
@@ -372,7 +374,7 @@ class BudgetAccount:
 
     def end(self) -> None:
         """Journal how long the agent has worked: the run has ended, and the turn may continue."""
-        self._notes.end()
+        self._time_journal.end()
 
     def _check_output(self) -> None:
         for crossing in self._crossings(NO_USAGE):
@@ -391,7 +393,7 @@ class BudgetAccount:
         for path, usage, model in responses_from_journal(records):
             self._count(path, usage, model)
         self._committed = self._committed.plus(
-            usage_of_open_calls(records, read_budget_notes(records), without_continued=True)
+            usage_of_open_calls(records, read_budget_entries(records), without_continued=True)
         )
 
     def _count(self, path: CallPath, usage: Mapping[str, Any] | None, model: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any, override
 from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
 from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.features.budgets.accounting import APPROVAL_NAME, BudgetAccount, usage_from_journal
-from durable_agent_host.features.budgets.notes import read_budget_notes
+from durable_agent_host.features.budgets.entries import read_budget_entries
 from durable_agent_host.model.budget import Budgets, BudgetUsage
 from durable_agent_host.model.pending_call import PendingCall
 from durable_agent_host.turn_log.journal import JournalState
@@ -48,7 +48,7 @@ class BudgetsOfAttempt:
     def __init__(self, budgets: Budgets, start: AttemptStart) -> None:
         self._budgets = budgets
         self._start = start
-        self._elapsed_before = read_budget_notes(start.attempt.recorded).seconds
+        self._elapsed_before = read_budget_entries(start.attempt.recorded).seconds
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Begin an account, which counts the calls of agents within the turn's agent, too."""

@@ -11,11 +11,11 @@ from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.errors import ContextOverflowError
 from durable_agent_host.features.compaction.window import ContextWindow
 from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.model.journal_entry import Note
+from durable_agent_host.model.journal_entry import FeatureEntry
 
 _LOGGER = logging.getLogger(__name__)
 NAME: Final = "overflow"
-"""The notes of requests that were too long: the share of the messages' tokens that the next one keeps."""
+"""The entries of requests that were too long: the share of the messages' tokens that the next one keeps."""
 
 
 class CompactionOfAgent(AgentFeature):
@@ -40,7 +40,7 @@ class CompactionOfAttempt:
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Choose messages where strategies, an earlier turn, or a request that was too long want it."""
-        self._shares |= {note.path: note.data["share"] for note in run.journal.notes_of(NAME)}
+        self._shares |= {entry.path: entry.data["share"] for entry in run.journal.entries_of(NAME)}
         return RunPart(
             context=self._new_context(run),
             sends_transcript=bool(self._shares),
@@ -76,6 +76,6 @@ class CompactionOfAttempt:
         if not isinstance(overflow, ContextOverflowError) or not run.agent.has_journal or path in self._shares:
             return None
         self._shares[path] = overflow.share
-        await run.journal.append(Note(NAME, path, {"share": overflow.share}))
+        await run.journal.append(FeatureEntry(NAME, path, {"share": overflow.share}))
         _LOGGER.warning("%s: the request is longer than the model's context window; again with less", run.label)
         return RunRestarted("the request was longer than the model's context window", 0.0)

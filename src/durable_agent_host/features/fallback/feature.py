@@ -18,8 +18,8 @@ from durable_agent_host.features.fallback.clients import (
     Switch,
     host_fallbacks,
 )
+from durable_agent_host.features.fallback.entries import NAME, switch_of_entry
 from durable_agent_host.features.fallback.layer import FallBack
-from durable_agent_host.features.fallback.notes import NAME, switch_of_note
 
 
 class Fallbacks(AgentFeature):
@@ -55,7 +55,7 @@ class FallbacksOfAttempt:
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Continue with the client that answered last; without a log, the switches are only here."""
-        self._switches = [*map(switch_of_note, run.journal.notes_of(NAME))] or self._switches
+        self._switches = [*map(switch_of_entry, run.journal.entries_of(NAME))] or self._switches
         own_client = AnsweringClient(run.agent.client, run.provider)
         active = ActiveClient([own_client, *self._clients], self._switches, self._is_sticky)
         active.begin(run.session)

@@ -17,7 +17,7 @@ from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.agent.stream_progress import BrokenStream, StreamProgress
 from durable_agent_host.errors import LogError, ProviderError, log_reason
 from durable_agent_host.features.fallback.clients import ActiveClient, Switch, without_conversation
-from durable_agent_host.features.fallback.notes import note_of_switch
+from durable_agent_host.features.fallback.entries import entry_of_switch
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import JournalStep, ModelCallStartedEntry
 from durable_agent_host.turn_log.journal import Journal
@@ -97,7 +97,7 @@ class FallBack:
         await self._record(Switch(call.path, index, current), self._name(index), reason)
 
     async def _record(self, switch: Switch, name: str, reason: str) -> None:
-        await self._append(note_of_switch(switch, name, reason))
+        await self._append(entry_of_switch(switch, name, reason))
         self.active.switches.append(switch)
 
     async def _append(self, step: JournalStep) -> None:

@@ -24,9 +24,9 @@ from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.wire_types import MessageWire
 from durable_agent_host.errors import DurableAgentHostError, LogError, log_reason
 from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.model.journal_entry import Note
+from durable_agent_host.model.journal_entry import FeatureEntry
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.turn.note_view import NoteView
+from durable_agent_host.turn.feature_view import FeatureView
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
 
 _LOGGER = logging.getLogger(__name__)
@@ -42,10 +42,10 @@ class Steering(AgentFeature):
         return SteeringOfAttempt(start)
 
 
-def show_message(note: Note) -> NoteView:
+def show_message(entry: FeatureEntry) -> FeatureView:
     """Show the message that the next model call gets."""
-    request = note.data["request"]
-    return NoteView({"kind": "message"} | {name: request[name] for name in ("turn_id", "message", "created_at")})
+    request = entry.data["request"]
+    return FeatureView({"kind": "message"} | {name: request[name] for name in ("turn_id", "message", "created_at")})
 
 
 class SteeringOfAttempt:
@@ -60,7 +60,7 @@ class SteeringOfAttempt:
         self._load = start.load_message
         self._requests: dict[str, TurnRequest] = {}
         self._additions: list[tuple[Message, list[Message]]] = []
-        self._received: dict[str, Note] = {}
+        self._received: dict[str, FeatureEntry] = {}
         self._run: CurrentRun
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
@@ -68,7 +68,7 @@ class SteeringOfAttempt:
         self._run = run
         self._requests = {}
         self._additions = []
-        self._received = {note.data["request"]["turn_id"]: note for note in run.journal.notes_of(NAME)}
+        self._received = {entry.data["request"]["turn_id"]: entry for entry in run.journal.entries_of(NAME)}
         return RunPart(
             add_messages=self.add_messages,
             next_messages=self.next_messages,
@@ -141,9 +141,9 @@ class SteeringOfAttempt:
                     continue
                 full_request = await self._load(request)
                 self._run.provider.check_message(_build_message(full_request))
-                note = Note(NAME, path, {"request": encode_turn_request(full_request)})
-                await self._run.journal.append(note)
-                self._received[request.turn_id] = note
+                entry = FeatureEntry(NAME, path, {"request": encode_turn_request(full_request)})
+                await self._run.journal.append(entry)
+                self._received[request.turn_id] = entry
             except LogError as error:
                 raise RunStoppedError(stop_of(error)) from error
             except DurableAgentHostError as error:  # the message begins a turn, which fails with the reason
@@ -152,9 +152,9 @@ class SteeringOfAttempt:
     def _add_to_output(self, path: CallPath) -> list[Message]:
         """Return the messages that a model call is the first to get, and add them to the output."""
         messages: list[Message] = []
-        for note in self._received.values():
-            request = decode_turn_request(note.data["request"])
-            if note.path == path and request.turn_id not in self._requests:
+        for entry in self._received.values():
+            request = decode_turn_request(entry.data["request"])
+            if entry.path == path and request.turn_id not in self._requests:
                 self._requests[request.turn_id] = request
                 messages.append(_build_message(request))
                 update = AgentResponseUpdate(role="user", contents=messages[-1].contents, message_id=request.turn_id)

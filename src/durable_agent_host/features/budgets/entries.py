@@ -1,7 +1,7 @@
-"""The notes of budgets: what model calls have reserved, and how long the agent has worked.
+"""The entries of budgets: what model calls have reserved, and how long the agent has worked.
 
 A call that begins reserves; what it reserved is raised as its answer grows, and released when the service has rejected
-it. A call with a response needs no note of its end: the journal has that.
+it. A call with a response needs no entry of its end: the journal has that.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any, Final
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.model.budget import Reservation, is_measured
 from durable_agent_host.model.call_path import TURN_AGENT, CallPath
-from durable_agent_host.model.journal_entry import Note
+from durable_agent_host.model.journal_entry import FeatureEntry
 from durable_agent_host.turn_log.journal import JournalState
 
 NAME: Final = "budget"
@@ -31,17 +31,17 @@ class BudgetRecords:
     unmeasured: list[Reservation] = field(default_factory=list[Reservation])
     seconds: float = 0.0
 
-    def add(self, note: Note) -> None:
-        """Add the next note."""
-        self.seconds = max(self.seconds, note.data.get("seconds", 0.0))
-        open_calls = self.reserved.setdefault(note.path, [])
-        match note.data["kind"]:
+    def add(self, entry: FeatureEntry) -> None:
+        """Add the next entry."""
+        self.seconds = max(self.seconds, entry.data.get("seconds", 0.0))
+        open_calls = self.reserved.setdefault(entry.path, [])
+        match entry.data["kind"]:
             case "reserved":
-                if note.data.get("continues"):
+                if entry.data.get("continues"):
                     open_calls.clear()
-                open_calls.append(_decode_reservation(note.data))
+                open_calls.append(_decode_reservation(entry.data))
             case "raised":
-                open_calls[-1:] = [_decode_reservation(note.data)]
+                open_calls[-1:] = [_decode_reservation(entry.data)]
             case "released":
                 del open_calls[-1:]
             case _:
@@ -56,18 +56,18 @@ class BudgetRecords:
                 self.unmeasured.append(last)
 
 
-def read_budget_notes(records: JournalState) -> BudgetRecords:
-    """Read the notes of a turn."""
+def read_budget_entries(records: JournalState) -> BudgetRecords:
+    """Read the entries of a turn."""
     budget_records = BudgetRecords()
-    for note in records.notes.get(NAME, ()):
-        budget_records.add(note)
+    for entry in records.feature_entries.get(NAME, ()):
+        budget_records.add(entry)
     for path, response in (*records.responses.items(), *records.compaction_responses.items()):
         budget_records.end(path, response)
     return budget_records
 
 
-def note_of_reservation(path: CallPath, reservation: Reservation, seconds: float, *, continues: bool) -> Note:
-    """Make the note of a call that begins.
+def entry_of_reservation(path: CallPath, reservation: Reservation, seconds: float, *, continues: bool) -> FeatureEntry:
+    """Make the entry of a call that begins.
 
     Args:
         path: of the call.
@@ -76,22 +76,22 @@ def note_of_reservation(path: CallPath, reservation: Reservation, seconds: float
         continues: whether the service continues the call, so that earlier reservations are part of this one.
     """
     data = {"kind": "reserved", **_encode_reservation(reservation), "seconds": seconds}
-    return Note(NAME, path, data | ({"continues": True} if continues else {}))
+    return FeatureEntry(NAME, path, data | ({"continues": True} if continues else {}))
 
 
-def note_of_raise(path: CallPath, reservation: Reservation) -> Note:
-    """Make the note of a call that has used more than it had reserved, by its output so far."""
-    return Note(NAME, path, {"kind": "raised", **_encode_reservation(reservation)})
+def entry_of_raise(path: CallPath, reservation: Reservation) -> FeatureEntry:
+    """Make the entry of a call that has used more than it had reserved, by its output so far."""
+    return FeatureEntry(NAME, path, {"kind": "raised", **_encode_reservation(reservation)})
 
 
-def note_of_release(path: CallPath) -> Note:
-    """Make the note of a call that has used nothing: the service rejected it."""
-    return Note(NAME, path, {"kind": "released"})
+def entry_of_release(path: CallPath) -> FeatureEntry:
+    """Make the entry of a call that has used nothing: the service rejected it."""
+    return FeatureEntry(NAME, path, {"kind": "released"})
 
 
-def note_of_time(seconds: float) -> Note:
-    """Make the note of how long the agent has worked, in all attempts so far."""
-    return Note(NAME, TURN_AGENT, {"kind": "worked", "seconds": seconds})
+def entry_of_time(seconds: float) -> FeatureEntry:
+    """Make the entry of how long the agent has worked, in all attempts so far."""
+    return FeatureEntry(NAME, TURN_AGENT, {"kind": "worked", "seconds": seconds})
 
 
 def _encode_reservation(reservation: Reservation) -> dict[str, Any]:
