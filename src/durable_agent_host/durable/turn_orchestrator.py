@@ -102,7 +102,10 @@ class _TurnSteps:
     """Runs the steps of one turn.
 
     The task of an event stays the same until the event arrives: with a second one for the same name, the SDK may give
-    the event to the task that nobody waits for. A timer runs until the first pending call expires.
+    the event to the task that nobody waits for.
+
+    The extension awaits what a turn lists one after the other, and the SDK (1.7) lists a task only once: a wait whose
+    other tasks are old consists of its new ones. So each wait has a timer of its own, which ends or is cancelled.
     """
 
     def __init__(self, context: DurableOrchestrationContext, wire: Any, secret: AppSecret) -> None:
@@ -113,24 +116,18 @@ class _TurnSteps:
         self._is_own = partial(secret.has_mark, answer_purpose(self.request.turn_id))
         self._entity = EntityId(entity_name(self.request.agent), self.request.session_id)
         self._events: dict[str, Any] = {}
-        self._expiry: tuple[str, Any] | None = None
 
     def run_step(self, step: Step) -> Generator[Any, Any, Any]:
         """Run a step, and return its result."""
-        if not isinstance(step, WaitForReplies | SetCustomStatus):
-            self._end_wait()
         match step:
             case SetCustomStatus(pending, replies):
                 return self._context.set_custom_status(encode_pending(pending, replies))
             case WaitForAdmission(seconds):
-                timer = self._timer(seconds)
-                event = yield from self._wait(timer, CANCEL_EVENT, GRANT_EVENT)
-                _cancel(timer)
-                return event
+                return (yield from self._wait(seconds, CANCEL_EVENT, GRANT_EVENT))
             case WaitForReplies(until, number):
                 new_tasks = [self._start_notification(WAITING, number)] if number else []
-                timer = self._expiry_timer(until)
-                return (yield from self._wait(timer, CANCEL_EVENT, REPLIES_EVENT, new_tasks=new_tasks))
+                seconds = max((datetime.fromisoformat(until) - _now(self._context)).total_seconds(), 0.0)
+                return (yield from self._wait(seconds, CANCEL_EVENT, REPLIES_EVENT, new_tasks=new_tasks))
             case CallEntity(payload=payload, notifies=True):
                 commit = self._task(step)
                 yield self._context.task_any([commit, self._start_notification(payload["status"])])
@@ -170,14 +167,16 @@ class _TurnSteps:
     def _timer(self, seconds: float) -> Any:
         return self._context.create_timer(self._context.current_utc_datetime + timedelta(seconds=seconds))
 
-    def _wait(self, timer: Any, *names: str, new_tasks: Sequence[Any] = ()) -> Generator[Any, Any, WaitResult]:
+    def _wait(self, seconds: float, *names: str, new_tasks: Sequence[Any] = ()) -> Generator[Any, Any, WaitResult]:
+        timer = self._timer(seconds)
         for name in names:
             if name not in self._events:
                 self._events[name] = self._context.wait_for_external_event(name)
         events = {name: self._events[name] for name in names}
         first = yield self._context.task_any([*events.values(), timer, *new_tasks])
         if first in new_tasks:
-            first = yield self._context.task_any([*events.values(), timer])
+            first = yield self._context.task_any([*events.values(), timer])  # all are listed: nothing is listed again
+        _cancel(timer)
         for name, event in events.items():
             if event is first:
                 del self._events[name]
@@ -188,21 +187,9 @@ class _TurnSteps:
                 return WaitResult(cast("Any", _HAPPENED_KINDS[name]), value)
         return WaitResult("timeout")
 
-    def _expiry_timer(self, until: str) -> Any:
-        if self._expiry is None or self._expiry[0] != until:
-            self._end_wait()
-            seconds = (datetime.fromisoformat(until) - _now(self._context)).total_seconds()
-            self._expiry = (until, self._timer(max(seconds, 0.0)))
-        return self._expiry[1]
-
-    def _end_wait(self) -> None:
-        if self._expiry is not None:
-            _cancel(self._expiry[1])
-            self._expiry = None
-
 
 def _cancel(timer: Any) -> None:
     """Cancel a running timer; a long one consists of several, which the SDK (1.7) does not cancel with it."""
-    for task in (timer, *getattr(timer, "children", ())):
+    for task in (timer, *getattr(timer, "children", ()), *getattr(timer, "pending_tasks", ())):
         if not task.is_completed:
             task.cancel()
