@@ -225,11 +225,6 @@ def role_texts(session: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def copy_data(source: Path, target: Path) -> None:
-    """Copy a data folder without the reserve, which the host makes again."""
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("host.reserve"))
-
-
 class Lives:
     """A host on one data directory that can crash and come back."""
 

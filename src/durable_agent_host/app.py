@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import azure.functions as func
@@ -96,7 +95,6 @@ from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.turn_redactor import Redact, Redactor
 from durable_agent_host.webhooks import make_notify
-from sqlite_store.reserve import DiskReserve
 
 if TYPE_CHECKING:
     from azure.durable_functions import DFApp, DurableOrchestrationClient
@@ -180,10 +178,9 @@ class DurableAgentApp(AgentFunctionApp):
         self.settings = valid_settings = settings or Settings.from_environment()
         self._notify = make_notify(notify, valid_settings)
         self._entity_class = entity_class
-        disk = DiskReserve(Path(data)) if (data := os.environ.get("FUNCTIONS_HOST_DATA")) else None
         limits = CallerLimits.of(valid_settings)
         self._gate = Authorizer(
-            identify, authorize, valid_settings.adopt_sessions, valid_settings.session_names, limits, disk=disk
+            identify, authorize, valid_settings.adopt_sessions, valid_settings.session_names, limits
         )
         self._observers = observers
         self._default_redact = redact

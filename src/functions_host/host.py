@@ -33,7 +33,6 @@ from functions_host.web.keys import KEYS_NAME, load_keys
 from functions_host.web.middleware import MiddlewareSettings, RequestLog, add_middleware
 from functions_host.web.own_calls import OwnCalls
 from functions_host.web.server import HostServer, open_listener
-from sqlite_store.reserve import DiskReserve
 
 _logger = logging.getLogger(__name__)
 _DEFAULT_PORT = 7071
@@ -69,14 +68,6 @@ def run_host(options: StartOptions) -> None:
     mask_log_output()
     return_large_blocks()
     with contextlib.closing(claim_data_dir(options.data_dir, options.app_dir)):
-        reserve = DiskReserve(options.data_dir)
-        if not reserve.has_free_space():
-            reserve.release()
-            _logger.warning(
-                "The disk of the data folder %s is full: what is stored can be read and deleted, and nothing new is "
-                "accepted. Make room on it; the host then goes on by itself.",
-                options.data_dir,
-            )
         prepared_host = _prepare(options)
         with contextlib.closing(
             open_store(database_path(options.data_dir, prepared_host.context.settings.hub_name))

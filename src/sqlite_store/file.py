@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sqlite_store.reserve import connect
-
 _LOGGER = logging.getLogger(__name__)
 _PRAGMAS: Final = ("wal_autocheckpoint=20000", "cache_size=-8192")
 _BUSY_SECONDS: Final = 5.0
@@ -116,7 +114,7 @@ class SqliteFile:
             ) from error
         with suppress(OSError):  # created closed to others, like its -wal file then; SQLite reports trouble
             self._path.touch(mode=0o600, exist_ok=False)
-        connection = connect(self._path, _BUSY_SECONDS)
+        connection = _connect(self._path, _BUSY_SECONDS)
         try:
             if not self._check_version(connection):
                 connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before anything else is in the file
@@ -282,7 +280,7 @@ class SqliteFile:
 
     def _connect_temporarily(self, busy_seconds: float) -> sqlite3.Connection:
         """Open a temporary connection to an existing file; never creates one."""
-        return connect(self._path, busy_seconds, mode="rw")
+        return _connect(self._path, busy_seconds, mode="rw")
 
     def close(self) -> None:
         """Close all connections."""
@@ -304,6 +302,17 @@ class SqliteFile:
             f"{self.name} cannot be used ({error}): see that the file can be read and written, that no other "
             "program holds it locked, and that its disk has room"
         )
+
+
+def _connect(path: Path, busy_seconds: float, *, mode: str = "rwc") -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        timeout=busy_seconds,
+        isolation_level=None,
+        cached_statements=256,
+        check_same_thread=False,
+        uri=True,
+    )
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

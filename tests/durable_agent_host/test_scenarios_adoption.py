@@ -1,6 +1,7 @@
 """Sessions of before: who may take them over, with names that are shared and with names of one's own."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site
-from tests.kit import copy_data, running_host
+from tests.kit import running_host
 
 UNOWNED_SESSIONS = ("old-1", "old-2", "old-3", "race-1", "race-2")
 """Sessions of before: of the races two at once want one."""
@@ -47,7 +48,7 @@ def site(request: pytest.FixtureRequest, before: Path, tmp_path_factory: pytest.
     """The same app and data, with callers who are known, for each setting."""
     adopters, names = request.param
     data, ledger = tmp_path_factory.mktemp("after") / "data", tmp_path_factory.mktemp("ledger") / "asked.txt"
-    copy_data(before, data)
+    shutil.copytree(before, data)
     ledger.touch()
     env = {"DURABLE_AGENT_HOST_ADOPT_SESSIONS": adopters, "DURABLE_AGENT_HOST_SESSION_NAMES": names}
     with running_host(data, None, app=APP, LEDGER=str(ledger), **env) as host:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 import signal
 import sqlite3
 import time
@@ -17,7 +18,7 @@ import requests
 from tests.contract.traces import text_in_blobs
 from tests.durable_agent_host.crash.points import KEY_POINTS
 from tests.durable_agent_host.stored_bytes import read_file_bytes
-from tests.kit import AgentHost, PracticeModel, copy_data, running_host, start_host
+from tests.kit import AgentHost, PracticeModel, running_host, start_host
 from tests.kit_services import azurite, azurite_connection
 from tests.processes import StartError, wait_until
 
@@ -179,7 +180,7 @@ def encrypted_data(practice_model: PracticeModel, tmp_path_factory: pytest.TempP
 @pytest.fixture
 def data(encrypted_data: Path, tmp_path: Path) -> Path:
     """A copy of the data."""
-    copy_data(encrypted_data, tmp_path / "data")
+    shutil.copytree(encrypted_data, tmp_path / "data")
     return tmp_path / "data"
 
 

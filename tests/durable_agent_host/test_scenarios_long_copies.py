@@ -1,6 +1,7 @@
 """Long sessions over HTTP and by the commands: read page by page, forked to be run again, verified, repaired."""
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_sessions import command
-from tests.kit import ROOT, AgentHost, Lives, PracticeModel, copy_data, running_host
+from tests.kit import ROOT, AgentHost, Lives, PracticeModel, running_host
 
 HEAD_BYTES = 32 * 1024
 AGENT = "BugRepro"
@@ -38,7 +39,7 @@ def long_session(practice_model: PracticeModel, tmp_path_factory: pytest.TempPat
 @pytest.fixture
 def life(lives, long_session, tmp_path) -> Lives:
     """A host with a copy of the long session."""
-    copy_data(long_session[0], tmp_path / "0")
+    shutil.copytree(long_session[0], tmp_path / "0")
     return lives(ROOT, OPENAI_STORE="false")
 
 

@@ -1,5 +1,6 @@
 """A lost key: no route of sessions answers as though nothing were wrong, with owners or without."""
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,7 +14,7 @@ from durable_agent_host.http.routes import ROUTES
 from tests.durable_agent_host.hostile_callers import FILE, OWNER, send
 from tests.durable_agent_host.test_scenarios_encryption import KEYS, key
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS
-from tests.kit import AgentHost, copy_data, running_host
+from tests.kit import AgentHost, running_host
 
 OPEN = frozenset({"http-agents", "http-metrics", "http-health"})
 """Routes that show nothing of sessions."""
@@ -63,7 +64,7 @@ def lost(
 ) -> Iterator[AgentHost]:
     """The app without the key."""
     data, keys = tmp_path_factory.mktemp("lost") / "data", LOST[request.param]
-    copy_data(encrypted_data.data, data)
+    shutil.copytree(encrypted_data.data, data)
     before = read_stores(data)
     with running_host(data, None, app=APP, **encrypted_data.environment, **({KEYS: keys} if keys else {})) as host:
         yield host

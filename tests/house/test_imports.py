@@ -179,7 +179,6 @@ ALLOWED_PACKAGES = {
         "functions_host.engine.sqlite_store",
         "functions_host.engine.checkpoints",
         "functions_host.engine.schema",
-        "sqlite_store.reserve",
         "sqlite_store.file",
         "durable_agent_host.storage.sqlite_worker",
         "durable_agent_host.turn_log.sqlite_log",

@@ -8,8 +8,7 @@ from urllib.parse import quote
 from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, NotFoundError, error_name
-from durable_agent_host.http.gate import DISK_FULL
+from durable_agent_host.errors import NotFoundError, error_name
 from durable_agent_host.http.problem_details import LOG_RETRY_SECONDS, problem_body, problem_response
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.http.response_types import (
@@ -72,8 +71,6 @@ async def health(host: HandlerContext, call: RouteRequest, client: TurnClient) -
     """``GET /health``: whether the stores are writable; names each problem in a word, without secrets."""
     del call
     found = dict(await client.find_problems())
-    if host.gate.is_disk_full:
-        found["disk"] = DiskFullError(f"{DISK_FULL}: {FREE_SPACE_HINT}")
     agents = host.list_hosted_agents()
     checks: dict[str, CheckWire] = {
         name: {"ok": True} if error is None else {"ok": False, "reason": error_name(error)}
@@ -84,7 +81,7 @@ async def health(host: HandlerContext, call: RouteRequest, client: TurnClient) -
     if not wrong:
         healthy_view: HealthWire = {"status": "healthy", **view}
         return json_response(HTTPStatus.OK, healthy_view, {})
-    detail = f"{', and '.join(wrong)}: {FREE_SPACE_HINT if 'disk' in found else "the host's log says more"}"
+    detail = f"{', and '.join(wrong)}: the host's log says more"
     body: HealthProblemWire = {
         **problem_body({"type": "LogError", "message": detail}),
         **view,

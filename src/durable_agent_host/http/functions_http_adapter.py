@@ -104,7 +104,7 @@ def adapt_http_function(
             async def serve() -> Response:
                 return write_response(await answer_request(client_for(arguments)))
 
-            return await handle_errors(f"{request.method} {request.url.path}", serve, route.gate)
+            return await handle_errors(f"{request.method} {request.url.path}", serve)
         try:
             workflow_request = (
                 workflow_request if is_host_route else workflow_request._replace(body=await request.body())

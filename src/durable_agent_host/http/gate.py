@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final
 
-from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, ForbiddenError, RegistrationError
+from durable_agent_host.errors import ForbiddenError, RegistrationError
 from durable_agent_host.hook_validation import check_hook
 from durable_agent_host.http.rate_limits import ArrivingBodies, CallerLimits, ConcurrentWork, RequestRates
 from durable_agent_host.model.access import (
@@ -30,7 +30,6 @@ from durable_agent_host.model.access import AuthorizationTarget as Authorization
 from durable_agent_host.model.principal import ANONYMOUS, Principal
 from durable_agent_host.settings import OWN_NAMES, PREFIX, SHARED_NAMES
 from durable_agent_host.turn.turn_requests import valid_traceparent
-from sqlite_store.reserve import DELETION_BYTES, DiskReserve
 
 COSTLY: Final = frozenset[Action](
     {
@@ -48,22 +47,6 @@ COSTLY: Final = frozenset[Action](
     }
 )
 """Actions that take work in proportion to what is stored or sent; few of one kind work at once for one principal."""
-
-GROWING: Final = frozenset[Action](
-    {
-        "session.import",
-        "session.fork",
-        "session.repair",
-        "files.add",
-        "turn.run",
-        "turn.answer",
-        "workflow.run",
-        "workflow.respond",
-    }
-)
-"""Actions that add data, and are refused on a full disk."""
-
-DISK_FULL: Final = "the disk of the data folder is full"
 
 EVEN_SECONDS: Final = 0.05
 """Not-found answers are sent at multiples of this time, whether or not the thing exists for others."""
@@ -104,7 +87,6 @@ class Authorizer:
         adopters: who may take over sessions without an owner: ``anybody``, ``nobody`` or ``role:NAME``.
         names: whether session names chosen by clients are ``shared`` by all, or each caller's ``own``.
         limits: of each principal, over all entry points.
-        disk: of the stores, where they are files of the embedded host.
 
     Attributes:
         rules: which sessions exist for an identified caller.
@@ -120,8 +102,6 @@ class Authorizer:
         adopters: str = ANYBODY,
         names: str = SHARED_NAMES,
         limits: CallerLimits | None = None,
-        *,
-        disk: DiskReserve | None = None,
     ) -> None:
         if authorize is not None and identify is None:
             raise RegistrationError("authorize is given without identify, so sessions have no owners: give both")
@@ -143,7 +123,6 @@ class Authorizer:
         self._rates = RequestRates(limits.requests_per_second)
         self._arriving = ArrivingBodies(limits.arriving_bytes)
         self._working = ConcurrentWork(limits.reads_at_once)
-        self._disk = disk
         self.rules = AccessRules(adopters, names == OWN_NAMES, self._is_authorized)
 
     @property
@@ -205,25 +184,6 @@ class Authorizer:
                 "its identify has to return a tenant, another id, or ANONYMOUS itself"
             )
         return principal
-
-    @property
-    def is_disk_full(self) -> bool:
-        """Whether the disk of the stores has no room for new data."""
-        return self._disk is not None and not self._disk.has_free_space()
-
-    def check_free_space(self, action: Action) -> None:
-        """Check that there is room for an action that adds data; on a full disk, release the reserve for a deletion.
-
-        Raises:
-            DiskFullError: there is no room.
-        """
-        if action == "session.delete" and self._disk is not None and not self._disk.release():
-            raise DiskFullError(
-                f"{DISK_FULL}, and a deletion needs {DELETION_BYTES >> 20} MiB of room to begin: make room on the "
-                "disk, then delete sessions. What is stored can be read meanwhile"
-            )
-        if action in GROWING and self.is_disk_full:
-            raise DiskFullError(f"{DISK_FULL}, and nothing was begun: {FREE_SPACE_HINT}")
 
     async def _is_authorized(self, principal: Principal, action: Action, session: AuthorizationTarget) -> bool:
         """Ask the app whether a principal may act in somebody else's session.

@@ -18,16 +18,14 @@ from starlette.requests import ClientDisconnect
 
 from durable_agent_host.durable.turn_client import CALLBACK_PREFIX, ClientFor, TurnClient, is_store_error
 from durable_agent_host.errors import (
-    FREE_SPACE_HINT,
     BodiesTooLargeError,
-    DiskFullError,
     DurableAgentHostError,
     NotFoundError,
     RequestTooLargeError,
 )
 from durable_agent_host.http.body_parsing import MAX_UPLOAD, BodyLimit, read_body
 from durable_agent_host.http.event_stream import EventStream, PartStream, body_of, each_in_turn, in_slices
-from durable_agent_host.http.gate import DISK_FULL, Action, Authorizer, IncomingRequest, wait_for_even_time
+from durable_agent_host.http.gate import Action, Authorizer, IncomingRequest, wait_for_even_time
 from durable_agent_host.http.parse import RunParameters, parse_run, reject_repeated_parameters
 from durable_agent_host.http.problem_details import problem, problem_of_error
 from durable_agent_host.http.rate_limits import StreamReaders
@@ -97,10 +95,6 @@ _WITHOUT_SESSIONS: Final = frozenset[Action]({"health.read", "agents.list", "met
 _MAY_HAVE_STARTED: Final = "check the session, or send it again with the same Idempotency-Key"
 _STORE_UNAVAILABLE: Final = (
     "the durable store does not respond, or refuses: the host's log says more. The request may have begun: "
-    f"{_MAY_HAVE_STARTED}"
-)
-_STORE_FULL: Final = (
-    f"{DISK_FULL}: {FREE_SPACE_HINT}. The request may have begun, and then goes on by itself once there is room: "
     f"{_MAY_HAVE_STARTED}"
 )
 
@@ -410,12 +404,12 @@ class Route(NamedTuple):
             context = await self._identify(host, call)
             return await self._answer(host, call, client_for(context))
 
-        return await handle_errors(call.line, answer, host.gate)
+        return await handle_errors(call.line, answer)
 
     async def serve_app(self, host: HandlerContext, req: func.HttpRequest, client: TurnClient) -> Response:
         """Answer a request of the app's own code, whose client has its context. Raises nothing."""
         call = RouteRequest(req, host.settings.max_request_bytes)
-        return await handle_errors(call.line, lambda: self._answer(host, call, client), host.gate)
+        return await handle_errors(call.line, lambda: self._answer(host, call, client))
 
     async def _identify(self, host: HandlerContext, call: RouteRequest) -> RequestContext:
         if self.part == "health" or (self.accepts_token and call.callback_token):
@@ -431,7 +425,6 @@ class Route(NamedTuple):
             try:
                 await self._find_session(host, call, client)
                 await call.read_body(self.body_limit(host.settings), host.gate, context)
-                host.gate.check_free_space(self.action)
                 async with working():
                     return await self.handler(host, call, client)
             except NotFoundError:
@@ -446,7 +439,7 @@ class Route(NamedTuple):
         def working() -> AbstractAsyncContextManager[None]:
             return host.gate.working(context, self.action)
 
-        answer = without_mark(await handle_errors(call.line, handle, host.gate), client.claims.known_mark)
+        answer = without_mark(await handle_errors(call.line, handle), client.claims.known_mark)
         if call.method == "GET" or call.again:
             answer = await in_slices(answer, again)
         if isinstance(answer, PartStream):
@@ -463,7 +456,7 @@ class Route(NamedTuple):
             call.location = await client.claims.resolve_session(agent, session_id, starts_session=self.may_begin)
 
 
-async def handle_errors(line: str, answer: Callable[[], Awaitable[Response]], gate: Authorizer) -> Response:
+async def handle_errors(line: str, answer: Callable[[], Awaitable[Response]]) -> Response:
     """Answer a request, or say as a problem what is wrong. Raises nothing."""
     try:
         return await answer()
@@ -477,8 +470,6 @@ async def handle_errors(line: str, answer: Callable[[], Awaitable[Response]], ga
     except Exception as error:
         if is_store_error(error):
             logger.warning("%s: the durable store does not answer, or refuses: %s", line, error)
-            if gate.is_disk_full:
-                return problem_of_error(DiskFullError(_STORE_FULL))
             return problem(HTTPStatus.SERVICE_UNAVAILABLE, _STORE_UNAVAILABLE, headers={"Retry-After": "5"})
         logger.exception("%s failed", line)
         return problem_of_error(error)

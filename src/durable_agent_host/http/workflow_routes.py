@@ -169,7 +169,6 @@ class WorkflowRoute:
         """
         turns = client_for(await self.gate.identify(request, self._action))
         authorized_request = await self._enter(workflow_request, turns)
-        self.gate.check_free_space(self._action)
         with self.gate.arriving(turns.context) as count:
             authorized_request = authorized_request._replace(
                 body=await read_body(request.headers, stream, self._limit, count)

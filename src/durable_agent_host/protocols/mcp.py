@@ -55,9 +55,7 @@ async def identify_caller(agent: str, gate: Authorizer, call: str) -> RequestCon
         TurnError: see `answer_tool_call`.
     """
     with _errors_for_callers(agent):
-        context = await gate.identify(IncomingRequest(_headers(_value(call)), {}), "turn.run")
-        gate.check_free_space("turn.run")
-        return context
+        return await gate.identify(IncomingRequest(_headers(_value(call)), {}), "turn.run")
 
 
 async def answer_tool_call(

@@ -6,6 +6,7 @@ when the host is back, and gets the right answer. Erasures and sweeps: `test_sce
 
 import asyncio
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable, Collection
 from contextlib import closing
@@ -25,7 +26,7 @@ from tests.durable_agent_host.conftest import LAB
 from tests.durable_agent_host.crash.points import COPY_POINTS
 from tests.durable_agent_host.test_scenarios_deletion import grow
 from tests.durable_agent_host.test_scenarios_retention import maintained_until
-from tests.kit import AgentHost, PracticeModel, copy_data, start_host
+from tests.kit import AgentHost, PracticeModel, start_host
 
 AGENT, TALKER = "Instant", "Ledger"
 """The second is an agent of the framework, whose turns have a journal."""
@@ -201,7 +202,7 @@ def test_a_kill_loses_nothing_and_leaves_nothing(
 ):
     """The one who asked asks again and gets the right answer; a sweep then leaves what the sessions need."""
     data, act, env = tmp_path / "data", CASES[operation][0], {"LEDGER": str(tmp_path / "ledger")}
-    copy_data(grown, data)
+    shutil.copytree(grown, data)
     model.plan({"text": "An answer."}, times=None)
     if operation == "repair":
         host = start_host(data, model, app=LAB, **env)
