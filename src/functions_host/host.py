@@ -28,7 +28,6 @@ from functions_host.memory import return_large_blocks
 from functions_host.settings import apply_local_settings, prepare_environment
 from functions_host.startup_report import list_functions, list_keys, list_oddities
 from functions_host.web.body_limit import BodyLimit, read_body_limit
-from functions_host.web.connection_limits import read_connection_limits
 from functions_host.web.keys import KEYS_NAME, load_keys
 from functions_host.web.middleware import MiddlewareSettings, RequestLog, add_middleware
 from functions_host.web.own_calls import OwnCalls
@@ -172,7 +171,7 @@ async def _serve(options: StartOptions, prepared_host: _Prepared, store: SqliteS
         _logger.warning("%s", sentence)
     if "*" in middleware.local.cors_origins:
         _logger.warning("Host.CORS is '*': every page in a browser on this machine may read and call all of this host.")
-    server = HostServer(http_app, announce, read_connection_limits(os.environ))
+    server = HostServer(http_app, announce)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, server, own_calls)

@@ -184,7 +184,7 @@ ALLOWED_PACKAGES = {
         "durable_agent_host.turn_log.sqlite_log",
         "durable_agent_host.segments.sqlite_store",
     ),
-    "uvicorn": ("functions_host.web.server", "functions_host.web.connection", "practice_model.__main__"),
+    "uvicorn": ("functions_host.web.server", "practice_model.__main__"),
 }
 """Third-party package → the only modules that import it."""
 

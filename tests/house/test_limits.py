@@ -7,21 +7,13 @@ from importlib import import_module
 from typing import NamedTuple
 
 from durable_agent_host.settings import PREFIX, Settings
-from functions_host.web.connection_limits import ConnectionLimits
 from tests.house.source import ROOT
 
 UNITS = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
-CONNECTION = "functions_host.web.connection_limits.ConnectionLimits"
 FIXED = {
-    "URL of a request": f"{CONNECTION}.line_bytes",
-    "headers of a request, together": f"{CONNECTION}.header_bytes",
-    "headers of a request": f"{CONNECTION}.headers",
-    "time until the headers are complete": f"{CONNECTION}.read_seconds",
-    "bytes of a body in a second": f"{CONNECTION}.body_bytes_per_second",
-    "time during which a client reads nothing of its answer": f"{CONNECTION}.write_seconds",
-    "data after a refusal, or after an answer that ends the connection": f"{CONNECTION}.drain_bytes",
+    "head of a request: URL and headers": "functions_host.web.server.HEAD_BYTES",
     "time without a request on a connection": "functions_host.web.server.KEEP_ALIVE_SECONDS",
-    "connections": "functions_host.web.connection_limits.MOST_CONNECTIONS",
+    "connections": "functions_host.web.server.MOST_CONNECTIONS",
     "parts of a form": "http.body_parsing.MAX_FORM_PARTS",
     "contents of a document of `import`": "segments.conversation_import.MAX_CONTENTS",
     "headers of a part of a form": "http.body_parsing.MAX_PART_HEADER_BYTES",
@@ -53,8 +45,7 @@ OF_THE_HOST = {"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "functions_host.web.body_lim
 """A setting of the embedded host → the constant that is its default."""
 
 
-CONNECTIONS = "functions_host/web/test_connection_limits.py"
-SMALL = "functions_host/web/test_small_limits.py"
+CONNECTIONS = "functions_host/web/test_connections.py"
 LIMITS = "durable_agent_host/test_scenarios_limits.py"
 RESPONSES = "durable_agent_host/test_scenarios_odd_responses.py"
 MODELS = "durable_agent_host/test_scenarios_bounded_model.py"
@@ -67,17 +58,9 @@ TRIED = {
         "durable_agent_host/test_scenarios_turns.py::test_an_expensive_schema_does_not_block_other_turns"
     ),
     "body of any request": f"{CONNECTIONS}::test_a_body_that_is_allowed_arrives",
-    "URL of a request": f"{CONNECTIONS}::test_a_head_is_accepted_up_to_its_limits",
-    "headers of a request, together": f"{CONNECTIONS}::test_a_head_is_accepted_up_to_its_limits",
-    "headers of a request": f"{CONNECTIONS}::test_a_head_is_accepted_up_to_its_limits",
-    "time until the headers are complete": f"{CONNECTIONS}::test_who_sends_nothing_more_is_let_go",
-    "bytes of a body in a second": f"{CONNECTIONS}::test_who_sends_nothing_more_is_let_go",
-    "time during which a client reads nothing of its answer": f"{SMALL}::test_who_does_not_read_its_answer_is_cut_off",
-    "data after a refusal, or after an answer that ends the connection": (
-        f"{SMALL}::test_what_comes_after_the_end_is_thrown_away_for_a_while"
-    ),
-    "time without a request on a connection": f"{SMALL}::test_a_connection_without_requests_is_closed",
-    "connections": f"{CONNECTIONS}::test_idle_connections_do_not_close_the_door",
+    "head of a request: URL and headers": f"{CONNECTIONS}::test_a_flood_is_not_buffered",
+    "time without a request on a connection": f"{CONNECTIONS}::test_connections_have_limits",
+    "connections": f"{CONNECTIONS}::test_connections_have_limits",
     "body that is not a form": SENT,
     "upload, form of `run`": SENT,
     "parts of a form": SENT,
@@ -175,8 +158,6 @@ def _value(text: str) -> float:
 
 def _constant(name: str) -> float:
     module, _, constant = name.rpartition(".")
-    if module == CONNECTION:
-        return getattr(ConnectionLimits(), constant)
     package = "" if module.startswith("functions_host.") else "durable_agent_host."
     return getattr(import_module(package + module), constant)
 
@@ -210,7 +191,5 @@ def test_every_limit_is_in_the_table():
     names = {field.name.upper() for field in fields(Settings) if field.name.startswith("max_")}
     assert names | set(OF_THE_HOST) <= table_settings
     assert {row.limit for row in rows if not row.setting} == set(FIXED)
-    of_connections = {f"{CONNECTION}.{field.name}" for field in fields(ConnectionLimits)}
-    assert of_connections - set(FIXED.values()) == {f"{CONNECTION}.drain_seconds"}, "named beside the drained bytes"
     settings = (ROOT / "docs/reference/settings.md").read_text()
     assert all(f"`{PREFIX}{name}`" in settings for name in table_settings - set(OF_THE_HOST) if name)

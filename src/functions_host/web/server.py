@@ -5,26 +5,23 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Generator
-from functools import partial
 from http import HTTPStatus
-from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from functions_host.errors import StartupError
-from functions_host.web.connection import HttpConnection
-from functions_host.web.connection_limits import ConnectionLimits, Connections
 from functions_host.web.problems import problem
 
 _logger = logging.getLogger(__name__)
 _server_logger = logging.getLogger("uvicorn.error")
 KEEP_ALIVE_SECONDS = 75
+MOST_CONNECTIONS = 2000
+HEAD_BYTES = 64 * 1024
 _GRACE_SECONDS = 1
 _LAST_PORT = 65535
 _BACKLOG = 2048
 _ACCEPTED_AT_ONCE = 64
-_DEFAULT_LIMITS = ConnectionLimits()
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -78,14 +75,15 @@ def _answer_when_stopped(app: ASGIApp) -> ASGIApp:
 class HostServer(uvicorn.Server):
     """uvicorn with the host's signal handling and a short grace period for open connections."""
 
-    def __init__(self, app: ASGIApp, on_ready: Callable[[], None], limits: ConnectionLimits = _DEFAULT_LIMITS) -> None:
+    def __init__(self, app: ASGIApp, on_ready: Callable[[], None]) -> None:
         self._on_ready = on_ready
-        connection: Any = partial(HttpConnection, limits=limits, connections=Connections())
         super().__init__(
             uvicorn.Config(
                 _answer_when_stopped(app),
                 lifespan="off",
-                http=connection,
+                http="h11",
+                h11_max_incomplete_event_size=HEAD_BYTES,
+                limit_concurrency=MOST_CONNECTIONS,
                 backlog=_ACCEPTED_AT_ONCE,
                 ws="none",
                 log_config=None,
