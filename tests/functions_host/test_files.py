@@ -158,7 +158,7 @@ def test_a_host_that_is_killed_right_after_a_purge_erases_at_its_start(start_hos
 
 
 def test_the_history_of_a_completed_instance_is_unchanged(start_host: StartHost, tmp_path: Path):
-    """Compressed, it has the events it had: while it ran, after its end, after a restart of the host, rewound."""
+    """Compressed, it has the events it had: while it ran, after its end, after a restart of the host."""
     host = start_host("words", tmp_path / "data")
     instance = host.run("waits", WORD, "waiting")
     query = "?showHistory=true&showHistoryOutput=true"

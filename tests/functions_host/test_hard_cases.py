@@ -19,17 +19,6 @@ def host(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Ite
     running.stop()
 
 
-def calls_of(host: Host, name: str) -> int:
-    """How often the activity was called under a name."""
-    path = host.data / f"calls-{name}"
-    return len(path.read_text()) if path.exists() else 0
-
-
-def rewind(host: Host, instance_id: str) -> int:
-    """Ask for a rewind; returns the status."""
-    return host.send("POST", f"{INSTANCES}/{instance_id}/rewind?reason=mended").status
-
-
 # --- an ended orchestrator waits for what is open -------------------------------------------------
 
 
@@ -51,67 +40,17 @@ def test_cancelled_timers_and_pending_events_do_not_delay_the_end(host: Host):
     assert host.wait(instance_id)["output"] == "at once"
 
 
-# --- rewind ---------------------------------------------------------------------------------------
-
-
-def test_rewind_runs_failures_again_and_keeps_successes(host: Host):
-    """Two of four activities failed: after the rewind only these two have been called twice."""
-    names = ["ok-a", "no-b", "ok-c", "no-d"]
-    instance_id = host.run("fan_in", names)
-    assert host.wait(instance_id)["runtimeStatus"] == "Failed"
-    for name in ("no-b", "no-d"):
-        (host.data / f"allow-{name}").touch()
-    before = {name: calls_of(host, name) for name in (*names, "ok-last")}
-    assert rewind(host, instance_id) == 202
-    status = host.wait(instance_id)
-    assert (status["runtimeStatus"], status["output"]) == ("Completed", [*names, "ok-last"])
-    again = {name: calls_of(host, name) - before[name] for name in before}
-    assert again == {"ok-a": 0, "no-b": 1, "ok-c": 0, "no-d": 1, "ok-last": 1}
-    assert rewind(host, instance_id) == 410
-
-
-def test_rewind_reaches_into_sub_orchestrations(host: Host):
-    """The failed child is rewound, not started anew, and its parent goes on with its answer."""
-    instance_id = host.run("over", ["ok-e", "no-f"])
-    assert host.wait(instance_id)["runtimeStatus"] == "Failed"
-    (host.data / "allow-no-f").touch()
-    assert rewind(host, instance_id) == 202
-    status = host.wait(instance_id)
-    assert (status["runtimeStatus"], status["output"]) == ("Completed", ["ok-e", "no-f", "ok-last"])
-    assert (calls_of(host, "ok-e"), calls_of(host, "no-f")) == (1, 2)
-    assert host.status(f"{instance_id}-child")["runtimeStatus"] == "Completed"
-
-
-def test_rewind_leaves_caught_failures_alone(host: Host):
-    """The path that the orchestrator took is kept up to the failure that ended it."""
-    instance_id = host.run("caught", "no-i")
-    assert host.wait(instance_id)["runtimeStatus"] == "Failed"
-    before = calls_of(host, "no-caught")
-    (host.data / "allow-no-i").touch()
-    assert rewind(host, instance_id) == 202
-    assert host.wait(instance_id)["output"] == ["ok-instead", "no-i"]
-    assert calls_of(host, "no-caught") == before
-
-
-def test_rewind_of_an_orchestrator_that_failed_by_itself(host: Host):
-    """Its last step is taken again with the answers that it had."""
-    instance_id = host.run("by_itself")
-    assert host.wait(instance_id)["runtimeStatus"] == "Failed"
-    before = calls_of(host, "ok-one")
-    (host.data / "mended").touch()
-    assert rewind(host, instance_id) == 202
-    assert host.wait(instance_id)["output"] == "ok-one"
-    assert calls_of(host, "ok-one") == before
+# --- commands ---------------------------------------------------------------------------------
 
 
 def test_what_cannot_be_done_in_a_state(host: Host):
-    """Unknown 404, ended 410, and 500 where the extension answers so."""
+    """Unknown 404, ended 410, and 500 where the extension answers so; nothing is rewound."""
     running = host.run("leaves_open", {"seconds": 0, "timer": 600, "cancel": False, "fail": False})
 
     def ask(command: str, instance_id: str) -> int:
         return host.send("POST", f"{INSTANCES}/{instance_id}/{command}").status
 
-    assert (ask("rewind", "nobody"), ask("rewind", running)) == (404, 409)
+    assert ask("rewind", running) == 501
     assert (ask("resume", running), ask("suspend", running), ask("suspend", running)) == (409, 202, 409)
     problem = host.send("POST", f"{INSTANCES}/{running}/suspend").json
     assert problem["ExceptionMessage"] == (
@@ -119,7 +58,7 @@ def test_what_cannot_be_done_in_a_state(host: Host):
     )
     assert (ask("restart?restartWithNewInstanceId=false", running), ask("restart", "nobody")) == (409, 400)
     assert (ask("resume", running), ask("terminate?reason=x", running)) == (202, 202)
-    assert [ask(command, running) for command in ("terminate", "suspend", "resume", "rewind")] == [410] * 4
+    assert [ask(command, running) for command in ("terminate", "suspend", "resume")] == [410] * 3
     assert [ask(command, "nobody") for command in ("terminate", "suspend", "resume")] == [404] * 3
     assert host.send("DELETE", f"{INSTANCES}/{running}").json == {"instancesDeleted": 1}
     assert host.send("DELETE", f"{INSTANCES}/{running}").status == 404

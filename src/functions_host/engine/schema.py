@@ -7,7 +7,7 @@ written to the log as a whole.
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from functions_host.engine.packing import MAX_CHARACTERS, pack_history, pack_text, unpack_history, unpack_text
+from functions_host.engine.packing import MAX_CHARACTERS, pack_history, pack_text, unpack_text
 
 SCHEMA_VERSION = 2
 SCHEMA = """
@@ -64,11 +64,3 @@ def end_history(db: sqlite3.Connection, key: int, last: Sequence[str] = ()) -> N
     db.execute("DELETE FROM history WHERE instance = ?", (key,))
     row = (key, pack_history([*texts, *last]))
     db.execute("INSERT OR REPLACE INTO ended_histories(instance, packed) VALUES(?, ?)", row)
-
-
-def reopen_history(db: sqlite3.Connection, key: int, length: int) -> None:
-    """Shorten the history of an ended instance that goes on; its events are rows again."""
-    row = db.execute("DELETE FROM ended_histories WHERE instance = ? RETURNING packed", (key,)).fetchone()
-    if row is not None:
-        append_history(db, key, 0, unpack_history(row[0])[:length])
-    db.execute("DELETE FROM history WHERE instance = ? AND seq >= ?", (key, length))

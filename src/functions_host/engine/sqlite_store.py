@@ -15,7 +15,6 @@ from functions_host.engine.schema import (
     append_history,
     end_history,
     pack_instance,
-    reopen_history,
 )
 from functions_host.engine.store_records import (
     ActivityItem,
@@ -27,7 +26,6 @@ from functions_host.engine.store_records import (
     NewInstance,
     Parent,
     QueuedOperation,
-    RewindCommit,
 )
 
 INSTANCE_COLUMNS = (
@@ -119,17 +117,6 @@ class SqliteStore:
             end_history(db, key)
             if reply is not None:
                 _answer(db, reply[0], reply[1])
-
-    def rewind_instances(self, rewinds: Iterable[RewindCommit], at: float) -> None:
-        """Rewind failed instances to an earlier point of their history, all or none."""
-        with self._transaction("rewind") as db:
-            for rewind in rewinds:
-                reopen_history(db, rewind.key, rewind.length)
-                db.execute("DELETE FROM arrivals WHERE instance = ?", (rewind.key,))
-                db.execute("DELETE FROM activities WHERE instance = ?", (rewind.key,))
-                db.executemany(_ADD_ARRIVAL, ((rewind.key, None, task_id, text) for task_id, text in rewind.arrivals))
-                sql = "UPDATE instances SET status = ?, output = NULL, updated_at = ? WHERE key = ?"
-                db.execute(sql, ("Running" if rewind.length else "Pending", at, rewind.key))
 
     def purge_instances(self, keys: Iterable[int]) -> None:
         """Delete instances and all their rows."""

@@ -145,12 +145,3 @@ class EntityCommit:
     exists: bool = False
     state_json: str | None = None
     keep_state: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RewindCommit:
-    """A rewind: the history length to keep, and the arrivals to deliver again with the tasks they answer."""
-
-    key: int
-    length: int
-    arrivals: list[tuple[int | None, str]]

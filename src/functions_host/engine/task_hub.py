@@ -9,11 +9,10 @@ from dataclasses import replace
 
 from functions_host.engine.entities import format_entity_id, parse_entity_id
 from functions_host.engine.episodes import encode_end
-from functions_host.engine.events import EventRaised, Operation, TaskRewound
+from functions_host.engine.events import EventRaised, Operation
 from functions_host.engine.queries import InstanceFilter, list_ended
-from functions_host.engine.rewind import plan_rewind
 from functions_host.engine.sdk_wire import encode_event, encode_text
-from functions_host.engine.store_records import EntityRecord, InstanceRecord, NewInstance, RewindCommit
+from functions_host.engine.store_records import EntityRecord, InstanceRecord, NewInstance
 from functions_host.engine.worker import Worker
 
 _BAD_ID = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f]")
@@ -182,42 +181,6 @@ class TaskHub:
         if record is None:
             raise BadRequestError(f"An orchestrator with the instanceId {instance_id} was not found.")
         return self.start(record.name, None if with_new_id else instance_id, record.input_json, record.version)
-
-    def rewind(self, instance_id: str) -> None:
-        """Rewind a failed instance: runs failed activities and sub-orchestrations again, keeps completed ones.
-
-        Raises:
-            InstanceNotFoundError: there is no such instance.
-            InstanceGoneError: it has ended without failing.
-            ConflictError: it has not ended.
-        """
-        record = self.find(instance_id)
-        if record.status != "Failed":
-            if record.is_terminal:
-                raise InstanceCompletedError(f"The instance '{instance_id}' has ended with status {record.status}.")
-            raise ConflictError(
-                f"Cannot rewind the orchestration instance {instance_id} because instance is in the "
-                f"{record.runtime_status} state: only failed instances can be rewound."
-            )
-        now = self._worker.clock()
-        rewinds: dict[str, RewindCommit] = {}
-        self._plan_rewind(record, now, rewinds)
-        self._store.rewind_instances(rewinds.values(), now)
-        for rewound in rewinds:
-            self._worker.evict(rewound)
-            self._worker.wake_instance(rewound)
-
-    def _plan_rewind(self, record: InstanceRecord, now: float, rewinds: dict[str, RewindCommit]) -> None:
-        plan = plan_rewind(self._store.read_history(record.key))
-        rerun = list(plan.rerun)
-        for task_id, child_id in plan.children:
-            child = self._store.find_instance(child_id)
-            if child is not None and child.status == "Failed" and child.parent == record.as_parent(task_id):
-                self._plan_rewind(child, now, rewinds)
-            else:
-                rerun.append(task_id)
-        arrivals: list[tuple[int | None, str]] = [(task, encode_event(TaskRewound(task), now)) for task in rerun]
-        rewinds[record.instance_id] = RewindCommit(record.key, plan.length, [*arrivals, *plan.redelivered_texts])
 
     def purge(self, instance_id: str) -> None:
         """Delete an instance that has ended, or the state of an entity, which is an instance to the extension.

@@ -201,8 +201,8 @@ class ManagementApi:
         return self._check_status(call, self._hub.restart(call.path["id"], with_new_id=with_new_id))
 
     def _rewind(self, call: Call) -> Response:
-        self._hub.rewind(call.path["id"])
-        return Response(status_code=202)
+        del call
+        return problem(HTTPStatus.NOT_IMPLEMENTED, "The embedded host does not rewind orchestrations; start a new one.")
 
     # --- entities ----------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ LATER = 3
 
 UNUSED = frozenset(
     f"{commit}.{moment}_commit"
-    for commit in ("operation", "suspend", "end", "rewind", "purge", "drop")
+    for commit in ("operation", "suspend", "end", "purge", "drop")
     for moment in ("before", "after")
 )
 """Points of the engine for commands that no client of an agent gives; `tests/functions_host` kills the host there."""

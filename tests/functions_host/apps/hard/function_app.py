@@ -33,53 +33,6 @@ def leaves_open(context):
     return "at once"
 
 
-# --- what can be rewound ------------------------------------------------------------------------
-
-
-@app.orchestration_trigger(context_name="context")
-def fan_in(context):
-    """All of these activities; each counts its calls, and fails until its file exists."""
-    context.set_custom_status("fanning")
-    results = yield context.task_all([context.call_activity("counted", name) for name in context.get_input()])
-    last = yield context.call_activity("counted", "ok-last")
-    return [*results, last]
-
-
-@app.orchestration_trigger(context_name="context")
-def over(context):
-    answer = yield context.call_sub_orchestrator("fan_in", context.get_input(), f"{context.instance_id}-child")
-    return answer
-
-
-@app.orchestration_trigger(context_name="context")
-def caught(context):
-    """A failure that was caught is not what failed it."""
-    try:
-        yield context.call_activity("counted", "no-caught")
-    except Exception:
-        first = yield context.call_activity("counted", "ok-instead")
-    second = yield context.call_activity("counted", context.get_input())
-    return [first, second]
-
-
-@app.orchestration_trigger(context_name="context")
-def by_itself(context):
-    value = yield context.call_activity("counted", "ok-one")
-    if not (DATA / "mended").exists():
-        raise ValueError("a defect")
-    return value
-
-
-@app.function_name("counted")
-@app.activity_trigger(input_name="name")
-def count_attempt(name: str) -> str:
-    with (DATA / f"calls-{name}").open("a") as file:
-        file.write("x")
-    if not name.startswith("ok") and not (DATA / f"allow-{name}").exists():
-        raise OSError(f"{name} is not allowed")
-    return name
-
-
 # --- what hangs ---------------------------------------------------------------------------------
 
 

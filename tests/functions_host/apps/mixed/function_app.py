@@ -52,12 +52,9 @@ def leg(context):
 
 
 @app.orchestration_trigger(context_name="context")
-def breaks_once(context):
-    """Fail until the file that it is told exists; then two successes and a repaired third make it whole."""
-    flag = context.get_input()
+def squares(context):
     square = yield context.call_activity("square", 3)
-    needs_result = yield context.call_activity("needs", flag)
-    return [square, needs_result]
+    return square
 
 
 @app.function_name("waits")
