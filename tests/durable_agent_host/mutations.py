@@ -187,11 +187,21 @@ def _without_names(*parts: str) -> StreamMutation:
     return _every(lambda line: None if any(part in line["event"] for part in parts) else line)
 
 
-def _only_final(stream: list[Any]) -> list[Any]:
-    """Leave the final response, of streams in which it has the items."""
-    has_items = any(event["type"] == "response.completed" and event["response"].get("output") for event in stream)
-    return [event for event in stream if not has_items or event["type"] in {"response.created", "response.completed"}]
+def _where(has_the_same: Callable[[Events], bool], mutate: StreamMutation) -> StreamMutation:
+    """Mutate streams that have elsewhere what the mutation leaves out."""
+    return lambda stream: mutate(stream) if has_the_same(stream) else stream
 
+
+def _has_final_items(stream: Events) -> bool:
+    return any(event["type"] == "response.completed" and event["response"].get("output") for event in stream)
+
+
+def _finishes_items(stream: Events) -> bool:
+    types = [event["type"] for event in stream]
+    return types.count("response.output_item.added") == types.count("response.output_item.done")
+
+
+_FIRST_AND_FINAL = {"response.created", "response.queued", "response.completed"}
 
 _OF_PARTS = ("delta", "text", "arguments", "part.added", "part.done")
 
@@ -214,9 +224,11 @@ STREAM_MUTATIONS: dict[str, dict[str, StreamMutation]] = {
         "arguments again": _arguments_again,
     },
     "openai-responses": {
-        "only in the final response": _only_final,
+        "only in the final response": _where(
+            _has_final_items, _every(lambda event: event if event["type"] in _FIRST_AND_FINAL else None)
+        ),
         "items not started": _without("response.output_item.added"),
-        "items not finished": _without("response.output_item.done"),
+        "items not finished": _where(_has_final_items, _without("response.output_item.done")),
         "parts not streamed": _every(lambda event: None if event["type"].endswith(_OF_PARTS) else event),
         "without positions": _set(output_index=..., sequence_number=...),
         "final response without output": _every(
@@ -226,10 +238,9 @@ STREAM_MUTATIONS: dict[str, dict[str, StreamMutation]] = {
                 else event
             )
         ),
-        "done instead of the final response": lambda stream: [
-            *_set(usage=None)(_without("response.completed")(stream)),
-            "[DONE]",
-        ],
+        "done instead of the final response": _where(
+            _finishes_items, lambda stream: [*_set(usage=None)(_without("response.completed")(stream)), "[DONE]"]
+        ),
         "ids change": _rotate("item_id", "id"),
         "milliseconds": _set(created_at=_milliseconds),
         "without optional fields": _set(
@@ -239,7 +250,7 @@ STREAM_MUTATIONS: dict[str, dict[str, StreamMutation]] = {
     "anthropic": {
         "without the last event": _without("message_stop"),
         "done instead of the last event": lambda stream: [*_without("message_stop")(stream), "[DONE]"],
-        "without stop reason": _set(stop_reason=None),
+        "without stop reason": _set(stop_reason=lambda reason: reason if reason == "pause_turn" else None),
         "stop reason of a turn's end": _set(stop_reason=lambda reason: "end_turn" if reason == "tool_use" else reason),
         "without positions": _set(index=...),
         "text as list": _set(text=lambda text: [text], partial_json=lambda text: text or None),
