@@ -54,7 +54,7 @@ class McpSettings:
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """The settings of ``host.json`` that this host uses; the storage provider is not among them.
+    """The settings of ``host.json`` that this host uses; of the storage provider, whether it divides long timers.
 
     ``timeout_seconds`` is None for no timeout; ``log_levels`` are Python's, by category; ``replaces_running`` allows
     a start to replace a running instance of the same id.
@@ -95,6 +95,7 @@ def read_host_settings(app_dir: Path, environment: Mapping[str, str]) -> HostSet
         orchestrators=_positive(path, durable, "maxConcurrentOrchestratorFunctions", default.orchestrators),
         entities=_positive(path, durable, "maxConcurrentEntityFunctions", default.entities),
         entity_batch_size=_positive(path, durable, "maxEntityOperationBatchSize", default.entity_batch_size),
+        has_timer_legs=_provider(durable) in {"", "azurestorage"},
     )
     prefix = section(extensions, "http").get("routePrefix", "api")
     mcp = section(extensions, "mcp")
@@ -158,14 +159,17 @@ def _hub_name(path: Path, durable: Mapping[str, Any], environment: Mapping[str, 
     if missing:
         _logger.info("%s: hubName %r names settings that are not set: %s is used.", path, configured_name, _DEFAULT_HUB)
         return _DEFAULT_HUB
-    kind = str(section(durable, "storageProvider").get("type", "")).lower()
-    is_scheduler = kind in {"azuremanaged", "durabletask-scheduler"}
+    is_scheduler = _provider(durable) in {"azuremanaged", "durabletask-scheduler"}
     if not (_SCHEDULER_HUB_NAME if is_scheduler else _HUB_NAME).fullmatch(name):
         raise StartupError(
             f"{path}: extensions.durableTask.hubName is {name!r}; a task hub's name has 3 to 45 letters and digits and "
             "starts with a letter."
         )
     return name
+
+
+def _provider(durable: Mapping[str, Any]) -> str:
+    return str(section(durable, "storageProvider").get("type", "")).lower()
 
 
 def _replaces_running(path: Path, value: Any) -> bool:

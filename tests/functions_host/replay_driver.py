@@ -38,7 +38,7 @@ class Player:
         self.now += 1
         run = self._reload()
         arrivals = [Arrival(n, encode_event(event, self.now)) for n, event in enumerate(delivered_events)]
-        episode = open_episode(run, arrivals, list(delivered_events), self.now)
+        episode = open_episode(run, arrivals, self.now)
         commit = close_episode(
             episode,
             read_answer(self._call(episode)),
@@ -56,14 +56,10 @@ class Player:
         bodies = [json.loads(text) for text in self.history]
         return [(names[body["EventType"]], body["EventId"]) for body in bodies if body["EventType"] in names]
 
-    def ledger(self) -> Any:
-        """The fold of the history so far."""
-        return self._reload().ledger
-
     def _call(self, episode: Episode) -> Returned | Raised:
         handle = Orchestrator.create(self.orchestrator)
         try:
-            return Returned(handle(SimpleNamespace(body=episode.encode_context())))
+            return Returned(handle(SimpleNamespace(body=episode.encode_context(has_timer_legs=True))))
         except Exception as error:  # noqa: BLE001 - the SDK raises plain exceptions
             return Raised(type(error).__name__, str(error))
 
@@ -71,12 +67,10 @@ class Player:
         record = InstanceRecord(
             1, "flow-1", "flow", "", "exec-1", "Running", False, self.input_json, None, None, None, START, START
         )
-        run = Run(record, is_suspended=False)
-        for text in self.history:
-            event = decode_event(text)
+        events = [decode_event(text) for text in self.history]
+        for event, text in zip(events, self.history, strict=True):
             assert encode_event(event, 0).split('"Timestamp"')[0] == text.split('"Timestamp"')[0]
-            run.append(event, text)
-        return run
+        return Run(record, False, events, list(self.history))
 
 
 def play_all(orchestrator: Callable[[Any], Any], arrivals: Sequence[Sequence[Completion]]) -> Player:

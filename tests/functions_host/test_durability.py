@@ -13,7 +13,7 @@ def lines(path: Path) -> list[str]:
 
 
 def test_everything_pending_survives_a_kill(start_host: StartHost, tmp_path: Path):
-    """Timers, held-back events, waits, entity queues, children and suspended instances are found again."""
+    """Timers, early events, waits, entity queues, children and suspended instances are found again."""
     host = start_host("sample", tmp_path / "data")
     timer = host.run("nap", 1.0)
     waiting_instance = host.run("race", 60)
@@ -33,7 +33,7 @@ def test_everything_pending_survives_a_kill(start_host: StartHost, tmp_path: Pat
     for instance_id in (waiting_instance, suspended_instance, "the-child"):
         host.send("POST", f"{MANAGEMENT}/instances/{instance_id}/raiseEvent/Go", '"late"', **JSON)
     assert host.wait(timer)["output"] is True
-    assert host.wait(early)["output"] == [1, 2]
+    assert host.wait(early)["output"] in ([1, 1], [2, 2])  # the last that came before the first wait
     assert host.wait(waiting_instance)["output"] == "late"
     assert host.wait(child)["output"] == "late"
     assert host.status(suspended_instance)["runtimeStatus"] == "Suspended"

@@ -119,7 +119,7 @@ Routes and dialects start and read turns through the turn client, dialects pass 
 port, and knows nothing of how a turn runs; the stream and the log know the events of a turn, and nothing else of it.
 """
 
-_PURE_ENGINE = ("decide", "decision", "entities", "events", "ledger", "packing", "sdk_wire")
+_PURE_ENGINE = ("decide", "decision", "entities", "events", "packing", "sdk_wire", "walk")
 
 PURE = (
     *(f"durable_agent_host.{folder}" for folder in sorted(_PURE_ROOMS)),

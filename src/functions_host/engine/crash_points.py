@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 CALLS = ("orchestrator", "activity", "entity")
 COMMITS = (
-    *("start", "event", "operation", "suspend", "end", "purge", "drop"),
+    *("start", "event", "operation", "suspend", "end", "purge"),
     *("episode", "answer", "batch"),
 )
 POINTS = (

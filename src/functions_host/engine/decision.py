@@ -88,7 +88,6 @@ class Decision:
     operations: list[OperationWork] = field(default_factory=list[OperationWork])
     timers: list[TimerScheduled] = field(default_factory=list[TimerScheduled])
     cancelled_timers: list[int] = field(default_factory=list[int])
-    wait_counts: dict[str, int] = field(default_factory=dict[str, int])
     outcome: Outcome | None = None
-    is_over: bool = False
     custom_status_json: str | None = None
+    hang: str | None = None

@@ -13,7 +13,6 @@ from functions_host.engine.durable_functions import Raised, Returned
 from functions_host.engine.events import (
     ChildCompleted,
     ChildFailed,
-    Completion,
     EpisodeCompleted,
     EpisodeStarted,
     Event,
@@ -25,13 +24,12 @@ from functions_host.engine.events import (
 )
 from functions_host.engine.run_cache import Run
 from functions_host.engine.sdk_wire import (
+    decode_event,
     decode_orchestrator_answer,
     decode_orchestrator_failure,
     encode_event,
-    encode_named,
     encode_orchestration,
     encode_text,
-    is_replayed,
 )
 from functions_host.engine.store_records import (
     Arrival,
@@ -51,32 +49,31 @@ class Episode:
     run: Run
     now: float
     arrivals: list[Arrival]
-    delivered_events: list[Completion]
     events: list[Event]
     texts: list[str]
 
-    def encode_context(self) -> str:
+    def encode_context(self, *, has_timer_legs: bool) -> str:
         """Encode the orchestrator's input."""
         record = self.run.record
-        new_texts = [text for event, text in zip(self.events, self.texts, strict=True) if is_replayed(event)]
         return encode_orchestration(
-            [*self.run.replay, *new_texts],
+            [*self.run.texts, *self.texts],
             instance_id=record.instance_id,
             parent_id=record.parent.instance_id if record.parent else None,
             input_json=record.input_json,
-            is_replaying=bool(self.run.length),
+            is_replaying=bool(self.run.texts),
+            has_timer_legs=has_timer_legs,
         )
 
 
-def open_episode(run: Run, arrivals: list[Arrival], delivered_events: list[Completion], now: float) -> Episode:
+def open_episode(run: Run, arrivals: list[Arrival], now: float) -> Episode:
     """Open an episode that delivers these arrivals."""
     opening: list[Event] = [EpisodeStarted()]
-    if not run.length:
+    if not run.texts:
         record = run.record
         opening.append(ExecutionStarted(record.instance_id, record.execution_id, record.name, record.version))
     texts = [encode_event(event, now) for event in opening]
-    texts += [encode_named(arrival.text, event) for arrival, event in zip(arrivals, delivered_events, strict=True)]
-    return Episode(run, now, arrivals, delivered_events, [*opening, *delivered_events], texts)
+    events = [*opening, *(decode_event(arrival.text) for arrival in arrivals)]
+    return Episode(run, now, arrivals, events, texts + [arrival.text for arrival in arrivals])
 
 
 def read_answer(result: Returned | Raised) -> OrchestratorResult:
@@ -101,8 +98,7 @@ def close_episode(
     record = episode.run.record
     generation = Generation(record.instance_id, record.execution_id, record.name)
     decision = decide_episode(
-        run.ledger,
-        episode.delivered_events,
+        [*run.events, *episode.events],
         answer,
         catalog=catalog,
         generation=generation,
@@ -111,16 +107,17 @@ def close_episode(
     commit = EpisodeCommit(
         key=record.key,
         at=now,
-        first_seq=run.length,
+        first_seq=len(run.texts),
         history=episode.texts,
         consumed_seqs=[arrival.seq for arrival in episode.arrivals],
         status="Running",
         custom_status_json=decision.custom_status_json,
         activities=decision.activities,
         operations=decision.operations,
-        cancelled_timers=decision.cancelled_timers,
+        cancelled_timers=[task_id for task_id in decision.cancelled_timers if task_id not in run.cancelled_timers],
+        hang=decision.hang,
     )
-    _append(episode, *decision.events, EpisodeCompleted(decision.wait_counts, decision.is_over))
+    _append(episode, *decision.events, EpisodeCompleted())
     for timer in decision.timers:
         text = encode_event(TimerFired(timer.task_id, timer.fire_at), timer.fire_at)
         commit.own_arrivals.append(OwnArrival(timer.task_id, timer.fire_at, text))

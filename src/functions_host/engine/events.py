@@ -28,13 +28,7 @@ class EpisodeStarted:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeCompleted:
-    """The orchestrator answered; ``wait_counts`` counts its waits so far per event name.
-
-    ``is_over`` when it returned or raised: the instance still runs until its timers and tasks have ended.
-    """
-
-    wait_counts: dict[str, int]
-    is_over: bool = False
+    """The orchestrator answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +51,10 @@ class ExecutionEnded:
 
 @dataclass(frozen=True, slots=True)
 class ActivityScheduled:
-    """An activity was scheduled.
-
-    ``retry_of`` is the number of the first attempt (its own number on that attempt); None without a retry policy.
-    Likewise for children and timers.
-    """
+    """An activity was scheduled."""
 
     task_id: int
     name: str
-    retry_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +64,6 @@ class ChildScheduled:
     task_id: int
     name: str
     instance_id: str
-    retry_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +72,6 @@ class TimerScheduled:
 
     task_id: int
     fire_at: float
-    retry_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,23 +155,9 @@ class EventRaised:
     input_json: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRewound:
-    """A failed task runs again under its number."""
-
-    task_id: int
-
-
 type Scheduling = ActivityScheduled | ChildScheduled | TimerScheduled | EntityCalled | EntitySignalled
 type Completion = (
-    ActivityCompleted
-    | ActivityFailed
-    | ChildCompleted
-    | ChildFailed
-    | TimerFired
-    | EntityResponded
-    | EventRaised
-    | TaskRewound
+    ActivityCompleted | ActivityFailed | ChildCompleted | ChildFailed | TimerFired | EntityResponded | EventRaised
 )
 type Event = EpisodeStarted | EpisodeCompleted | ExecutionStarted | ExecutionEnded | Scheduling | Completion
 
@@ -252,12 +225,36 @@ class ContinueAsNew:
     input_json: str
 
 
-type Action = CallActivity | CallChild | CreateTimer | CallEntity | SignalEntity | WaitForEvent | ContinueAsNew
+@dataclass(frozen=True, slots=True)
+class WhenAny:
+    """Await the first of several actions."""
+
+    actions: "tuple[Action, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class WhenAll:
+    """Await several actions."""
+
+    actions: "tuple[Action, ...]"
+
+
+type Action = (
+    CallActivity
+    | CallChild
+    | CreateTimer
+    | CallEntity
+    | SignalEntity
+    | WaitForEvent
+    | ContinueAsNew
+    | WhenAny
+    | WhenAll
+)
 
 
 @dataclass(frozen=True, slots=True)
 class OrchestratorResult:
-    """The answer of one orchestrator call: all actions since the generation began, and its state."""
+    """The answer of one orchestrator call: all top-level actions since the generation began, and its state."""
 
     actions: tuple[Action, ...]
     is_done: bool

@@ -4,8 +4,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from functions_host.engine.events import Event
-from functions_host.engine.ledger import Ledger
-from functions_host.engine.sdk_wire import decode_event, is_replayed
+from functions_host.engine.sdk_wire import decode_event
 from functions_host.engine.sqlite_store import SqliteStore
 from functions_host.engine.store_records import InstanceRecord
 
@@ -14,25 +13,20 @@ _CAPACITY = 1000
 
 @dataclass(slots=True)
 class Run:
-    """A generation: its row, the fold of its history, and the events that the SDK replays.
+    """A generation: its row, and the events of its history with their texts.
 
+    ``cancelled_timers`` are gone from the store. ``hang`` says why the orchestrator does not go on, if it does not.
     ``busy`` while an episode runs; ``is_closed`` after a change from outside, which invalidates the running episode.
     """
 
     record: InstanceRecord
     is_suspended: bool
-    ledger: Ledger = field(default_factory=Ledger)
-    replay: list[str] = field(default_factory=list[str])
-    length: int = 0
+    events: list[Event] = field(default_factory=list[Event])
+    texts: list[str] = field(default_factory=list[str])
+    cancelled_timers: set[int] = field(default_factory=set[int])
+    hang: str | None = None
     busy: bool = False
     is_closed: bool = False
-
-    def append(self, event: Event, text: str) -> None:
-        """Append one committed event of the history."""
-        self.ledger.apply(event)
-        if is_replayed(event):
-            self.replay.append(text)
-        self.length += 1
 
 
 class RunCache:
@@ -55,9 +49,8 @@ class RunCache:
         record = self._store.find_instance(instance_id)
         if record is None or record.is_terminal:
             return None
-        run = Run(record, record.is_suspended)
-        for text in self._store.read_history(record.key):
-            run.append(decode_event(text), text)
+        texts = self._store.read_history(record.key)
+        run = Run(record, record.is_suspended, [decode_event(text) for text in texts], texts)
         self._evict_oldest()
         self._runs[instance_id] = run
         return run

@@ -21,7 +21,6 @@ from functions_host.engine.events import (
     ChildCompleted,
     ChildFailed,
     ChildScheduled,
-    Completion,
     ContinueAsNew,
     CreateTimer,
     EntityCalled,
@@ -40,10 +39,11 @@ from functions_host.engine.events import (
     RetryPolicy,
     SignalEntity,
     Status,
-    TaskRewound,
     TimerFired,
     TimerScheduled,
     WaitForEvent,
+    WhenAll,
+    WhenAny,
 )
 
 HTTP_ACTIVITY = "BuiltIn::HttpActivity"
@@ -69,7 +69,6 @@ class Code(IntEnum):
     ORCHESTRATOR_COMPLETED = 13
     EVENT_SENT = 14
     EVENT_RAISED = 15
-    TASK_REWOUND = 21
 
 
 _ENDED_CODES: dict[Status, Code] = {
@@ -105,38 +104,12 @@ def encode_event(event: Event, at: float) -> str:
     return json.dumps(base | fields)
 
 
-def encode_named(text: str, event: Event) -> str:
-    """Rename a stored external event to its delivered name; other events stay unchanged."""
-    if not isinstance(event, EventRaised):
-        return text
-    body = cast("dict[str, Any]", json.loads(text))
-    return text if body["Name"] == event.name else json.dumps(body | {"Name": event.name})
-
-
-def is_replayed(event: Event) -> bool:
-    """Return whether the SDK reads events of this kind during a replay.
-
-    The SDK parses the time of every event, at 50 microseconds each, and ignores scheduling events; omitting those
-    makes replays cheaper and changes no result.
-    """
-    return not isinstance(
-        event,
-        ActivityScheduled
-        | ChildScheduled
-        | TimerScheduled
-        | EntitySignalled
-        | EpisodeCompleted
-        | ExecutionEnded
-        | TaskRewound,
-    )
-
-
 def _event_fields(event: Event) -> tuple[Code, int, dict[str, Any]]:
     match event:
         case EpisodeStarted():
             return Code.ORCHESTRATOR_STARTED, -1, {}
-        case EpisodeCompleted(wait_counts, is_over):
-            return Code.ORCHESTRATOR_COMPLETED, -1, {"Waits": wait_counts} | ({"Over": True} if is_over else {})
+        case EpisodeCompleted():
+            return Code.ORCHESTRATOR_COMPLETED, -1, {}
         case ExecutionStarted(instance_id, execution_id, name, version):
             instance = {"InstanceId": instance_id, "ExecutionId": execution_id}
             return Code.EXECUTION_STARTED, -1, {"OrchestrationInstance": instance, "Name": name, "Version": version}
@@ -151,12 +124,12 @@ def _event_fields(event: Event) -> tuple[Code, int, dict[str, Any]]:
 
 def _scheduling_fields(event: Event) -> tuple[Code, int, dict[str, Any]]:
     match event:
-        case ActivityScheduled(task_id, name, retry_of):
-            return Code.TASK_SCHEDULED, task_id, {"Name": name, "RetryOf": retry_of}
-        case ChildScheduled(task_id, name, instance_id, retry_of):
-            return Code.CHILD_CREATED, task_id, {"Name": name, "InstanceId": instance_id, "RetryOf": retry_of}
-        case TimerScheduled(task_id, fire_at, retry_of):
-            return Code.TIMER_CREATED, task_id, {"FireAt": format_time(fire_at), "RetryOf": retry_of}
+        case ActivityScheduled(task_id, name):
+            return Code.TASK_SCHEDULED, task_id, {"Name": name}
+        case ChildScheduled(task_id, name, instance_id):
+            return Code.CHILD_CREATED, task_id, {"Name": name, "InstanceId": instance_id}
+        case TimerScheduled(task_id, fire_at):
+            return Code.TIMER_CREATED, task_id, {"FireAt": format_time(fire_at)}
         case EntityCalled(task_id, entity_id, operation, request_id, input_json):
             body = {"op": operation, "id": request_id, "signal": False, "input": input_json}
             return Code.EVENT_SENT, task_id, {"InstanceId": entity_id, "Name": "op", "Input": json.dumps(body)}
@@ -184,8 +157,6 @@ def _completion_fields(event: Event) -> tuple[Code, int, dict[str, Any]]:
             return Code.EVENT_RAISED, -1, {"TaskScheduledId": task_id, "Name": request_id, "Input": json.dumps(answer)}
         case EventRaised(name, input_json):
             return Code.EVENT_RAISED, -1, {"Name": name, "Input": input_json}
-        case TaskRewound(task_id):
-            return Code.TASK_REWOUND, -1, {"TaskScheduledId": task_id}
         case _:
             raise TypeError(event)
 
@@ -198,28 +169,6 @@ def decode_event(text: str) -> Event:
     """
     body = cast("dict[str, Any]", json.loads(text))
     return _EVENT_DECODERS[Code(body["EventType"])](body)
-
-
-def decode_completion(text: str) -> Completion:
-    """Read a stored event that answers a task or a wait.
-
-    Raises:
-        ValueError: the text is another kind of event.
-    """
-    event = decode_event(text)
-    if isinstance(
-        event,
-        ActivityCompleted
-        | ActivityFailed
-        | ChildCompleted
-        | ChildFailed
-        | TimerFired
-        | EntityResponded
-        | EventRaised
-        | TaskRewound,
-    ):
-        return event
-    raise ValueError(f"{type(event).__name__} answers nothing")
 
 
 def _decode_event_sent(body: dict[str, Any]) -> Event:
@@ -247,22 +196,21 @@ def _decode_started(body: dict[str, Any]) -> Event:
 
 _EVENT_DECODERS: dict[Code, Callable[[dict[str, Any]], Event]] = {
     Code.ORCHESTRATOR_STARTED: lambda _: EpisodeStarted(),
-    Code.ORCHESTRATOR_COMPLETED: lambda body: EpisodeCompleted(body["Waits"], body.get("Over", False)),
+    Code.ORCHESTRATOR_COMPLETED: lambda _: EpisodeCompleted(),
     Code.EXECUTION_STARTED: _decode_started,
     Code.EXECUTION_COMPLETED: _decode_ended,
     Code.EXECUTION_FAILED: _decode_ended,
     Code.EXECUTION_TERMINATED: _decode_ended,
-    Code.TASK_SCHEDULED: lambda body: ActivityScheduled(body["EventId"], body["Name"], body["RetryOf"]),
+    Code.TASK_SCHEDULED: lambda body: ActivityScheduled(body["EventId"], body["Name"]),
     Code.TASK_COMPLETED: lambda body: ActivityCompleted(body["TaskScheduledId"], body["Result"]),
     Code.TASK_FAILED: lambda body: ActivityFailed(body["TaskScheduledId"], body["Reason"], body["Details"]),
-    Code.CHILD_CREATED: lambda body: ChildScheduled(body["EventId"], body["Name"], body["InstanceId"], body["RetryOf"]),
+    Code.CHILD_CREATED: lambda body: ChildScheduled(body["EventId"], body["Name"], body["InstanceId"]),
     Code.CHILD_COMPLETED: lambda body: ChildCompleted(body["TaskScheduledId"], body["Result"]),
     Code.CHILD_FAILED: lambda body: ChildFailed(body["TaskScheduledId"], body["Reason"], body["Details"]),
-    Code.TIMER_CREATED: lambda body: TimerScheduled(body["EventId"], parse_time(body["FireAt"]), body["RetryOf"]),
+    Code.TIMER_CREATED: lambda body: TimerScheduled(body["EventId"], parse_time(body["FireAt"])),
     Code.TIMER_FIRED: lambda body: TimerFired(body["TimerId"], parse_time(body["FireAt"])),
     Code.EVENT_SENT: _decode_event_sent,
     Code.EVENT_RAISED: _decode_event_raised,
-    Code.TASK_REWOUND: lambda body: TaskRewound(body["TaskScheduledId"]),
 }
 
 
@@ -276,12 +224,12 @@ def encode_orchestration(
     parent_id: str | None,
     input_json: str | None,
     is_replaying: bool,
-    http_poll_milliseconds: int = 30_000,
+    has_timer_legs: bool,
 ) -> str:
     """Encode the context for an orchestrator's ``handle``.
 
     ``input_json`` is inserted unchanged: a Python client's input is JSON text in a string, a webhook's an object.
-    Timer limits are omitted: this engine has none.
+    With ``has_timer_legs``, the SDK divides timers of more than six days, as on Azure Storage.
     """
     context_json = json.dumps(
         {
@@ -289,19 +237,19 @@ def encode_orchestration(
             "isReplaying": is_replaying,
             "parentInstanceId": parent_id,
             "upperSchemaVersion": 1,
-            "upperSchemaVersionNew": 2,
-            "maximumShortTimerDuration": None,
-            "longRunningTimerIntervalDuration": None,
-            "defaultHttpAsyncRequestSleepTimeMillseconds": http_poll_milliseconds,
+            "upperSchemaVersionNew": 3,
+            "maximumShortTimerDuration": "6.00:00:00" if has_timer_legs else None,
+            "longRunningTimerIntervalDuration": "3.00:00:00" if has_timer_legs else None,
+            "defaultHttpAsyncRequestSleepTimeMillseconds": 30_000,
         }
     )
     return f'{{"history":[{",".join(history)}],"input":{input_json or "null"},{context_json[1:]}'
 
 
 def decode_orchestrator_answer(text: str) -> OrchestratorResult:
-    """Read the state returned by an orchestrator's ``handle``, with its actions flattened in order."""
+    """Read the state returned by an orchestrator's ``handle``."""
     state = cast("dict[str, Any]", json.loads(text))
-    actions = tuple(_flatten(action for group in state["actions"] for action in group))
+    actions = _decode_actions(action for group in state["actions"] for action in group)
     output = state.get("output")
     custom_status = state.get("customStatus")
     return OrchestratorResult(
@@ -321,13 +269,12 @@ def decode_orchestrator_failure(message: str) -> OrchestratorResult:
     return decode_orchestrator_answer(state)
 
 
-def _flatten(actions: Iterable[dict[str, Any]]) -> Iterable[Action]:
-    for action in actions:
-        kind = action["actionType"]
-        if kind in {11, 12}:
-            yield from _flatten(action["compoundActions"])
-        else:
-            yield _ACTION_DECODERS[kind](action)
+def _decode_action(action: dict[str, Any]) -> Action:
+    return _ACTION_DECODERS[action["actionType"]](action)
+
+
+def _decode_actions(actions: Iterable[dict[str, Any]]) -> tuple[Action, ...]:
+    return tuple(_decode_action(action) for action in actions)
 
 
 def _retry_policy(action: dict[str, Any]) -> RetryPolicy:
@@ -352,6 +299,8 @@ _ACTION_DECODERS: dict[int, Callable[[dict[str, Any]], Action]] = {
     7: lambda action: CallEntity(action["instanceId"], action["operation"], action["input"]),
     8: lambda action: CallActivity(HTTP_ACTIVITY, json.dumps(action["httpRequest"])),
     9: lambda action: SignalEntity(action["instanceId"], action["operation"], action["input"]),
+    11: lambda action: WhenAny(_decode_actions(action["compoundActions"])),
+    12: lambda action: WhenAll(_decode_actions(action["compoundActions"])),
 }
 
 

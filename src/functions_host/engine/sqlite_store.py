@@ -149,11 +149,6 @@ class SqliteStore:
         with self._transaction("event") as db:
             db.execute(_ADD_ARRIVAL, (key, None, None, text))
 
-    def drop_arrivals(self, key: int, seqs: Iterable[int]) -> None:
-        """Delete arrivals of an instance that nothing waits for."""
-        with self._transaction("drop") as db:
-            _delete_arrivals(db, key, seqs)
-
     def pending_timers(self) -> list[tuple[float, str]]:
         """List the stored timers as due times and instance ids."""
         sql = "SELECT due_at, id FROM arrivals JOIN instances ON key = instance WHERE due_at IS NOT NULL"

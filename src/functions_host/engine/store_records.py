@@ -132,6 +132,7 @@ class EpisodeCommit:
     children: list[NewInstance] = field(default_factory=list[NewInstance])
     renewal: tuple[str, str] | None = None
     parent_reply: ParentReply | None = None
+    hang: str | None = None
 
 
 @dataclass(slots=True)

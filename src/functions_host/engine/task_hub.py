@@ -116,6 +116,10 @@ class TaskHub:
         """Read the stored events of an instance, oldest first."""
         return self._store.read_history(record.key)
 
+    def find_hang(self, instance_id: str) -> str | None:
+        """Return why an instance does not go on, if its orchestrator waits for what the extension never starts."""
+        return self._worker.find_hang(instance_id)
+
     async def wait_for_end(self, instance_id: str, timeout_seconds: float) -> InstanceRecord:
         """Wait for the end of an instance or the timeout; returns the instance."""
         record = self.find(instance_id)
@@ -124,7 +128,7 @@ class TaskHub:
         return self.find(instance_id)
 
     def raise_event(self, instance_id: str, name: str, input_json: str | None) -> None:
-        """Send an external event; names ignore case.
+        """Send an external event, which is delivered at once.
 
         Raises:
             InstanceNotFoundError: there is no such instance.

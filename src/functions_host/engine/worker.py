@@ -16,15 +16,13 @@ from dataclasses import dataclass
 from functions_host.engine.alarm import Alarm
 from functions_host.engine.crash_points import reach
 from functions_host.engine.database import when_unlocked
-from functions_host.engine.decide import name_as_awaited, select_arrivals
 from functions_host.engine.durable_functions import DurableFunctions, Raised, Returned
 from functions_host.engine.entities import decide_batch, parse_entity_id, reject_batch
 from functions_host.engine.episodes import Episode, close_episode, open_episode, read_answer
 from functions_host.engine.events import ActivityCompleted, ActivityFailed, Completion, Operation, OrchestratorResult
 from functions_host.engine.keyed_jobs import KeyedJobs
-from functions_host.engine.run_cache import RunCache
+from functions_host.engine.run_cache import Run, RunCache
 from functions_host.engine.sdk_wire import (
-    decode_completion,
     decode_entity_answer,
     encode_entity_batch,
     encode_event,
@@ -33,18 +31,20 @@ from functions_host.engine.sqlite_store import SqliteStore
 from functions_host.engine.store_records import ActivityItem, EntityCommit, EpisodeCommit
 
 _logger = logging.getLogger(__name__)
+_HANG_SECONDS = 5.0
 _BUSY_SECONDS = 300.0
 """How long an outcome waits for a file that another program holds locked; after that, its function runs again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Maximum concurrency, and maximum entity operations per call."""
+    """Maximum concurrency, maximum entity operations per call, and whether long timers are divided (Azure Storage)."""
 
     activities: int
     orchestrators: int
     entities: int
     entity_batch_size: int
+    has_timer_legs: bool = True
 
     @classmethod
     def default(cls) -> "Limits":
@@ -81,6 +81,7 @@ class Worker:
         self.clock = clock
         self.new_id = new_id
         self._batch_size = limits.entity_batch_size
+        self._has_timer_legs = limits.has_timer_legs
         self._instances = KeyedJobs[str]("Orchestration", limits.orchestrators, self._run_instance)
         self._activities = KeyedJobs[ActivityItem]("Activity", limits.activities, self._run_activity)
         self._entities = KeyedJobs[str]("Entity", limits.entities, self._run_entity)
@@ -181,7 +182,8 @@ class Worker:
     async def _run_episode(self, episode: Episode) -> None:
         run = episode.run
         reach("orchestrator.before_call")
-        result = await self.functions.run_orchestrator(run.record.name, episode.encode_context())
+        context_json = episode.encode_context(has_timer_legs=self._has_timer_legs)
+        result = await self.functions.run_orchestrator(run.record.name, context_json)
         reach("orchestrator.after_call")
         if run.is_closed:
             return
@@ -204,29 +206,35 @@ class Worker:
             return None
         now = self.clock()
         arrivals = self.store.read_arrivals(run.record.key, now)
-        events = [decode_completion(arrival.text) for arrival in arrivals]
-        deliver, drop = select_arrivals(run.ledger, events)
-        if drop:
-            self.store.drop_arrivals(run.record.key, [arrivals[index].seq for index in drop])
-        if run.length and not deliver:
+        if run.texts and not arrivals:
             return None
-        chosen = name_as_awaited(run.ledger, [events[index] for index in deliver])
-        return open_episode(run, [arrivals[index] for index in deliver], chosen, now)
+        return open_episode(run, arrivals, now)
 
     def _advance(self, episode: Episode, commit: EpisodeCommit) -> None:
         run = episode.run
         instance_id = episode.run.record.instance_id
         if commit.renewal is None and commit.status == "Running":
-            for event, text in zip(episode.events, episode.texts, strict=True):
-                run.append(event, text)
-            for task_id in commit.cancelled_timers:
-                run.ledger.close(task_id)
+            run.events += episode.events
+            run.texts += episode.texts
+            run.cancelled_timers.update(commit.cancelled_timers)
+            run.hang = commit.hang
+            if commit.hang is not None:
+                asyncio.get_running_loop().call_later(_HANG_SECONDS, self._report_hang, run, len(run.texts))
             return
         self._runs.drop(instance_id)
         if commit.renewal is None:
             if commit.status == "Failed":
                 _logger.warning("Instance %r failed: %s", instance_id, commit.output_json)
             self._announce_end(instance_id)
+
+    def _report_hang(self, run: Run, length: int) -> None:
+        if run.hang is not None and len(run.texts) == length and self._runs.find(run.record.instance_id) is run:
+            _logger.warning("Orchestration %r (%s) hangs: %s.", run.record.instance_id, run.record.name, run.hang)
+
+    def find_hang(self, instance_id: str) -> str | None:
+        """Return why an orchestration in memory does not go on; None when it does, or waits rightly."""
+        run = self._runs.find(instance_id)
+        return None if run is None else run.hang
 
     def _hand_out(self, instance_id: str, commit: EpisodeCommit, items: list[ActivityItem]) -> None:
         for item in items:

@@ -312,7 +312,10 @@ class Orchestration:
         """
         while not self._record.is_terminal:
             if not self._app.skip_timer():
-                raise StuckError(f"{self.id} is {self.status} and waits for what no timer brings, such as an event")
+                reason = self._do(lambda: self._hub().find_hang(self.id))
+                raise StuckError(
+                    f"{self.id} is {self.status} and {reason or 'waits for what no timer brings, such as an event'}"
+                )
         return self
 
     def result(self) -> Any:

@@ -31,9 +31,7 @@ LATER = 3
 """Which pass of a point is the later one."""
 
 UNUSED = frozenset(
-    f"{commit}.{moment}_commit"
-    for commit in ("operation", "suspend", "end", "purge", "drop")
-    for moment in ("before", "after")
+    f"{commit}.{moment}_commit" for commit in ("operation", "suspend", "end", "purge") for moment in ("before", "after")
 )
 """Points of the engine for commands that no client of an agent gives; `tests/functions_host` kills the host there."""
 ENGINE = tuple(point for point in POINTS if point not in UNUSED)

@@ -83,8 +83,20 @@ def test_an_orchestration_without_a_pending_timer_is_reported(shop: AppUnderTest
     def waits(context):
         yield context.wait_for_external_event("never")
 
+    @app.orchestration_trigger(context_name="context")
+    def reuses_its_timer(context):
+        timer = context.create_timer(context.current_utc_datetime + timedelta(hours=1))
+        yield context.task_any([context.wait_for_external_event("go"), timer])
+        yield context.task_any([context.wait_for_external_event("go"), timer])
+        yield context.call_entity(df.EntityId("stock", "tea"), "add", 1)
+
+    opened = durable_app(app)
     with pytest.raises(StuckError, match="such as an event"):
-        durable_app(app).start("waits").wait()
+        opened.start("waits").wait()
+    hanging = opened.start("reuses_its_timer")
+    hanging.raise_event("go")
+    with pytest.raises(StuckError, match="waits for call of entity '@stock@tea', which was never started"):
+        hanging.wait()
 
 
 # --- orchestrations, entities, HTTP ----------------------------------------------------------------

@@ -187,6 +187,15 @@ def race(context):
 
 
 @app.orchestration_trigger(context_name="context")
+def reuses_its_timer(context):
+    """Wait for two events, with one timer for both waits."""
+    timer = context.create_timer(context.current_utc_datetime + timedelta(seconds=0.5))
+    yield context.task_any([context.wait_for_external_event("Go"), timer])
+    yield context.task_any([context.wait_for_external_event("Go"), timer])
+    yield context.call_activity("hello", "late")
+
+
+@app.orchestration_trigger(context_name="context")
 def two_events(context):
     yield context.call_activity("pause", 0.2)
     first = yield context.wait_for_external_event("Tick")
