@@ -25,6 +25,7 @@ from durable_agent_host.agent.outcome_builder import (
     build_cancelled,
     build_completed,
     build_failed,
+    build_postponed,
     build_suspended,
     overlay_after,
     save_session,
@@ -38,6 +39,7 @@ from durable_agent_host.agent.run_result import (
     Ending,
     Failed,
     LogUnavailable,
+    Postponed,
     RunStoppedError,
     Stop,
     Superseded,
@@ -149,7 +151,7 @@ class RunLimits:
     """Limits on time, attempts and amounts.
 
     Attributes:
-        turn_seconds: time limit for one attempt of a turn.
+        turn_seconds: time limit for one attempt of a turn, with those before it that were postponed, and their waits.
         retry_policy: for model calls.
         bounds: limits on what the model's service and the tools may send.
         recording_bounds: limits on the recorded exchanges of model calls.
@@ -279,12 +281,14 @@ class AgentRunner:
         replies: Mapping[str, Mapping[str, Any]] | None = None,
         *,
         was_cancelled: bool = False,
+        can_postpone: bool = False,
     ) -> TurnOutcome:
         """Run the agent for a turn and fold what it streamed; a turn that has ended has its outcome again.
 
         Returns:
-            A completed outcome with the entries to append, a failed one with the reason, a cancelled one with both, or
-            a suspended one with the calls that wait for a person. Failures of agent, model and tools do not raise.
+            A completed outcome with the entries to append, a failed one with the reason, a cancelled one with both, a
+            suspended one with the calls that wait for a person, or, if the caller can wait, a postponed one. Failures
+            of agent, model and tools do not raise.
 
         Raises:
             FencedError: another process runs the turn, and has not ended it in time.
@@ -323,7 +327,7 @@ class AgentRunner:
             exchange_recorder=attempt.new_exchange_recorder(self._limits.recording_bounds),
             started_at=start.started_at,
         )
-        ending = await self._run_to_end(runs)
+        ending = self._postpone(runs, await self._run_to_end(runs), can_postpone=can_postpone)
         try:
             return await self._conclude(runs, ending)
         except FencedError:
@@ -352,6 +356,18 @@ class AgentRunner:
         except BaseException as error:  # noqa: BLE001 - the edge: whatever the agent's task raised ends its turn
             return _find_stop(runs, error)
 
+    def _postpone(self, runs: AgentRuns, ending: Ending, *, can_postpone: bool) -> Ending:
+        """Let the turn wait as long as a service asks, if it can end in its time; otherwise it fails at once."""
+        if isinstance(ending, Failed):
+            seconds = self._limits.retry_policy.long_wait(ending.error, runs.provider.explain)
+            ending = ending if seconds is None else Postponed(ending.error, seconds)
+        if isinstance(ending, Postponed) and not (can_postpone and ending.seconds < self._remaining_seconds(runs)):
+            return Failed(ending.error)
+        return ending
+
+    def _remaining_seconds(self, runs: AgentRuns) -> float:
+        return runs.remaining_seconds(self._limits.turn_seconds - runs.attempt.postponed_seconds)
+
     async def _conclude(self, runs: AgentRuns, ending: Ending) -> TurnOutcome:
         """Build the outcome of an ending, and append it."""
         match ending:
@@ -368,12 +384,14 @@ class AgentRunner:
             case Failed(error):
                 await cancel_at_service(runs)
                 outcome = await _build_failed_outcome(runs, error)
+            case Postponed():
+                outcome = build_postponed(runs.request, ending, milliseconds=runs.milliseconds())
             case Superseded():
                 raise FencedError("a later attempt has taken the turn over")
             case LogUnavailable(error):
                 raise error
         outcome = committed_outcome = runs.complete_outcome(replace(outcome, redacts=self._redactor is not None))
-        if outcome.status != "suspended":
+        if outcome.has_ended:
             committed_outcome = await self._store_outcome(runs, outcome)
         return await runs.attempt.end(ending, outcome, committed_outcome)
 
@@ -439,18 +457,17 @@ class AgentRunner:
 
     async def _watch(self, runs: AgentRuns, task: "asyncio.Task[None]") -> Stop | None:
         """Wait for the runs' end; read the turn's inbox regularly, and when notified."""
-        max_seconds = self._limits.turn_seconds
         with INBOX_NOTIFIER.waiter(runs.request.turn_id) as hint:
             while True:
                 hint_task = asyncio.ensure_future(hint.wait())
-                seconds = min(_POLL_SECONDS, runs.remaining_seconds(max_seconds))
+                seconds = min(_POLL_SECONDS, self._remaining_seconds(runs))
                 await asyncio.wait({task, hint_task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
                 hint_task.cancel()
                 hint.clear()
                 if task.done():
                     return None
-                if not runs.remaining_seconds(max_seconds):
-                    return Failed(runs.out_of_time(max_seconds))
+                if not self._remaining_seconds(runs):
+                    return Failed(runs.out_of_time(self._limits.turn_seconds))
                 if not runs.was_cancelled and await _is_cancelled(runs.attempt):
                     return Cancelled()
 

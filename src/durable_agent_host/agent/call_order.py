@@ -146,6 +146,7 @@ def new_tool_layers(run: CurrentRun) -> ToolLayers:
             defer=callback.begin,
             new_scope=run.new_scope,
             breaks=run.breaks,
+            fail=run.gate.fail,
         ),
         run_tool=RunTool(
             f"turn {run.request.turn_id}",

@@ -23,10 +23,11 @@ from durable_agent_host.agent.observer import (
     ToolProgressed,
     UpdateReceived,
 )
+from durable_agent_host.agent.run_result import Postponed
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.conversation_file import no_files
-from durable_agent_host.model.log_entry import ATTEMPT_STARTED, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
+from durable_agent_host.model.log_entry import ATTEMPT_STARTED, MODEL_FAILED, POSTPONED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.redaction import mask_secrets
 from durable_agent_host.stream.live_events import ContinuedEvents, EventReader, LiveEvents
 from durable_agent_host.stream.redacted_events import RedactedEvents
@@ -40,6 +41,7 @@ from durable_agent_host.turn.turn_events import (
     tool_completed,
     tool_progress,
     tool_started,
+    turn_postponed,
     turn_restarted,
     turn_started,
     turn_waiting,
@@ -230,8 +232,10 @@ class EventWriter:
                 self._continued = None
                 return () if discard_from is None else (turn_restarted(discard_from),)
             case AttemptEnded(outcome=outcome) if outcome is not None:
-                self._has_ended = outcome.status != "suspended"
-                if not self._has_ended:
+                self._has_ended = outcome.has_ended
+                if isinstance(moment.ending, Postponed):
+                    return (turn_postponed(turn.request, moment.ending.seconds),)
+                if not outcome.has_ended:
                     return () if moment.replayed else (turn_waiting(turn.request, outcome.pending),)
                 if outcome.status != "completed":
                     return ()
@@ -265,6 +269,9 @@ def _build_log_entry(moment: Moment) -> LogEntry | None:
             return _build_failure_entry({"path": str(path.model_call(failure.position))}, failure)
         case RunRestarted(reason, wait_seconds):
             return LogEntry(RETRIED, {"reason": reason, "seconds": wait_seconds})
+        case AttemptEnded(Postponed(error, seconds), outcome) if outcome is not None:
+            worked_seconds = outcome.stats.agent_milliseconds / 1000
+            return LogEntry(POSTPONED, {"reason": _reason(error), "seconds": seconds, "worked_seconds": worked_seconds})
         case AttemptEnded(outcome=outcome) if outcome is not None and outcome.status == "suspended":
             return LogEntry(SUSPENDED, {"calls": [call["call_id"] for call in outcome.pending]})
         case _:
@@ -272,7 +279,11 @@ def _build_log_entry(moment: Moment) -> LogEntry | None:
 
 
 def _build_failure_entry(call: Mapping[str, Any], failure: ModelCallFailed) -> LogEntry:
-    data = {**call, "reason": mask_secrets(log_reason(failure.error))}
+    data = {**call, "reason": _reason(failure.error)}
     if failure.wait_seconds is None:
         return LogEntry(MODEL_FAILED, data)
     return LogEntry(RETRIED, data | {"seconds": failure.wait_seconds})
+
+
+def _reason(error: BaseException) -> str:
+    return mask_secrets(log_reason(error))

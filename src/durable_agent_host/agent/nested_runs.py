@@ -66,7 +66,9 @@ class NestedRun:
             output=NestedOutput(client.provider, joins_texts=client.is_tool),
             exchange_recorder=None,
             includes_error_texts=client.includes_error_texts,
-            nested=StopNestedRun(progress, scope.wait_for_others),
+            nested=StopNestedRun(
+                progress, scope.wait_for_others, None if client.is_strategy else turn_run.retry_policy
+            ),
         )
 
     def calls(self) -> RunCalls:

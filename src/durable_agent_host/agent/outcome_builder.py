@@ -10,6 +10,7 @@ from agent_framework import AgentResponse, Content, Message, add_usage_details
 
 from durable_agent_host.agent.agent_runs import AgentRuns
 from durable_agent_host.agent.run_output import json_bytes
+from durable_agent_host.agent.run_result import Postponed
 from durable_agent_host.agent.transcript_provider import DurableSession, TranscriptProvider
 from durable_agent_host.codec.content import decode_usage, encode_agent_session
 from durable_agent_host.codec.extension_data import extension_of, with_extension
@@ -142,6 +143,13 @@ def build_failed(request: TurnRequest, error: BaseException, *, milliseconds: fl
         request_hash=request.request_hash,
         ended_at=utc_now(),
     )
+
+
+def build_postponed(request: TurnRequest, ending: Postponed, *, milliseconds: float) -> TurnOutcome:
+    """Build the outcome of an attempt after which the turn waits; its error says why, and how long."""
+    outcome = build_failed(request, ending.error, milliseconds=milliseconds)
+    error = {**(outcome.error or {}), "retry_after_seconds": ending.seconds}
+    return replace(outcome, status="postponed", error=error)
 
 
 def without_log(request: TurnRequest, error: LogError) -> TurnOutcome:

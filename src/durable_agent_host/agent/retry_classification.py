@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.errors import ProviderError
 
-_PASSING_STATUS: Final = frozenset({408, 409, 424, 425, 429, 498})
+_PASSING_STATUS: Final = frozenset({408, 409, 423, 424, 425, 429, 498})
 """Besides 5xx. 424 of TGI and Bedrock: the model failed; 498 of Groq: no capacity."""
 
 _TRANSPORT_ERRORS: Final = frozenset(
@@ -43,6 +43,20 @@ _PASSING_CODES: Final = frozenset(
         "tool_use_failed",  # Groq: the model has written a call that cannot be read
     }
 )
+_LOCKED: Final = re.compile(
+    r"conversation_locked|another (?:process|request|run) is (?:already|currently)"  # OpenAI
+    r"|already has an active run|while a run \S+ is active"  # OpenAI's and Azure's threads
+    r"|(?:conversation|thread|session) is (?:currently |already )?(?:busy|locked|running|in use)",  # Letta, LangGraph
+    re.IGNORECASE,
+)
+"""How services say that another call works on the conversation, some of them with 400."""
+_NAMED_WAIT: Final = re.compile(
+    r"(?:retry|try again) (?:after|in) "
+    r"((?:\d+(?:\.\d+)? ?(?:ms|h(?:ours?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)(?![a-z]) ?)+)",
+    re.IGNORECASE,
+)
+"""Azure: "retry after 45 seconds"; OpenAI and Groq: "try again in 1m2.5s"."""
+_UNITS: Final = {"ms": 0.001, "h": 3600.0, "m": 60.0, "s": 1.0}
 _MOST_DEPTH: Final = 4
 
 _MISSING_STATUS: Final = frozenset({404, 405, 410, 501})
@@ -106,14 +120,15 @@ def classify_error(error: BaseException) -> RetryDecision | None:
         if status is not None or code in _PASSING_CODES or _is_stream_error(cause):
             headers = _extract_headers(cause)
             is_passing = status in _PASSING_STATUS or (status or 0) >= 500  # noqa: PLR2004
+            message = extract_message(cause)
             if code in _PASSING_CODES and not (status and code == "api_error"):  # Ollama has it with any status
                 is_passing = True
+            is_passing = is_passing or _LOCKED.search(f"{code} {message}") is not None
             retryable = is_passing and code != "insufficient_quota"
             if (should_retry := str(headers.get("x-should-retry", "")).lower()) in {"true", "false"}:
                 retryable = should_retry == "true"
-            return RetryDecision(
-                retryable, retry_after_of(headers) or _detailed_wait(cause), status, extract_message(cause)
-            )
+            wait_seconds = retry_after_of(headers) or _detailed_wait(cause) or named_wait(message)
+            return RetryDecision(retryable, wait_seconds, status, message)
         if isinstance(cause, ConnectionError | TimeoutError) or names & _TRANSPORT_ERRORS or _is_of_requests(cause):
             return RetryDecision(retryable=True)
     return None
@@ -192,7 +207,7 @@ def _extract_headers(error: BaseException) -> Mapping[str, Any]:
 
 def _detailed_wait(error: BaseException) -> float | None:
     """Parse the ``retryDelay`` of Google's ``RetryInfo``, such as ``"12s"``."""
-    pending: list[tuple[Any, int]] = [(getattr(error, "details", None), 0)]
+    pending: list[tuple[Any, int]] = [(getattr(error, name, None), 0) for name in ("details", "body")]
     while pending:
         value, depth = pending.pop(0)
         if isinstance(value, Mapping):
@@ -208,6 +223,15 @@ def _detailed_wait(error: BaseException) -> float | None:
         if depth < _MOST_DEPTH:
             pending += [(child, depth + 1) for child in inner]
     return None
+
+
+def named_wait(message: str) -> float | None:
+    """Parse the wait that a service asks for in its message; None when it names none."""
+    match = _NAMED_WAIT.search(message)
+    if match is None:
+        return None
+    parts: list[tuple[str, str]] = re.findall(r"([\d.]+) ?(ms|h|m|s)", match[1].lower())
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 def extract_message(error: BaseException) -> str:
@@ -267,7 +291,7 @@ class RetryPolicy:
     Attributes:
         retries: calls after the first.
         first_seconds: the backoff before the first retry, with jitter from half to all of it; doubled each time.
-        most_seconds: the maximum; a service that asks for a longer wait is not retried.
+        most_seconds: the maximum; when a service asks for a longer wait, the turn waits for it without a process.
     """
 
     retries: int = 4
@@ -285,8 +309,14 @@ class RetryPolicy:
         decision = (error if isinstance(error, ProviderError) else explain(error)) or classify_error(error)
         if decision is None or not decision.retryable or retry >= self.retries:
             return None
-        after = decision.retry_after_seconds
-        if after is not None and after > self.most_seconds:
+        after = decision.retry_after_seconds or 0.0
+        if after > self.most_seconds:
             return None
         backoff = min(self.first_seconds * 2**retry, self.most_seconds) * (0.5 + chance / 2)
-        return max(backoff, after or 0.0)
+        return max(backoff, after)
+
+    def long_wait(self, error: BaseException, explain: Callable[[BaseException], ProviderError | None]) -> float | None:
+        """Return how long a service asks to wait, when that is longer than `most_seconds`; otherwise None."""
+        decision = (error if isinstance(error, ProviderError) else explain(error)) or classify_error(error)
+        after = decision.retry_after_seconds if decision is not None and decision.retryable else None
+        return after if after is not None and after > self.most_seconds else None

@@ -29,7 +29,7 @@ class RunGate:
         self._stop = stop
         self.gave_up.set()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """End the turn with an error before its next model call; the other calls of the batch are finished."""
         self._failure = Failed(error)
 

@@ -73,7 +73,20 @@ class Failed:
     error: BaseException
 
 
-Stop = AwaitingReplies | Cancelled | Superseded | LogUnavailable | Failed
+@dataclass(frozen=True)
+class Postponed:
+    """The turn waits for longer than a process should. It has not ended: its next attempt resumes from the journal.
+
+    Attributes:
+        error: why.
+        seconds: how long.
+    """
+
+    error: BaseException
+    seconds: float
+
+
+Stop = AwaitingReplies | Cancelled | Superseded | LogUnavailable | Failed | Postponed
 """Why a run is stopped."""
 
 Ending = Completed | Stop

@@ -150,6 +150,7 @@ class TurnAttempt:
         observers: notified of what the attempt does.
         metrics: of its work.
         inbox: what was sent to the turn, as last read.
+        postponed_seconds: how long the turn has worked and waited in the postponed attempts just before this one.
     """
 
     def __init__(
@@ -164,6 +165,7 @@ class TurnAttempt:
         )
         self.recorded = JournalState()
         self.inbox = Inbox()
+        self.postponed_seconds = 0.0
         self._log = log
         self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
         self._events = EventWriter(self._writer, redactor)
@@ -201,6 +203,7 @@ class TurnAttempt:
         attempt = cls(log, ObservedTurn(request, number), observers, redactor)
         if number > 1:
             attempt.recorded = await read_journal(log, attempt.log_id)
+            attempt.postponed_seconds = attempt.recorded.postponed_seconds
         if attempt.outcome is None:
             await attempt.observers.notify(AttemptStarted(replayed=attempt.recorded.has_started))
         return attempt
@@ -277,7 +280,7 @@ class TurnAttempt:
     async def end(self, ending: Ending, outcome: TurnOutcome, committed_outcome: TurnOutcome) -> TurnOutcome:
         """Record how the attempt ended; everything is durable when this returns.
 
-        A turn that waits for answers has not ended: its next attempt resumes from the journal.
+        A turn that waits has not ended: its next attempt resumes from the journal.
 
         Returns:
             `committed_outcome`, with what the attempt did.
@@ -297,7 +300,7 @@ class TurnAttempt:
         is_known = outcome.status == "suspended" and self.recorded.waiting_call_ids == pending_ids
         notification = AttemptEnded(ending, replace(outcome, attempt_metrics=metrics), replayed=is_known)
         await self._events.observe(self._turn, notification)  # before the outcome, which is the log's last entry
-        if outcome.status != "suspended":
+        if outcome.has_ended:
             await self._journal.close(encode_turn_outcome(committed_outcome))
         await self._writer.close()
         await self.observers.notify_app(notification)

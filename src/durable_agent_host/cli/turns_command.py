@@ -109,7 +109,7 @@ def _fields(step: Step) -> str:
 
 def _wait(step: Step) -> str:
     if step["reason"] != "person":
-        return f"waits: {step['reason']}"
+        return f"waits: {step.get('cause') or step['reason']}"
     decisions = (f"{named_call(call)} {_format_decision(call.get('answer'))}" for call in step.get("calls") or ())
     return f"waits for answers: {', '.join(decisions)}"
 

@@ -63,7 +63,7 @@ async def run_agent_turn(
     return outcome
 
 
-_NOT_OVER: Final = frozenset({"suspended", "rejected"})
+_NOT_OVER: Final = frozenset({"suspended", "postponed", "rejected"})
 
 
 async def _run(
@@ -87,7 +87,8 @@ async def _run(
     except StateError as error:
         return encode_turn_outcome(build_failed(request, error))
     try:
-        running = runner.run(session, request, replies, was_cancelled=wire.get("cancelled") is True)
+        is_cancelled = wire.get("cancelled") is True
+        running = runner.run(session, request, replies, was_cancelled=is_cancelled, can_postpone=True)
         async with _recording_owner(request, session, storage):
             outcome = await asyncio.wrap_future(submit(running))
     except FencedError:

@@ -61,13 +61,14 @@ def turn_of_status(turn_id: str, status: Any) -> Turn | None:
         return None
     outcome = _outcome(request, status)
     try:
-        pending, replies = _read(turn_id, status.custom_status, _decode_wait)
+        pending, replies, postponed = _read(turn_id, status.custom_status, _decode_wait)
     except CorruptStateError:
         if outcome is None:
             raise
-        pending = ()
-        replies = {}
-    return Turn(request=request, outcome=outcome, pending=() if outcome else pending, replies=replies)
+        pending, replies, postponed = decode_pending(None)
+    if outcome is not None:
+        pending, postponed = (), None
+    return Turn(request=request, outcome=outcome, pending=pending, replies=replies, postponed=postponed)
 
 
 def _request(turn_id: str, status: Any) -> TurnRequest | None:
@@ -127,7 +128,7 @@ def _decode_end(wire: Any) -> TurnOutcome:
     return decode_turn_outcome(wire)
 
 
-def _decode_wait(wire: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:
+def _decode_wait(wire: Any) -> Any:
     match wire:
         case None | {"pending": list(), "answers": dict()}:
             return decode_pending(wire)

@@ -33,6 +33,7 @@ from durable_agent_host.turn.plan import (
     Step,
     WaitForAdmission,
     WaitForReplies,
+    WaitForRetry,
     WaitResult,
     activity_input,
     plan_turn,
@@ -124,6 +125,12 @@ class _TurnSteps:
                 return self._context.set_custom_status(encode_pending(pending, replies))
             case WaitForAdmission(seconds):
                 return (yield from self._wait(seconds, CANCEL_EVENT, GRANT_EVENT))
+            case WaitForRetry(seconds, reason, replies):
+                until = (_now(self._context) + timedelta(seconds=seconds)).isoformat()
+                self._context.set_custom_status(encode_pending((), replies, {"until": until, "reason": reason}))
+                wait_result = yield from self._wait(seconds, CANCEL_EVENT)
+                self._context.set_custom_status(encode_pending((), replies))
+                return wait_result
             case WaitForReplies(until, number):
                 new_tasks = [self._start_notification(WAITING, number)] if number else []
                 seconds = max((datetime.fromisoformat(until) - _now(self._context)).total_seconds(), 0.0)

@@ -79,12 +79,20 @@ class CallReplyWire(ReplyWire):
     call_id: str
 
 
+class PostponedWire(TypedDict):
+    """A turn waits until then, and continues by itself."""
+
+    until: str
+    reason: str
+
+
 class TurnDetailsWire(TypedDict, total=False):
     """What was said in a turn, as far as it has come."""
 
     message: str
     created_at: str
     pending_calls: Sequence[PendingCallWire]
+    postponed: PostponedWire
     options: Mapping[str, Any]
     asked_by: PrincipalWire
     finish_reason: str | None

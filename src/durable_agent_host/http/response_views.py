@@ -25,6 +25,7 @@ from durable_agent_host.http.response_types import (
     ConversationWire,
     EndedTurnWire,
     FailureWire,
+    PostponedWire,
     RepairChangeWire,
     SessionIdentityWire,
     TurnEndWire,
@@ -273,6 +274,8 @@ def turn_view(turn: Turn, base: str) -> TurnWire:
     }
     if turn.pending:
         view["pending_calls"] = pending_calls_of(turn)
+    if turn.postponed is not None:
+        view["postponed"] = cast("PostponedWire", turn.postponed)
     if request.options:
         view["options"] = request.options
     if request.principal:

@@ -50,7 +50,7 @@ class RecordingLimits:
 
 Policy = Literal["queue", "reject", "interrupt", "steer"]
 EndStatus = Literal["completed", "failed", "rejected", "cancelled"]
-TurnStatus = Literal[EndStatus, "suspended"]
+TurnStatus = Literal[EndStatus, "suspended", "postponed"]
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,9 @@ class TurnOutcome:
 
     Attributes:
         turn_id: the turn.
-        status: ``completed`` has entries, ``cancelled`` has entries and an error, ``suspended`` has pending calls and
-            is not an end, the others have an error.
+        status: ``completed`` has entries, ``cancelled`` has entries and an error, the others have an error.
+            ``suspended`` and ``postponed`` are no ends: the one has pending calls, the error of the other says after
+            how many seconds the turn continues.
         text: the answer's text.
         messages: of the answer, in order, with a blank line between two in ``text``: ``characters`` of each, and
             ``author``, ``citations``, ``files`` where there are any; empty for one message without these.
@@ -193,6 +194,12 @@ class TurnOutcome:
     overlay: Mapping[str, Any] | None = None
     budget_usage: BudgetUsage | None = None
     attempt_metrics: Mapping[str, Any] | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the turn has ended; otherwise only the attempt has."""
+        return self.status not in {"suspended", "postponed"}
+
     redacts: bool = False
     redacted: bool = False
     steered_by: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -213,9 +220,11 @@ class Turn:
         outcome: how it ended, or None while it runs or waits.
         pending: the calls that wait for a person: ``call_id``, ``name``, ``arguments``, ``reason``.
         replies: people's answers, by call id: ``approved``, ``reason``, ``arguments``.
+        postponed: until when it waits without a process (``until``, ``reason``); None when it does not.
     """
 
     request: TurnRequest
     outcome: TurnOutcome | None
     pending: tuple[Mapping[str, Any], ...] = ()
     replies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    postponed: Mapping[str, Any] | None = None

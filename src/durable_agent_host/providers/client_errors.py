@@ -13,6 +13,7 @@ from durable_agent_host.agent.retry_classification import (
     causes_of,
     classify_error,
     extract_message,
+    named_wait,
 )
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.errors import ContextOverflowError, ProviderError, RequestBlockedError
@@ -38,7 +39,7 @@ _COMMON_HINTS: Final[Hints] = (
 
 _TRANSIENT_CODE: Final = re.compile(
     r"|server_error|rate_limit_exceeded|server_is_overloaded|slow_down"  # OpenAI, or none
-    r"|too_many_requests|vector_store_timeout|tool_use_failed"  # Azure, OpenAI, Groq
+    r"|too_many_requests|vector_store_timeout|conversation_locked|tool_use_failed"  # Azure, OpenAI, OpenAI, Groq
     r"|408|409|425|429|5\d\d"  # statuses, of OpenRouter and vLLM
     r"|1000|1001|1002|1024|1033|1039|1041|2045"  # MiniMax: platform.minimax.io/docs/api-reference/errorcode
     r"|1234|1302|1303|1305|1312"  # Zhipu: docs.bigmodel.cn/cn/api/api-code
@@ -176,6 +177,7 @@ def response_failure(code: Any, message: Any) -> ProviderError:
     return ProviderError(
         f"the model's service failed during its response: {reason.rstrip('. ')} - {hint}",
         retryable=is_transient,
+        retry_after_seconds=named_wait(reason),
         is_client_rejected=_is_client_rejected(code, reason),
     )
 

@@ -125,6 +125,15 @@ class WaitForReplies:
 
 
 @dataclass(frozen=True)
+class WaitForRetry:
+    """Let time pass before the next attempt, or until somebody cancels; sends back a `WaitResult`."""
+
+    seconds: float
+    reason: str
+    replies: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
 class CreateTimer:
     """Let time pass."""
 
@@ -190,7 +199,8 @@ class WaitResult:
 
 
 MaintenanceStep = RaiseAdmissionEvent | CheckTurn | CancelTurn | SteerTurn | ScheduleCleanup | FinalizeTurn
-Step = CallEntity | RunAgent | WaitForAdmission | WaitForReplies | CreateTimer | SetCustomStatus | MaintenanceStep
+Wait = WaitForAdmission | WaitForReplies | WaitForRetry | CreateTimer
+Step = CallEntity | RunAgent | Wait | SetCustomStatus | MaintenanceStep
 
 ERASURE_RETRY_SECONDS: Final = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0)
 """Wait in seconds before a turn asks a session under erasure again; after the last one it is rejected."""
@@ -307,11 +317,12 @@ def _release_session(request: TurnRequest, admission: Mapping[str, Any]) -> Gene
 
 
 def _run_until_ended(request: TurnRequest, times: PlanTimes, *, notifies: bool) -> Generator[Step, Any, dict[str, Any]]:
-    """Run the agent until it has ended: again after a platform failure, and with answers after a wait."""
+    """Run the agent until it has ended: again after a platform failure, after a wait, and with answers."""
     replies: dict[str, Mapping[str, Any]] = {}
     failures = 0
     round_ = 0
     is_cancelled = False
+    has_started = False
     while True:
         try:
             outcome = cast("dict[str, Any]", (yield RunAgent(dict(replies), is_cancelled)))
@@ -320,17 +331,23 @@ def _run_until_ended(request: TurnRequest, times: PlanTimes, *, notifies: bool) 
         else:
             if outcome.get(ENDED_BEFORE):
                 return outcome
-            if outcome["status"] == "suspended":
+            if outcome["status"] in {"suspended", "postponed"}:
                 if is_cancelled:  # the agent was cancelled, and waits again: nothing of it can be kept
                     return encode_turn_outcome(cancelled_while_waiting(request))
+                has_started = True
+                if outcome["status"] == "postponed":
+                    error = outcome["error"]
+                    wait_result = yield WaitForRetry(error["retry_after_seconds"], error["message"], dict(replies))
+                    is_cancelled = wait_result.kind == "cancel"
+                    continue
                 round_ += 1
                 number = round_ if notifies else 0
                 is_cancelled = yield from _wait_for_replies(outcome["pending"], replies, number)
                 continue
-            has_started = failures > 0 or round_ > 0
             if outcome["status"] != "rejected" or not (has_started or outcome["error"]["type"] != LOG_UNAVAILABLE):
                 return outcome
             last_outcome = lost_log(request, outcome["error"])
+        has_started = True
         failures += 1
         if failures >= times.activity_attempts:
             return encode_turn_outcome(last_outcome)

@@ -41,6 +41,7 @@ from durable_agent_host.model.log_entry import (
     MODEL_FAILED,
     MODEL_SENT,
     OUTCOME,
+    POSTPONED,
     RETRIED,
     SUSPENDED,
     LogRecord,
@@ -129,7 +130,7 @@ class StepReader:
             self._add_retry(data, at)
         elif kind == MODEL_FAILED:
             self._fail_model_call(data, at)
-        elif kind == SUSPENDED:
+        elif kind in {SUSPENDED, POSTPONED}:
             self._suspend(data, at)
         elif kind == OUTCOME:
             self._end_attempt(cast("TurnStatus", data.get("status")), at)
@@ -437,14 +438,20 @@ class StepReader:
         self._add(retry)
 
     def _suspend(self, data: Mapping[str, Any], at: str | None) -> None:
-        self._end_attempt("suspended", at)
+        """End an attempt after which the turn waits: for answers, or before its next attempt."""
+        is_postponed = "calls" not in data
+        self._end_attempt("postponed" if is_postponed else "suspended", at)
         wait: WaitStepWire = {
             "kind": "wait",
-            "reason": "person",
-            "calls": [self._waiting_call(call_id) for call_id in data["calls"]],
+            "reason": "retry" if is_postponed else "person",
             "began_at": at,
             "ended_at": None,
         }
+        if is_postponed:
+            wait["cause"] = data["reason"]
+            wait["wait_seconds"] = data["seconds"]
+        else:
+            wait["calls"] = [self._waiting_call(call_id) for call_id in data["calls"]]
         self._wait = self._add(wait)
 
     def _waiting_call(self, call_id: str) -> WaitingCallWire:

@@ -21,11 +21,13 @@ class WaitingCallWire(TypedDict):
 
 
 class WaitStepWire(TypedDict):
-    """From the request until the first attempt, or while a person is asked."""
+    """From the request until the first attempt, while a person is asked, or before an attempt, for a cause."""
 
     kind: Literal["wait"]
-    reason: Literal["queue", "person"]
+    reason: Literal["queue", "person", "retry"]
     calls: NotRequired[Sequence[WaitingCallWire]]
+    cause: NotRequired[str]
+    wait_seconds: NotRequired[float]
     began_at: str | None
     ended_at: str | None
 
@@ -35,7 +37,7 @@ class AttemptStepWire(TypedDict):
 
     kind: Literal["attempt"]
     number: int
-    ended: EndStatus | Literal["suspended", "running", "crashed"] | None
+    ended: EndStatus | Literal["suspended", "postponed", "running", "crashed"] | None
     found_model_calls: int
     found_tool_calls: int
     began_at: str | None

@@ -18,6 +18,7 @@ from durable_agent_host.turn.plan import (
     Step,
     WaitForAdmission,
     WaitForReplies,
+    WaitForRetry,
 )
 
 MAX_CHARACTERS: Final = 100
@@ -45,7 +46,8 @@ class Phase:
         ended_at: UTC. Of an attempt whose process died, the latest possible.
         number: of the attempt, from 1; 0 for other phases.
         name: the operation of a call of the session.
-        status: of an attempt: ``completed``, ``failed``, ``cancelled``, ``suspended`` or ``rejected``.
+        status: of an attempt: ``completed``, ``failed``, ``cancelled``, ``suspended``, ``postponed`` or
+            ``rejected``.
         error_type: of the failure; empty when there was none.
         metrics: of an attempt, see `TurnOutcome`.
     """
@@ -142,7 +144,7 @@ class TimelineWriter:
                 self._wait("queue", started_at, ended_at)
             case WaitForReplies():
                 self._wait("person", started_at, ended_at)
-            case CreateTimer():
+            case CreateTimer() | WaitForRetry():
                 self._wait("retry" if self._has_run else "erasure", started_at, ended_at)
             case RunAgent():
                 self._has_run = True
@@ -205,7 +207,7 @@ def timeline_without_orchestration(request: TurnRequest, outcome: TurnOutcome) -
         The timeline, with only the number of earlier attempts known. None when the turn has not ended.
     """
     metrics = outcome.attempt_metrics
-    if metrics is None or outcome.status == "suspended":
+    if metrics is None or not outcome.has_ended:
         return None
     started_at = datetime.fromisoformat(metrics["began_at"])
     ended_at = datetime.fromisoformat(metrics["ended_at"])

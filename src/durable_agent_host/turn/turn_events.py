@@ -21,6 +21,7 @@ TOOL_COMPLETED: Final = "tool.completed"
 CALL_PENDING: Final = "call.pending"
 CALL_REPLIED: Final = "call.answered"
 TURN_WAITING: Final = "turn.waiting"
+TURN_POSTPONED: Final = "turn.postponed"
 TURN_RESTARTED: Final = "turn.restarted"
 NESTED: Final = "inner"
 TURN_COMPLETED: Final = "turn.completed"
@@ -146,6 +147,14 @@ class TurnWaitingWire(TypedDict):
     pending_calls: Sequence[PendingCallWire]
 
 
+class TurnPostponedWire(TypedDict):
+    """The turn waits, then continues by itself: the model's service asks for it, or the process died."""
+
+    turn_id: str
+    session_id: str
+    wait_seconds: float
+
+
 class NestedWire(TypedDict):
     """An event of an agent within the turn's agent: of the run with this path, or a message of the model call."""
 
@@ -260,6 +269,7 @@ EVENTS: Final[Mapping[str, EventRule]] = {
     CALL_PENDING: EventRule(PendingCallWire),
     CALL_REPLIED: EventRule(CallRepliedWire),
     TURN_WAITING: EventRule(TurnWaitingWire),
+    TURN_POSTPONED: EventRule(TurnPostponedWire),
     NESTED: EventRule(NestedWire),
     TURN_RESTARTED: EventRule(TurnRestartedWire),
     TURN_COMPLETED: EventRule(RunAnswerWire, is_terminal=True),
@@ -390,6 +400,12 @@ def turn_waiting(request: TurnRequest, pending_calls: Sequence[Mapping[str, Any]
         pending_calls=cast("Sequence[PendingCallWire]", pending_calls),
     )
     return LiveEvent(TURN_WAITING, data)
+
+
+def turn_postponed(request: TurnRequest, wait_seconds: float) -> LiveEvent:
+    """Make the event of a turn that waits, then continues by itself."""
+    data = TurnPostponedWire(turn_id=request.turn_id, session_id=request.session_id, wait_seconds=wait_seconds)
+    return LiveEvent(TURN_POSTPONED, data)
 
 
 def nested_event(path: str, event: LiveEvent) -> LiveEvent:

@@ -66,16 +66,23 @@ _HOST_FIELDS: Final = frozenset({"by", "at", "stored", "digest"})
 _LONG_FIELDS: Final = ("arguments", "reason", "schema", "progress", "result", "error")
 
 
-def encode_pending(pending: Sequence[Mapping[str, Any]], replies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Encode which calls wait and which answers have arrived.
+def encode_pending(
+    pending: Sequence[Mapping[str, Any]],
+    replies: Mapping[str, Mapping[str, Any]],
+    postponed: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Encode which calls wait and which answers have arrived, or until when the turn is postponed, and why.
 
     Returns:
-        ``{pending, answers}``. A call whose arguments or reason do not fit has ``truncated: true`` instead.
+        ``{pending, answers}``, and ``postponed``. A call whose arguments or reason do not fit has ``truncated: true``
+        instead.
     """
     newest_replies = dict(list(replies.items())[-_MAX_VISIBLE:])
     calls = [dict(call) for call in pending[:_MAX_VISIBLE]]
     replies_json = {call_id: dict(answer) for call_id, answer in newest_replies.items()}
-    status = {"pending": calls, "answers": replies_json}
+    status: dict[str, Any] = {"pending": calls, "answers": replies_json}
+    if postponed is not None:
+        status["postponed"] = postponed
     for group in (calls, list(replies_json.values())):
         _shorten(group, status, _MAX_CHARACTERS)
     return status
@@ -100,16 +107,18 @@ def _shorten(entries: list[dict[str, Any]], container: Any, max_characters: int)
             entry.update({name: None for name in _LONG_FIELDS if name in entry} | {"truncated": True})
 
 
-def decode_pending(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:
-    """Decode which calls wait and which answers have arrived.
+def decode_pending(
+    status: Any,
+) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]], Mapping[str, Any] | None]:
+    """Decode what `encode_pending` has encoded.
 
     Returns:
-        Calls that wait, and answers by call id.
+        Calls that wait, answers by call id, and until when the turn is postponed, or None.
     """
     if not isinstance(status, dict):
-        return (), {}
+        return (), {}, None
     fields = cast("dict[str, Any]", status)
-    return tuple(fields.get("pending") or ()), dict(fields.get("answers") or {})
+    return tuple(fields.get("pending") or ()), dict(fields.get("answers") or {}), fields.get("postponed")
 
 
 def without_foreign_names(payload: Any, is_own: Callable[[Mapping[str, Any]], bool]) -> list[Any]:

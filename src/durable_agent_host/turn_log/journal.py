@@ -36,7 +36,7 @@ from durable_agent_host.model.journal_entry import (
     ToolCallStartedEntry,
     WorkflowWaitingEntry,
 )
-from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
+from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, POSTPONED, SUSPENDED, LogEntry, LogRecord
 from durable_agent_host.model.pending_call import PendingCallWire
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn_log.crash_points import reach
@@ -97,6 +97,8 @@ class JournalState:
         answered_call_ids: those of which clients know that they have their answers.
         waiting_call_ids: those for which the turn was last suspended.
         has_started: whether clients know that the turn runs.
+        postponed_seconds: how long the turn has worked and waited since an attempt was first postponed; 0 after a wait
+            for answers.
         first_output: offset of the first event of the agent that clients have not discarded, since a workflow last
             waited; or None.
         state_changes: by the path of a run, changes of its session's state by finished steps, each with its offset, in
@@ -121,6 +123,7 @@ class JournalState:
         self.replied_call_ids: set[str] = set()
         self.waiting_call_ids: tuple[str, ...] = ()
         self.has_started = False
+        self.postponed_seconds = 0.0
         self.first_output: int | None = None
         self.state_changes: dict[CallPath, list[tuple[int, Mapping[str, Any]]]] = {}
         self.compaction_responses: dict[CallPath, Mapping[str, Any]] = {}
@@ -139,6 +142,10 @@ class JournalState:
         if kind == EVENT:
             self._add_event(data, record.offset)
             return
+        if kind == POSTPONED:
+            self.postponed_seconds += data["seconds"] + data["worked_seconds"]
+        elif kind == SUSPENDED:
+            self.postponed_seconds = 0.0
         if kind == OUTCOME:
             self.outcome = {name: value for name, value in data.items() if name != AT}
         elif not self._add_step(record):

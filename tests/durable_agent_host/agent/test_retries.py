@@ -17,10 +17,10 @@ POLICY = RetryPolicy(retries=3, first_seconds=1, most_seconds=10)
 REQUEST = httpx.Request("POST", "http://model")
 
 
-def status_error(status: int, **headers: str) -> openai.APIStatusError:
+def status_error(status: int, body: object = None, **headers: str) -> openai.APIStatusError:
     """An error of the SDK."""
     response = httpx.Response(status, request=REQUEST, headers={k.replace("_", "-"): v for k, v in headers.items()})
-    return openai.APIStatusError("refused", response=response, body=None)
+    return openai.APIStatusError("refused", response=response, body=body)
 
 
 class OfAnotherSdkError(Exception):
@@ -90,6 +90,13 @@ def service_failed(by: Exception) -> ChatClientException:
         (status_error(429), 1),
         (status_error(429, retry_after="7"), 7),
         (status_error(429, retry_after="11"), None),
+        (status_error(429, {"message": "Please retry after 7 seconds."}), 7),
+        (status_error(429, {"message": "Please try again in 1m2.5s."}), None),
+        (status_error(429, {"message": "Please try again in 900ms. Visit us"}), 1),
+        (status_error(429, [{"error": {"details": [{"retryDelay": "7s"}]}}]), 7),
+        (status_error(400, {"code": "conversation_locked", "message": "Another process"}), 1),
+        (status_error(400, {"message": "Thread thread_1 already has an active run run_1."}), 1),
+        (status_error(423), 1),
         (status_error(500), 1),
         (status_error(503), 1),
         *((status_error(status), None) for status in (400, 401, 403, 404, 422)),

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.response_limits import check_calls, received_bytes
-from durable_agent_host.agent.run_result import Failed, RunStoppedError
+from durable_agent_host.agent.retry_classification import RetryPolicy
+from durable_agent_host.agent.run_result import Failed, Postponed, RunStoppedError
 from durable_agent_host.agent.stream_progress import NestedStreamBrokenError, StreamProgress
 
 
@@ -21,16 +22,19 @@ class StopNestedRun:
     Attributes:
         progress: of the run's stream.
         wait_for_others: waits until no other run is cut off when this one is stopped.
+        retry_policy: of the turn, which waits as long as a service asks; None outside of a turn and for a compaction
+            strategy, which does without.
     """
 
     progress: StreamProgress
     wait_for_others: Callable[[], Awaitable[None]]
+    retry_policy: RetryPolicy | None = None
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Make a call.
 
         Raises:
-            RunStoppedError: a limit is exceeded, or the stream broke midway.
+            RunStoppedError: a limit is exceeded, the stream broke midway, or the service asks for a long wait.
         """
         try:
             async with aclosing(call_next(call)) as items:
@@ -42,7 +46,14 @@ class StopNestedRun:
         except Exception as error:
             if (limit_error := received_bytes().exceeded_limit) is not None:
                 raise RunStoppedError(Failed(limit_error)) from error
-            if self.progress.broken is None:
+            policy = self.retry_policy
+            seconds = policy.long_wait(error, call.provider.explain) if policy is not None else None
+            stop: RunStoppedError
+            if seconds is not None:
+                stop = RunStoppedError(Postponed(call.provider.explain(error) or error, seconds))
+            elif self.progress.broken is not None:
+                stop = NestedStreamBrokenError(self.progress.broken, error)
+            else:
                 raise
             await self.wait_for_others()
-            raise NestedStreamBrokenError(self.progress.broken, error) from error
+            raise stop from error

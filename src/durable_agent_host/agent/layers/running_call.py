@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Event
 
 from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
-from durable_agent_host.agent.run_result import AwaitingReplies, RunStoppedError
+from durable_agent_host.agent.run_result import AwaitingReplies, Postponed, RunStoppedError
 from durable_agent_host.agent.running_tool import RunningTool
 from durable_agent_host.agent.stream_progress import NestedStreamBrokenError
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, WaitingToolCall
@@ -32,6 +32,7 @@ class EnterToolCall:
         defer: ends a call whose tool has deferred its result.
         new_scope: makes the scope of agents within a call.
         breaks: counts how often the stream of a model call broke midway.
+        fail: ends the turn, or its attempt, with an error when the other calls of the batch have ended.
     """
 
     request: TurnRequest
@@ -41,6 +42,7 @@ class EnterToolCall:
     defer: Callable[[ToolInvocation, DeferredCall], Awaitable[ToolCallEnd]]
     new_scope: Callable[[CallPath], CallScope]
     breaks: dict[CallPath, int]
+    fail: Callable[[BaseException], None]
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Make a call; an agent within it that waits has no result, and the turn waits afterwards."""
@@ -83,6 +85,8 @@ class EnterToolCall:
                 await asyncio.sleep(broken.wait_seconds)
                 CALL_SCOPE.set(self.new_scope(call.path))
             except RunStoppedError as stop_error:
-                if not isinstance(stop_error.stop, AwaitingReplies):
+                if isinstance(stop_error.stop, Postponed):
+                    self.fail(stop_error.stop.error)
+                elif not isinstance(stop_error.stop, AwaitingReplies):
                     raise
                 return WaitingToolCall("waits for an answer")
