@@ -204,6 +204,17 @@ def test_an_expired_run_continues_in_a_new_thread(lives: Lives, model: PracticeM
     assert len(posted_requests(model, "/threads")) == 2
 
 
+def test_a_thread_is_left_after_a_switch(lives: Lives, model: PracticeModel):
+    """It lacks what the fallback has answered; a new thread gets the whole conversation, and is continued."""
+    call = {"calls": [{"name": "note", "arguments": {"line": "switched"}}]}
+    model.plan(call, *[{"error": {"status": 503}}] * 3, {"text": "Found."}, *[{"text": "Fine."}] * 2)
+    for text, answer in (("Note it.", "Found."), ("Next.", "Fine."), ("Last.", "Fine.")):
+        assert lives.host.run("Falling", text, session_id="switch").text == answer
+    _, thread = posted_requests(model, "/threads")
+    assert [word in json.dumps(thread["body"]) for word in ("Note it.", "noted switched", "Found.")] == [True] * 3
+    assert [request["body"]["content"] for request in posted_requests(model, "/messages")[1:]] == ["Next.", "Last."]
+
+
 def test_a_cancelled_turn_cancels_the_run(lives: Lives, model: PracticeModel):
     """A person asked; the next turn is taken."""
     model.plan({"text": "This takes very long. " * 40, "delay_milliseconds": 50, "chunk_characters": 8})

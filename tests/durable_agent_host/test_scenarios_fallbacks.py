@@ -9,8 +9,10 @@ import pytest
 import requests
 
 from tests.durable_agent_host.sse_client import read_events
+from tests.durable_agent_host.test_scenarios_cancel import start
 from tests.durable_agent_host.test_scenarios_journal import CrashingHost
 from tests.kit import AgentHost, PracticeModel, running_host
+from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "recovery"
 FEW_RETRIES = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "2", "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01"}
@@ -77,8 +79,29 @@ def test_the_next_client_answers_the_rest_of_the_turn(host: AgentHost, model: Pr
     model.reset()
     model.plan({"text": "Three."}, model="down", user_text="three")
     assert run(host, agent, "three", "s")["response"] == "Three."
+    assert models(model) == [("down", 200)]
     assert "Two." in json.dumps(model.requests()[-1]["body"])
     assert host.session(agent, "s")["message_count"] == 6
+    assert host.get(f"/agents/{agent}/sessions/s/verify").json()["problems"] == []
+
+
+def test_a_conversation_of_the_service_is_left_after_a_switch(host: AgentHost, model: PracticeModel):
+    """A message sent to the turn takes its question along; the service gets the whole conversation, then continues."""
+    answer = {"text": "An answer. " * 20, "delay_milliseconds": 50}
+    model.plan(CALL, answer, *[OVERLOADED] * 2, {"text": "Two."}, {"text": "Three."}, model="down")
+    model.plan({"text": "I hurry."}, model="practice")
+    turn = start(host, "Named", "one", "left")
+    wait_until(lambda: len(model.requests()) > 1)
+    assert host.run("Named", {"message": "hurry", "session_id": "left", "policy": "steer"}).ok
+    assert host.end_of_turn(turn["turn_url"])["response"].endswith("I hurry.")
+    run(host, "Named", "two", "left")
+    run(host, "Named", "three", "left")
+    bodies = [request["body"] for request in model.requests()]
+    assert [bool(body.get("conversation")) for body in bodies] == [True] * 4 + [False] * 3
+    assert [bool(body.get("previous_response_id")) for body in bodies] == [False] * 6 + [True]
+    for body, texts in ((bodies[4], ["one", "hurry"]), (bodies[5], ["one", "hurry", "two"])):
+        assert [text for text in ("one", "hurry", "two") if f'"{text}"' in json.dumps(body)] == texts
+        assert json.dumps(body).count("found x") == 1
 
 
 @pytest.mark.drawn(2)

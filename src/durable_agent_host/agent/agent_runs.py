@@ -444,6 +444,7 @@ class AgentRuns:
                 self.output.fold_call,
                 (self._reader or self.provider).continuation_messages,
                 with_tools=self.request.enable_tool_calls,
+                has_transcript=bool(self.agent_session.transcript),
             )
         )
         questions = self._new_questions(run, agent) if isinstance(agent, HostedWorkflow) else None

@@ -42,6 +42,9 @@ from durable_agent_host.agent.workflow_agents import HostedWorkflow
 from durable_agent_host.errors import RegistrationError, RequestError, TurnError
 from durable_agent_host.model.turn import TurnRequest
 
+CONVERSATION_OPTIONS: Final = frozenset({"conversation_id", "previous_response_id", "conversation"})
+"""Options that name what a model's service keeps."""
+
 
 class HostedAgent:
     """An agent as the host runs it.
@@ -157,6 +160,7 @@ class HostedAgent:
         continuation_messages: Callable[[ChatResponse[Any]], Sequence[Message] | None],
         *,
         with_tools: bool,
+        has_transcript: bool,
     ) -> SupportsAgentRun:
         """Return the agent for one run.
 
@@ -166,6 +170,7 @@ class HostedAgent:
             fold_call: folds the updates of one model call.
             continuation_messages: returns the messages after a response in which the model has paused, or None.
             with_tools: whether it has its tools.
+            has_transcript: whether it is sent the transcript, which a conversation in its options lacks or has already.
 
         Returns:
             A copy, or the agent itself when it has no journal and is not a workflow.
@@ -181,6 +186,9 @@ class HostedAgent:
         if not self.has_journal:
             return agent
         agent_copy: Any = copy_with_mixin(agent, _TracedAsAttempt)
+        if has_transcript:
+            options = agent_copy.default_options.items()
+            agent_copy.default_options = {name: value for name, value in options if name not in CONVERSATION_OPTIONS}
         agent_copy.client = client_for_run(
             agent_copy.client,
             calls,

@@ -239,7 +239,8 @@ class _HostedClient:
     def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
         scope = CALL_SCOPE.get()
         run: NestedCalls = _LimitedRun(self.nested_client) if scope is None else scope.begin_run(self.nested_client)
-        sdk_clients = self.retrying_sdk_clients if scope is None else self.sdk_clients
+        has_retries = scope is not None or self.nested_client.is_strategy  # of the turn
+        sdk_clients = self.sdk_clients if has_retries else self.retrying_sdk_clients
         calls = run.calls()
         provider = self.nested_client.provider
         host_tools = partial(self.nested_agents.host_tools, provider)

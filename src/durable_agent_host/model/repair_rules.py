@@ -34,6 +34,7 @@ class RepairRules:
     """The rules of one service. Without arguments: the requirements of every service.
 
     Attributes:
+        provider: whose items the rows of `items` are about.
         knows_items: whether the service checks its own items: their ids, that none occurs twice, that reasoning is
             followed by what it led to. Others reject calls of hosted tools without a result.
         items: type of item → what keeps it intact; items of other types stay unchanged.
@@ -45,6 +46,7 @@ class RepairRules:
             such a turn is not sent again.
     """
 
+    provider: str = ""
     knows_items: bool = False
     items: Mapping[str, StoredItem] = field(default_factory=dict[str, StoredItem])
     item_id_paths: tuple[tuple[str, ...], ...] = ()

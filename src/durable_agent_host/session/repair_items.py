@@ -145,7 +145,7 @@ def _groups(entries: list[Json], report_change: ReportChange) -> list[list[Store
     groups: list[list[StoredContent]] = []
     for content in stored_contents(entries):
         properties = properties_of(content.content)
-        if PART_OF in properties and stamp_of(content) is None:
+        if PART_OF in properties and stamp_of(content) is None and content.type != "functionResult":
             head = groups[-1][0] if groups else None
             stamp = stamp_of(head) if head and head.message is content.message else None
             if stamp is not None and stamp.get("id") == properties[PART_OF]:
@@ -165,7 +165,7 @@ def _repair_contents(
     kind = stamp.get("type")
     if not isinstance(kind, str) or "id" not in stamp:
         return "has no type or no id"
-    row = rules.items.get(kind, _DEFAULT_ITEM)
+    row = _find_rule(stamp, rules)
     has_all_fields = row.field in stamp and (row.is_null_valid or stamp[row.field] is not None)
     if has_all_fields or not row.contents:
         return None
@@ -195,7 +195,7 @@ def _add_result(call: StoredContent, stamp: Json, stored_type: str, empty: Mappi
 
 
 def _drop_second(group: list[StoredContent], stamp: Json, rules: RepairRules, report_change: ReportChange) -> None:
-    if _is_id_optional(stamp, rules):
+    if _find_rule(stamp, rules).is_id_optional:
         report_change(
             group[0].location, f"item {stamp['id']} comes twice", "took the item's id away from the second one"
         )
@@ -207,7 +207,7 @@ def _drop_second(group: list[StoredContent], stamp: Json, rules: RepairRules, re
 
 
 def _remove_id(group: list[StoredContent], stamp: Json, rules: RepairRules) -> None:
-    if not _is_id_optional(stamp, rules):
+    if not _find_rule(stamp, rules).is_id_optional:
         _unstamp(group)
         return
     stamp["id"] = None
@@ -216,8 +216,10 @@ def _remove_id(group: list[StoredContent], stamp: Json, rules: RepairRules) -> N
     remove_item_id(group[0].content, rules)
 
 
-def _is_id_optional(stamp: Json, rules: RepairRules) -> bool:
-    return rules.items.get(cast("Any", stamp.get("type")), _DEFAULT_ITEM).is_id_optional
+def _find_rule(stamp: Json, rules: RepairRules) -> StoredItem:
+    """Return what keeps an item intact; of another provider's items, only that provider knows."""
+    is_own = stamp.get("provider") == rules.provider
+    return rules.items.get(cast("Any", stamp.get("type")), _DEFAULT_ITEM) if is_own else _DEFAULT_ITEM
 
 
 def item_id_of(content: Mapping[str, Any], rules: RepairRules) -> str | None:

@@ -85,9 +85,9 @@ class JournalModelCalls:
 
     async def _replay(self, call: ModelCall, recorded_response: Mapping[str, Any]) -> ModelStream:
         position = call.position
-        response = decode_model_response(recorded_response)
         if self.drop_continuations:
-            response.conversation_id = None
+            recorded_response = {**recorded_response, "conversationId": None}
+        response = decode_model_response(recorded_response)
         self.session_state.restore(call.path)
         await self.observers.notify(ModelCallStarted(position, replayed=True))
         self.progress.record_invalid_calls(response, position)

@@ -15,6 +15,7 @@ from agent_framework import (
     Message,
 )
 
+from durable_agent_host.agent.hosted_agent import CONVERSATION_OPTIONS
 from durable_agent_host.agent.model_call import ModelCall
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.model.call_path import CallPath
@@ -23,9 +24,7 @@ from durable_agent_host.model.provider_item import HostedCall, ItemPart
 
 _CLIENT: Final = "durable_agent_host.client"
 """Key in the session's state: the index of the client that answered last."""
-_CONVERSATION_OPTIONS: Final = frozenset(
-    {"conversation_id", "previous_response_id", "conversation", "continuation_token"}
-)
+_CONVERSATION_OPTIONS: Final = CONVERSATION_OPTIONS | {"continuation_token"}
 _COMMON_OPTIONS: Final = frozenset(
     {"temperature", "top_p", "max_tokens", "stop", "instructions", "response_format"}
     | {"tools", "tool_choice", "allow_multiple_tool_calls"}

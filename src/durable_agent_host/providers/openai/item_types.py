@@ -382,13 +382,17 @@ def item_type(kind: Any) -> ItemType:
     return ITEM_TYPES.get(kind, _UNKNOWN) if isinstance(kind, str) else _UNKNOWN
 
 
-def repair_rules() -> RepairRules:
+def repair_rules(provider: str) -> RepairRules:
     """Return the rows' data on stored conversations as rules for `session.repair`.
+
+    Args:
+        provider: its name in the metadata of items.
 
     Returns:
         The rules of the Responses API.
     """
     return RepairRules(
+        provider=provider,
         knows_items=True,
         items={kind: _repair_rule(row) for kind, row in ITEM_TYPES.items()},
         item_id_paths=(("fc_id",), ("openai", "item_id")),

@@ -172,7 +172,7 @@ class ResponsesProvider(OpenAIProvider):
     @property
     def repair_rules(self) -> RepairRules:
         """The requirements of the Responses API, from the rows of its items."""
-        return repair_rules()
+        return repair_rules(PROVIDER)
 
     def client_calls(self, messages: Sequence[Message], /) -> Sequence[ClientCall]:
         """List the calls of custom tools, shells, patches and computers."""

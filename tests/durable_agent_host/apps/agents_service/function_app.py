@@ -46,3 +46,4 @@ app = DurableAgentApp(
         agent("Reader", SERVER),
     ],
 )
+app.add_agent(agent("Falling", tool(write_line, name="note")), fallbacks=[responses_client])

@@ -1,6 +1,8 @@
 """Agents of every kind of client, all of which ask the practice model."""
 
+import json
 import os
+import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agent_framework import (
@@ -76,6 +78,11 @@ for name, client, fallbacks in (
     ("ToSame", responses("down"), [responses("away"), responses()]),
 ):
     app.add_agent(Agent(client, "Talk.", name=name, tools=[find_word]), fallbacks=fallbacks)
+with urllib.request.urlopen(f"{URL}/conversations", b"{}") as created:
+    named = {"conversation_id": json.load(created)["id"]}
+app.add_agent(
+    Agent(responses("down"), "Talk.", name="Named", tools=[find_word], default_options=named), fallbacks=[chat]
+)
 app.add_agent(
     Agent(responses("down"), "Talk.", name="Sticky", tools=[find_word], default_options=stateless),
     fallbacks=[chat],
