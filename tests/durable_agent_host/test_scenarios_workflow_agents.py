@@ -94,6 +94,28 @@ def test_a_session_continues_after_a_crash(lives: Callable[..., Lives], model: P
     assert agent == "Desk" or len(host.session(agent, "s")["messages"]) >= 4
 
 
+@pytest.mark.parametrize(
+    ("agent", "speakers"),
+    [("Panel", ["first", "second", "first"]), ("Transfers", ["front"]), ("Research", ["left", "right"])],
+)
+def test_a_workflow_that_has_ended_begins_anew(
+    lives: Callable[..., Lives], model: PracticeModel, agent: str, speakers: list[str]
+):
+    """Each message has all rounds, after a crash, in a fork and in its later turns; members of a chat know the last."""
+    life = lives(TEAMS)
+    run_turn(life.host, agent, "s", "one")
+    host = life.crash()
+    assert host.post(f"/agents/{agent}/sessions/s/fork", b'{"session_id": "fork"}').ok
+    for session, message in [("s", "two"), ("fork", "three"), ("fork", "four"), ("s", "five")]:
+        model.reset()
+        assert run_turn(host, agent, session, message)
+        bodies = [request["body"] for request in model.requests()]
+        assert [body["instructions"] for body in bodies] == [f"You are {name}." for name in speakers]
+        assert agent == "Research" or all(message in json.dumps(body["input"]) for body in bodies[:2])
+        if (agent, session) == ("Panel", "s"):  # the last answer of the turn before, and the first of this one
+            assert sum(item["role"] == "assistant" for item in bodies[1]["input"]) == 2
+
+
 def test_sessions_run_at_the_same_time(teams: AgentHost, model: PracticeModel):
     """A workflow refuses two runs at once; ten sessions have one each."""
     with ThreadPoolExecutor(10) as pool:

@@ -6,11 +6,15 @@ agent; each run gets a new one. The workflow's state is the framework's checkpoi
 the state of the agent session, committed with the turn, and restored into the workflow of the next run. Questions of
 the workflow are pending calls (`durable_agent_host.agent.workflow_questions`); one that nobody has answered in time
 stays in the state, and the session's next message answers it.
+
+Group chats, Magentic teams and hand-offs end, and their executors would take no further message, or end again with
+their next word. Where no question is open, the next message begins such a workflow anew: its rounds start at 0, and
+only what is said from then on can end it. Its members keep what they know.
 """
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, cast
@@ -41,6 +45,10 @@ AgentSource = SupportsAgentRun | Callable[[], SupportsAgentRun]
 _LOGGER = logging.getLogger(__name__)
 _TYPES: Final = frozenset({"types:GenericAlias"})
 """Types that the framework writes into a hand-off's checkpoint, and does not read back by itself."""
+_EARLIER: Final = "durable_agent_host.earlier"
+"""Key in a message's ``additional_properties``: it is older than the run of the workflow, and cannot end it."""
+_HISTORY: Final = "_attribution"
+"""The framework's key for a message that a history provider has added."""
 
 
 def build_agent(source: AgentSource) -> SupportsAgentRun:
@@ -186,9 +194,13 @@ class HostedWorkflow:
     async def _updates(self, messages: list[Message], session: AgentSession) -> AsyncGenerator[AgentResponseUpdate]:
         storage = _Latest()
         arguments: dict[str, Any] = {"checkpoint_storage": storage}
+        for holder in _list_state_holders(self._agent, set()):
+            _adapt_orchestration(holder)
+        _mark_earlier(getattr(session, "transcript", ()))
         if WORKFLOW_STATE in session.state:
             before = storage.latest = _decode(session.state[WORKFLOW_STATE])
             arguments["checkpoint_id"] = before.checkpoint_id
+            _begin_anew(before, self._agent.workflow.start_executor_id, messages)
             if (requests := before.pending_request_info_events) and self.responses is None:
                 request_id, event = next(iter(requests.items()))  # the workflow asks the others again
                 messages = [Message("tool", [_parse_response(request_id, event, messages[-1].text)])]
@@ -207,6 +219,56 @@ class HostedWorkflow:
             )
         session.state[WORKFLOW_STATE] = _encode(storage.latest)
         self.requests = storage.latest.pending_request_info_events
+
+
+def _adapt_orchestration(executor: Any) -> None:
+    """Have an executor that ends its workflow judge what is said in its run; one of Magentic takes the last message."""
+    if (has_ended := getattr(executor, "_termination_condition", None)) is not None:
+
+        def has_ended_now(conversation: list[Message]) -> Any:
+            keys = {_EARLIER, _HISTORY}
+            return has_ended([message for message in conversation if not keys & message.additional_properties.keys()])
+
+        executor._termination_condition = has_ended_now  # noqa: SLF001
+    if hasattr(executor, "_magentic_context"):
+        begin = executor._handle_messages  # noqa: SLF001
+
+        def begin_with_last(messages: list[Message], context: Any) -> Awaitable[None]:
+            return begin(messages[-1:], context)
+
+        executor._handle_messages = begin_with_last  # noqa: SLF001
+
+
+def _mark_earlier(messages: Iterable[Message]) -> None:
+    for message in messages:
+        message.additional_properties[_EARLIER] = True
+
+
+def _begin_anew(checkpoint: WorkflowCheckpoint, start_id: str, messages: Sequence[Message]) -> None:
+    """Have a workflow that has ended begin with a message; does nothing to one that waits for an answer.
+
+    Args:
+        checkpoint: of the workflow; changed in place.
+        start_id: the executor that gets the message.
+        messages: that begin the run.
+    """
+    if checkpoint.pending_request_info_events:
+        return
+    states = cast("dict[str, dict[str, Any]]", checkpoint.state.get("_executor_state", {}))
+    for executor_id, state in states.items():
+        if "sub_workflow_checkpoint" in state:
+            _begin_anew(state["sub_workflow_checkpoint"], "", ())
+        elif "round_index" in state:  # of a group chat, or of Magentic
+            last_messages: list[Message] = state["conversation"][-2:-1]  # the chat ended before the others had it
+            for member_id, member in states.items():
+                if "agent_session" in member:
+                    member["cache"] += [message for message in last_messages if message.author_name != member_id]
+            _mark_earlier(state["conversation"])
+            state |= {"round_index": 0, "terminated": False, "progress_ledger": None}
+        elif "_autonomous_mode_turns" in state:  # of a hand-off
+            _mark_earlier(state["full_conversation"])
+            if executor_id != start_id:  # the first agent passes on only the very first message
+                state["cache"] += messages
 
 
 class _Latest:

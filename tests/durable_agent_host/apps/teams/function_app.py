@@ -15,7 +15,15 @@ from agent_framework import (
     response_handler,
     tool,
 )
-from agent_framework_orchestrations import ConcurrentBuilder, GroupChatBuilder, HandoffBuilder, SequentialBuilder
+from agent_framework_orchestrations import (
+    ConcurrentBuilder,
+    GroupChatBuilder,
+    HandoffBuilder,
+    MagenticBuilder,
+    MagenticManagerBase,
+    MagenticProgressLedger,
+    SequentialBuilder,
+)
 
 from durable_agent_host import DurableAgentApp, durable_tool
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -58,6 +66,57 @@ def desk():
     front, refunds = member("front", **keep), member("refunds", **keep)
     built = HandoffBuilder(name="desk", participants=[front, refunds]).with_start_agent(front).build()
     return built.as_agent("Desk")
+
+
+def count_answers(conversation) -> int:
+    """Count what members have said."""
+    return sum(message.role == "assistant" for message in conversation)
+
+
+def panel():
+    """Make a chat of three rounds, which ends for two reasons."""
+    members = [member("first"), member("second")]
+    built = GroupChatBuilder(
+        participants=members,
+        selection_func=lambda state: members[state.current_round % 2].name,
+        max_rounds=3,
+        termination_condition=lambda conversation: count_answers(conversation) >= 3,
+    )
+    return built.build().as_agent("Panel")
+
+
+def transfers():
+    """Make a desk that ends with the first answer."""
+    keep = {"require_per_service_call_history_persistence": True}
+    front, refunds = member("front", **keep), member("refunds", **keep)
+    built = HandoffBuilder(
+        name="transfers", participants=[front, refunds], termination_condition=lambda said: count_answers(said) >= 1
+    )
+    return built.with_start_agent(front).build().as_agent("Transfers")
+
+
+class Manager(MagenticManagerBase):
+    """Asks each member once; needs no model."""
+
+    async def plan(self, magentic_context) -> Message:
+        """Make the plan."""
+        return Message("assistant", ["The plan."])
+
+    replan = prepare_final_answer = plan
+
+    async def create_progress_ledger(self, magentic_context) -> MagenticProgressLedger:
+        """Choose who is next."""
+        speakers = [message.author_name for message in magentic_context.chat_history]
+        remaining = [name for name in magentic_context.participant_descriptions if name not in speakers]
+        answers = {"is_request_satisfied": not remaining, "next_speaker": (remaining or [""])[0]}
+        answers |= {"is_progress_being_made": True, "is_in_loop": False, "instruction_or_question": "Go on."}
+        return MagenticProgressLedger.from_dict({name: {"answer": answer} for name, answer in answers.items()})
+
+
+def research():
+    """Make a team with a manager."""
+    built = MagenticBuilder(participants=[member("left"), member("right")], manager=Manager(max_round_count=3))
+    return built.build().as_agent("Research")
 
 
 class Counter(Executor):
@@ -169,6 +228,9 @@ TEAMS = {
         crowd,
         chat,
         desk,
+        panel,
+        transfers,
+        research,
         counting,
         member("Alone"),
         cashiers,
