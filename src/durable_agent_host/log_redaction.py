@@ -10,10 +10,12 @@ import traceback
 from collections.abc import Callable
 from typing import Final
 
-from durable_agent_host.redaction import mask_secrets
+from durable_agent_host.redaction import MASK, mask_secrets
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """What ends a line, moves the cursor of a terminal or turns its text around."""
+_FUNCTION_KEY: Final = re.compile(r"([?&]code=)[^&\s\"'<>]+")
+"""A key of Azure Functions in the query of a URL."""
 
 
 def redact_log_records() -> None:
@@ -41,10 +43,15 @@ class _RedactingFactory:
 
 def _redact_message(record: logging.LogRecord) -> None:
     message = record.getMessage()
-    redacted_message = _escape_controls(mask_secrets(message))
-    if redacted_message != message:
-        record.msg = redacted_message
-        record.args = ()
+    redacted_message = _redact(message)
+    if redacted_message == message:
+        return
+    if isinstance(record.args, tuple):  # formatters of access logs read the arguments
+        record.args = tuple(_redact(arg) if isinstance(arg, str) else arg for arg in record.args)
+        if record.getMessage() == redacted_message:
+            return
+    record.msg = redacted_message
+    record.args = ()
 
 
 def _redact_exception(record: logging.LogRecord) -> None:
@@ -53,7 +60,7 @@ def _redact_exception(record: logging.LogRecord) -> None:
     report = traceback.TracebackException.from_exception(record.exc_info[1])
     text = "".join(report.format()).rstrip("\n")
     _escape_messages(report)
-    redacted_text = mask_secrets("".join(report.format()).rstrip("\n"))
+    redacted_text = _FUNCTION_KEY.sub(rf"\1{MASK}", mask_secrets("".join(report.format()).rstrip("\n")))
     if redacted_text != text:
         record.exc_text = redacted_text  # formatters take it; `exc_info` still has the error itself
 
@@ -66,6 +73,10 @@ def _escape_messages(report: traceback.TracebackException) -> None:
     for other in (report.__cause__, report.__context__, *(report.exceptions or ())):
         if other is not None:
             _escape_messages(other)
+
+
+def _redact(text: str) -> str:
+    return _FUNCTION_KEY.sub(rf"\1{MASK}", _escape_controls(mask_secrets(text)))
 
 
 def _escape_controls(text: str) -> str:

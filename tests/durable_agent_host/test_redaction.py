@@ -203,6 +203,7 @@ def test_error_messages_contain_no_secrets():
 def test_log_records_contain_no_secrets(caplog: pytest.LogCaptureFixture):
     """In the text, in its arguments and in the traceback; other records are as they were."""
     record_factory = logging.getLogRecordFactory()
+    caplog.set_level(logging.INFO)
     redact_log_records()
     redact_log_records()
     try:
@@ -214,12 +215,14 @@ def test_log_records_contain_no_secrets(caplog: pytest.LogCaptureFixture):
         except ValueError:
             log.exception("c")
         log.warning("d %s %s", "e", 1)
+        logging.getLogger("access").info('%s - "%s %s"', "127.0.0.1", "GET", "/api/agents?a=b&code=KEY&c=d")
     finally:
         logging.setLogRecordFactory(record_factory)
     assert "hunter2" not in caplog.text
     assert f"redis://:{MASK}@h" in caplog.text
     assert "ValueError" in caplog.text
-    assert caplog.records[-1].args == ("e", 1)
+    assert caplog.records[-2].args == ("e", 1)
+    assert caplog.records[-1].args == ("127.0.0.1", "GET", f"/api/agents?a=b&code={MASK}&c=d")
 
 
 def test_log_lines_cannot_be_forged(caplog: pytest.LogCaptureFixture):
