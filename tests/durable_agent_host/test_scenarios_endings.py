@@ -413,18 +413,24 @@ def saying(client: str, answer: str) -> bytes:
 
 
 @pytest.mark.drawn(2)
+@pytest.mark.parametrize("is_own", [True, False])
 @pytest.mark.parametrize("client", ["Responses", "Completions", "Claude", "Gemini"])
-def test_an_answer_that_does_not_fit_is_asked_for_again(host: AgentHost, model: HostileModel, client: str):
+def test_an_answer_that_does_not_fit_is_asked_for_again(
+    host: AgentHost, model: HostileModel, client: str, is_own: bool
+):
     """The model reads what was wrong; clients discard the first answer, which only the steps and the usage have."""
     model.play(saying(client, '{"words": "two"}'), saying(client, FITTING), saying(client, "Hello."))
-    session = f"format-{client}"
-    path = f"/agents/{client}/sessions/{session}"
-    reply = host.run(client, {"message": "How many?", "session_id": session, "response_format": FORMAT})
+    agent = f"Typed{client}" if is_own else client
+    session = f"format-{agent}"
+    path = f"/agents/{agent}/sessions/{session}"
+    requested = {} if is_own else {"response_format": FORMAT}
+    reply = host.run(agent, {"message": "How many?", "session_id": session, **requested})
     body = reply.json()
     assert (body.get("value"), body["response"], body["status"]) == ({"words": 2}, FITTING, "success"), body
     _, second = (json.loads(request.body) for request in model.received)
     assert find_violation(client, second) is None
-    assert "'two' is not of type 'integer'" in json.dumps(second)
+    assert ("should be a valid integer" if is_own else "'two' is not of type 'integer'") in json.dumps(second)
+    assert host.get(f"{path}/turns/{body['turn_id']}").json()["value"] == {"words": 2}
     events = read_events(host, reply)
     sent_events = [(name, data.get("text", "")) for name, data in events if name != "message.completed"]
     restarted = sent_events.index(("turn.restarted", ""))
@@ -436,17 +442,20 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(host: AgentHost, model: 
     if client == "Claude":
         assert body["usage"]["output_token_count"] == sum(call["usage"]["output_token_count"] for call in calls)
     assert [item["role"] for item in host.get(path).json()["messages"]] == ["user", "assistant"]
-    assert host.run(client, {"message": "And now?", "session_id": session}).json()["response"] == "Hello."
-    assert "two" not in model.received[-1].body.decode()
+    if not is_own:
+        assert host.run(agent, {"message": "And now?", "session_id": session}).json()["response"] == "Hello."
+        assert "two" not in model.received[-1].body.decode()
 
 
-def test_an_answer_that_never_fits_fails_the_turn(host: AgentHost, model: HostileModel):
-    """After one more try; the conversation is as it was."""
-    model.play(*[saying("Completions", "No.")] * 3)
-    reply = host.run("Completions", {"message": "How many?", "session_id": "never", "response_format": FORMAT})
+@pytest.mark.parametrize("agent", ["Completions", "TypedResponses"])
+def test_an_answer_that_never_fits_fails_the_turn(host: AgentHost, model: HostileModel, agent: str):
+    """After one more try, by the request's format also where the agent has one; the conversation is as it was."""
+    model.play(*[saying(agent.removeprefix("Typed"), '{"words": 2}')] * 3)
+    wanted = {"type": "object", "required": ["letters"]}
+    reply = host.run(agent, {"message": "How many?", "session_id": "never", "response_format": wanted})
     assert (reply.status_code, len(model.received)) == (502, 2), reply.text
-    assert "is not JSON" in reply.json()["detail"]
-    assert host.session("Completions", "never")["messages"] == []
+    assert "'letters' is a required property" in reply.json()["detail"]
+    assert host.session(agent, "never")["messages"] == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from durable_agent_host.codec.extension_data import extension_of, with_extension
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.codec.wire_types import EXTENSION, EntryWire, MessageWire
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.ending import AnswerEnd, end_of_answer
+from durable_agent_host.model.ending import STRUCTURED, AnswerEnd, end_of_answer
 from durable_agent_host.model.turn import TurnRequest
 
 _REPLIES: Final = "answers"
@@ -193,6 +193,11 @@ def _encode_value(response: AgentResponse[Any]) -> dict[str, Any]:
     if value is None:
         return {}
     return {"valueIsText": True} if _value_of_text(response.text) == value else {"value": value}
+
+
+def is_structured(entry: Mapping[str, Any]) -> bool:
+    """Return whether a response is JSON because the agent's own options ask for it."""
+    return STRUCTURED in (extension_of(entry).get("additionalProperties") or {})
 
 
 def _value_of_text(text: str) -> Any:

@@ -63,7 +63,7 @@ class FeatureChoices:
             name, agent, choices.fallbacks, choices.fallback_sticky, default=self._fallbacks, provider_for=provider_for
         )
         return [
-            ResponseFormats(retries),
+            ResponseFormats(agent, retries),
             *([Fallbacks(fallbacks, provider_for)] if fallbacks.clients else []),
             *([BudgetsOfAgent(budgets)] if budgets.counts else []),
             Steering(),

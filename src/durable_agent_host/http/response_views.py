@@ -215,7 +215,8 @@ def _end_view(finish_reason: str | None, refusal: Mapping[str, str] | None) -> A
 
 def _add_value(view: RunAnswerWire | TurnWire, request: TurnRequest, outcome: TurnOutcome) -> None:
     """Repeat a complete structured answer, parsed."""
-    if request.response_format is not None and view["status"] in {"success", "completed"}:
+    is_structured = outcome.structured or request.response_format is not None
+    if is_structured and view["status"] in {"success", "completed"}:
         with suppress(ValueError, RecursionError):
             view["value"] = parse_answer(outcome.text)
 

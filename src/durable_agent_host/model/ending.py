@@ -12,6 +12,9 @@ REFUSAL_DETAILS: Final = "durable_agent_host.refusal"
 """Key in a response's ``additional_properties``: what the service says of a refusal or filter, beside the answer:
 ``message`` and ``category``, as far as it does."""
 
+STRUCTURED: Final = "durable_agent_host.structured"
+"""Key in a response's ``additional_properties``: its text is JSON, as the agent's own ``response_format`` asks."""
+
 LENGTH: Final = "length"
 CONTENT_FILTER: Final = "content_filter"
 REFUSAL: Final = "refusal"

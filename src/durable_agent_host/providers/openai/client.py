@@ -207,6 +207,15 @@ class ItemPreservingMixin(FoldedStreamMixin):
         )
         return response
 
+    def _prepare_response_and_text_format(self, *, response_format: Any, **arguments: Any) -> Any:
+        """Send a class of pydantic as its schema: the SDK would fail for an answer that does not fit, and lose it."""
+        from openai.lib._parsing import type_to_response_format_param  # noqa: PLC0415 - loaded when used
+
+        client: Any = super()
+        if isinstance(response_format, type):
+            response_format = type_to_response_format_param(response_format)
+        return client._prepare_response_and_text_format(response_format=response_format, **arguments)
+
     def _start_call(self, *, messages: Sequence[Message], options: Mapping[str, Any], **kwargs: Any) -> Any:
         client: Any = super()
         token: Mapping[str, Any] = options.get("continuation_token") or {}

@@ -32,6 +32,7 @@ from azure.core.credentials import AzureKeyCredential
 from azure.core.pipeline.policies import AzureKeyCredentialPolicy
 from google import genai
 from openai import AsyncOpenAI
+from pydantic import BaseModel
 
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
@@ -62,6 +63,19 @@ def talker(kind: str, name: str, tool) -> Agent:
     """Make an agent with one kind of client, whose tool the model calls ``say``."""
     options = {"store": False} if kind == "Responses" else {}
     return Agent(clients[kind], "Talk.", name=name, tools=[tool], default_options=options)
+
+
+class Counted(BaseModel):
+    """What an agent answers whose own options ask for it."""
+
+    words: int
+
+
+def typed(kind: str) -> Agent:
+    """Make an agent with a format of its own."""
+    agent = talker(kind, f"Typed{kind}", say)
+    agent.default_options["response_format"] = Counted
+    return agent
 
 
 def over(inner: Agent, name: str) -> Agent:
@@ -196,6 +210,7 @@ app = DurableAgentApp(
     workflows=[nodes, holders],
     agents=[
         *(talker(kind, kind, say) for kind in clients),
+        *(typed(kind) for kind in clients),
         *(over(talker(kind, "inner", say), f"Over{kind}") for kind in clients),
         *(team(kind) for kind in clients),
         over(over(talker("Completions", "lowest", say), "middle"), "Twice"),
