@@ -60,21 +60,22 @@ def begin(host: AgentHost, agent: str) -> str:
 
 PLANS = {
     "Over": {
-        "Over": [ask("clerk", "write"), overloaded(1), {"text": "Done."}],
+        "Over": [ask("clerk", "write"), overloaded(3), {"text": "Done."}],
         "clerk": [use("note", text="a"), {"text": "Written."}],
     },
     "Deep": {
         "Deep": [ask("manager", "go"), {"text": "Done."}],
-        "manager": [{"calls": [*ask("clerk", "write")["calls"], call("linger", text="b")]}, {"text": "Managed."}],
-        "clerk": [use("note", text="a"), overloaded(1), {"text": "Written."}],
+        "manager": [{"calls": [*ask("clerk", "write")["calls"], call("note", text="b")]}, {"text": "Managed."}],
+        "clerk": [use("note", text="a"), overloaded(3), {"text": "Written."}],
     },
     "Crowd": {
         "left": [use("linger", text="b"), {"text": "Done."}],
-        "middle": [use("note", text="a"), overloaded(1), {"text": "Done."}],
+        "middle": [use("note", text="a"), overloaded(3), {"text": "Done."}],
         "right": [{"text": "Done."}],
     },
 }
 """An agent → the answers of its model, and of those within it; the service of one asks for a wait."""
+EFFECTS = {"Over": ["note"], "Deep": ["note", "note"], "Crowd": ["begin", "end", "note"]}
 
 
 @pytest.mark.parametrize("agent", PLANS)
@@ -87,12 +88,12 @@ def test_a_turn_waits_as_long_as_a_service_asks(host: AgentHost, model: Practice
     assert (turn["status"], "slow down" in turn["postponed"]["reason"]) == ("running", True)
     turn = wait_until(lambda: (turn := requests.get(url).json()) and turn["status"] != "running" and turn)
     assert (turn["status"], "Done." in turn["response"], "postponed" in turn) == ("completed", True, False)
-    assert sorted(line.split()[0] for line in effects()) == {"Over": ["note"]}.get(agent, ["begin", "end", "note"])
+    assert sorted(line.split()[0] for line in effects()) == EFFECTS[agent]
     assert len(model.requests()) == sum(map(len, PLANS[agent].values()))
     steps = steps_of(url)
     assert [step["ended"] for step in steps if step["kind"] == "attempt"] == ["postponed", "completed"]
     (wait,) = [step for step in steps if step["kind"] == "wait" and step["reason"] == "retry"]
-    assert (wait["wait_seconds"], "429" in wait["cause"], wait["ended_at"] > wait["began_at"]) == (1, True, True)
+    assert (wait["wait_seconds"], "429" in wait["cause"], wait["ended_at"] > wait["began_at"]) == (3, True, True)
     names = [event.name for event in read_events(requests.get(f"{url}/events", stream=True))]
     assert (names.count("turn.postponed"), names[-1]) == (1, "turn.completed")
 
