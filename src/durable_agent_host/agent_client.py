@@ -267,6 +267,17 @@ class AgentClient:
         """Cancel a turn that runs or waits. Guarantee: idempotent; a turn that has ended otherwise is a 409."""
         return await self._turn_request(agent, "POST", f"{_path(agent, session_id, turn_id)}/cancel")
 
+    async def resume(self, agent: str, session_id: str, turn_id: str) -> TurnResult:
+        """Resume a failed turn from its journal: no finished call is made again.
+
+        Returns:
+            The turn, which runs: follow or read it for its end.
+
+        Raises:
+            AgentClientError: 409, it has not failed, or a later turn has begun; 410, its journal is no longer kept.
+        """
+        return await self._turn_request(agent, "POST", f"{_path(agent, session_id, turn_id)}/resume")
+
     async def _turn_request(
         self, agent: str, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> TurnResult:

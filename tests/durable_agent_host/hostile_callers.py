@@ -72,6 +72,7 @@ ROWS: Mapping[str, RouteRequest | None] = {
     "http-turn-test": RouteRequest(),
     "http-events": RouteRequest(),
     "http-cancel": RouteRequest(),
+    "http-resume": RouteRequest(),
     "http-answers": RouteRequest(b'{"call_id": "call_1", "approved": true}', {}, _JSON),
 }
 """Route → how it is asked; None for a route that is about no single session."""

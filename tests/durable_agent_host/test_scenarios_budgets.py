@@ -64,7 +64,7 @@ def read_usage(host: AgentHost, agent: str, session: str):
 
 
 def test_a_loop_of_model_calls_stops_at_the_budget(budgets: AgentHost, model: PracticeModel, purchases):
-    """The third call is the last; the turn fails with the figure, and the conversation is as it was."""
+    """The third call is the last; the turn fails with the figure, and the conversation tells what it has done."""
     model.plan(BUY_AGAIN, times=None)
     session = uuid4().hex
     detail = budget_error(budgets.run("Calls", {"message": "go", "session_id": session}))
@@ -73,7 +73,7 @@ def test_a_loop_of_model_calls_stops_at_the_budget(budgets: AgentHost, model: Pr
     assert len(model.requests()) == 3
     assert purchases() == ["more"] * 3
     view = budgets.session("Calls", session)
-    assert view["messages"] == []
+    assert [message["role"] for message in view["messages"]] == ["user", *["assistant", "tool"] * 3, "assistant"]
     assert view["turns"][0]["error"]["type"] == "BudgetExceededError"
     assert (view["spent"]["model_calls"], view["spent"]["tool_calls"]) == (3, 3)
     model.reset()

@@ -110,15 +110,17 @@ def test_errors_of_the_model_service_are_explained(lab: AgentHost, model: Practi
     assert len(model.requests()) == calls
 
 
-def test_a_turn_that_fails_after_a_tool_leaves_no_trace(lab: AgentHost, model: PracticeModel, ledger):
-    """After a tool has run, a refused call fails the turn: the conversation is as before, and nothing runs again."""
+def test_a_refused_call_after_a_tool_fails_the_turn(lab: AgentHost, model: PracticeModel, ledger):
+    """After a tool has run, a refused call fails the turn: the conversation has the call, and nothing runs again."""
     model_error = {"error": {"status": 400, "message": "no more"}}
     model.plan({"calls": [{"name": "charge", "arguments": {"amount": 12.5}}]}, model_error, model_error)
     response = lab.run("Ledger", {"message": "Charge me"})
     assert "no more" in problem(response, 502)
     assert len(model.requests()) == 3
     assert ledger.read_text() == "12.5\n"
-    assert lab.session("Ledger", response.headers["x-ms-session-id"])["messages"] == []
+    messages = lab.session("Ledger", response.headers["x-ms-session-id"])["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant"]
+    assert "no more" in messages[-1]["contents"][0]["text"]
 
 
 def test_errors_carry_the_headers_of_their_turn(lab: AgentHost):

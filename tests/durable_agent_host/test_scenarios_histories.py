@@ -253,7 +253,6 @@ def test_an_unsaved_turn_is_not_part_of_the_conversation(host: AgentHost, model:
     session = uuid4().hex
     run_turns(host, "Moody", session, "one")
     (folder / "full").touch()
-    plan_tool_call(model)
     failed_response = host.run("Moody", {"message": "lost", "session_id": session})
     (folder / "full").unlink()
     assert failed_response.status_code == 502

@@ -16,6 +16,7 @@ from openai.types.responses.response_create_params import ResponseCreateParamsSt
 
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.compaction import CompactionChoice
+from durable_agent_host.agent.run_result import Cancelled
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.features.compaction.feature import CompactionOfAgent
 from durable_agent_host.model.session import Session
@@ -91,7 +92,7 @@ class Lab:
             waiting_outcome = await self._attempt(self.runner(agent, open_log), text)
         assert waiting_outcome.status == "suspended", waiting_outcome
         replies = {call["call_id"]: {"result": result} for call in waiting_outcome.pending}
-        ending: dict[str, Any] = {"was_cancelled": True} if is_cancelled else {"replies": replies}
+        ending: dict[str, Any] = {"collects": Cancelled()} if is_cancelled else {"replies": replies}
         async with self.agent() as agent:
             return await self._turn(self.runner(agent, open_log), text, **ending)
 

@@ -25,10 +25,13 @@ from durable_agent_host.agent.outcome_builder import (
     build_cancelled,
     build_completed,
     build_failed,
+    build_failed_with_entries,
     build_postponed,
     build_suspended,
+    happened_outside,
     overlay_after,
     save_session,
+    usage_of,
 )
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.retry_classification import RetryPolicy, causes_of
@@ -73,6 +76,7 @@ from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage
 from durable_agent_host.session.external_messages import without_messages
 from durable_agent_host.session.ownership import external_session_id
+from durable_agent_host.session.sealing import Withdrawal
 from durable_agent_host.turn.recorded_stream import FinalResponse
 from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn.turn_redactor import Redactor
@@ -280,25 +284,40 @@ class AgentRunner:
         request: TurnRequest,
         replies: Mapping[str, Mapping[str, Any]] | None = None,
         *,
-        was_cancelled: bool = False,
+        collects: Cancelled | Failed | None = None,
+        resumes: str = "",
         can_postpone: bool = False,
     ) -> TurnOutcome:
         """Run the agent for a turn and fold what it streamed; a turn that has ended has its outcome again.
 
+        Args:
+            session: as its entity has it.
+            request: of the turn.
+            replies: to pending calls, by their ids.
+            collects: how the turn ends, if that is decided: only what is in the journal is collected.
+            resumes: when the failure ended from which the turn resumes; empty for a turn that has not failed.
+            can_postpone: whether the caller continues the turn after a postponed outcome.
+
         Returns:
-            A completed outcome with the entries to append, a failed one with the reason, a cancelled one with both, a
-            suspended one with the calls that wait for a person, or, if the caller can wait, a postponed one. Failures
-            of agent, model and tools do not raise.
+            A completed outcome with the entries to append, a failed one with the reason, and with entries if something
+            has happened outside of the host, a cancelled one with both, a suspended one with the calls that wait for a
+            person, or, if the caller can wait, a postponed one. Failures of agent, model and tools do not raise.
 
         Raises:
             FencedError: another process runs the turn, and has not ended it in time.
             LogError, CorruptStateError: the turn log's store does not answer, or has lost entries.
         """
-        attempt = await TurnAttempt.open(self._open_log(), request, self._observers, self._redactor)
+        attempt = await TurnAttempt.open(self._open_log(), request, self._observers, self._redactor, resumes=resumes)
         if (outcome := attempt.outcome) is not None:
             return outcome
-        await attempt.resume(replies or {}, was_cancelled=was_cancelled)
+        await attempt.resume(replies or {}, was_cancelled=collects is not None)
         record = self.storage.record(session)
+        withdrawal: Withdrawal | None = None
+        if resumes:
+            withdrawal = await record.withdraw(request.turn_id)
+            session = withdrawal.session
+            record = self.storage.record(session)
+        before = attempt.recorded.before
         with_files = SessionFiles(self.storage, request.agent, request.session_id, session).with_files
 
         async def load_message(request: TurnRequest) -> TurnRequest:
@@ -314,14 +333,15 @@ class AgentRunner:
             attempt=attempt,
             record=record,
             with_files=with_files,
-            agent_session_before=await record.agent_session(),
+            agent_session_before=await record.agent_session() if before is None else before["agent_session"],
             history_session_id=external_session_id(request.session_id, session.owner)
             if self.history.where.owners
             else "",
             request=request,
             replies=replies or {},
             wait_rules=self._wait_rules,
-            was_cancelled=was_cancelled or await _is_cancelled(attempt),
+            collects=collects or (Cancelled() if await _is_cancelled(attempt) else None),
+            withdrawal=withdrawal,
             features=[part for feature in self._features if (part := feature.begin(start)) is not None],
             redactor=self._redactor,
             exchange_recorder=attempt.new_exchange_recorder(self._limits.recording_bounds),
@@ -352,7 +372,7 @@ class AgentRunner:
             task.result()
             return Completed(runs.output.response())
         except RunStoppedError as stop_error:
-            return stop_error.stop
+            return runs.run.gate.final_stop(stop_error.stop) if runs.run is not None else stop_error.stop
         except BaseException as error:  # noqa: BLE001 - the edge: whatever the agent's task raised ends its turn
             return _find_stop(runs, error)
 
@@ -374,16 +394,16 @@ class AgentRunner:
             case Completed(response):
                 await runs.attempt.observers.notify(AgentCompleted(response))
                 ending, outcome = await self._complete(runs, response)
-            case AwaitingReplies(calls):
+            case AwaitingReplies(calls) if runs.collects is None:
                 outcome = await build_suspended(runs, calls)
-            case Cancelled():
+            case Cancelled() | AwaitingReplies():
                 try:
                     outcome = await self._collect_cancelled(runs)
                 except RedactionError as error:
                     outcome = await _build_failed_outcome(runs, error)
             case Failed(error):
                 await cancel_at_service(runs)
-                outcome = await _build_failed_outcome(runs, error)
+                outcome = await self._collect_failed(runs, error)
             case Postponed():
                 outcome = build_postponed(runs.request, ending, milliseconds=runs.milliseconds())
             case Superseded():
@@ -393,7 +413,8 @@ class AgentRunner:
         outcome = committed_outcome = runs.complete_outcome(replace(outcome, redacts=self._redactor is not None))
         if outcome.has_ended:
             committed_outcome = await self._store_outcome(runs, outcome)
-        return await runs.attempt.end(ending, outcome, committed_outcome)
+        before = {"before": {"agent_session": runs.agent_session_before}} if outcome.status == "failed" else None
+        return await runs.attempt.end(ending, outcome, committed_outcome, before)
 
     async def _complete(self, runs: AgentRuns, response: AgentResponse[Any]) -> tuple[Ending, TurnOutcome]:
         """Build the outcome of an answer, also for the agent's own history providers."""
@@ -403,18 +424,40 @@ class AgentRunner:
             raise
         except Exception as error:  # noqa: BLE001 - an answer that cannot be stored fails the turn
             reason = runs.provider.explain(error) or error
-            return Failed(reason), await _build_failed_outcome(runs, reason)
+            return Failed(reason), await self._collect_failed(runs, reason)
+
+    async def _collect_failed(self, runs: AgentRuns, error: BaseException) -> TurnOutcome:
+        """Build the outcome of a failed turn: with what it has done if anything has happened outside of the host."""
+        failed = await _build_failed_outcome(runs, error)
+        try:
+            records = await runs.attempt.read_again()
+            if runs.run is None or not happened_outside(runs, records):
+                return failed
+            return await self._save_cut_off(runs, await build_failed_with_entries(runs, records, failed))
+        except (FencedError, LogError):
+            raise
+        except Exception as collect_error:  # noqa: BLE001 - the turn fails all the same
+            _LOGGER.warning(
+                "turn %s: what it has done is not part of the conversation: %s",
+                runs.request.turn_id,
+                log_reason(collect_error),
+            )
+            return failed
 
     async def _collect_cancelled(self, runs: AgentRuns) -> TurnOutcome:
         """Collect the output of a cancelled turn, also for the agent's own history providers."""
         await cancel_at_service(runs)
-        outcome = await build_cancelled(runs, await runs.attempt.read_again())
+        return await self._save_cut_off(runs, await build_cancelled(runs, await runs.attempt.read_again()))
+
+    async def _save_cut_off(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
+        """Save what a cancelled or failed turn has produced in the agent's own history providers."""
         try:
             return await self._save_histories(runs, outcome)
-        except HistoryError as error:  # the turn is cancelled all the same
+        except HistoryError as error:  # the turn has ended all the same
             _LOGGER.warning("turn %s: %s", runs.request.turn_id, log_reason(error))
             if runs.histories is not None:
                 runs.histories.abandon_saves()
+        if outcome.status == "cancelled":
             message = "the turn was cancelled, and the agent's history provider could not store what it had produced"
             outcome = replace(outcome, error={**(outcome.error or {}), "message": message})
         return replace(outcome, agent_session=save_session(runs.agent_session))
@@ -426,7 +469,7 @@ class AgentRunner:
             return outcome
         await runs.attempt.flush()
         request_message, *response_messages = decode_messages(outcome.entries)
-        await histories.save(request_message, response_messages, is_cut_off=outcome.status == "cancelled")
+        await histories.save(request_message, response_messages, is_cut_off=outcome.status != "completed")
         reach("history.after_save")
         return replace(outcome, agent_session=save_session(runs.agent_session))
 
@@ -439,7 +482,14 @@ class AgentRunner:
         if primary_provider is not None:
             outcome = replace(outcome, entries=tuple(without_messages(entry, primary_provider) for entry in entries))
         response = entries[-1] if entries else None
-        return await self.storage.offload_outcome(runs.record.session, runs.request, outcome, response=response)
+        session = runs.record.session
+        withdrawal = runs.withdrawal
+        if withdrawal is not None and not outcome.adds_entries:  # what the turn has left in the session stays
+            session = withdrawal.stored
+            withdrawal = None
+        return await self.storage.offload_outcome(
+            session, runs.request, outcome, response=response, withdrawal=withdrawal
+        )
 
     async def _await_successor(self, runs: AgentRuns) -> TurnOutcome:
         """Wait for the outcome from the attempt that took over the turn, and return it."""
@@ -468,7 +518,7 @@ class AgentRunner:
                     return None
                 if not self._remaining_seconds(runs):
                     return Failed(runs.out_of_time(self._limits.turn_seconds))
-                if not runs.was_cancelled and await _is_cancelled(runs.attempt):
+                if runs.collects is None and await _is_cancelled(runs.attempt):
                     return Cancelled()
 
 
@@ -496,6 +546,7 @@ async def _build_failed_outcome(runs: AgentRuns, error: BaseException) -> TurnOu
     trace = strip_error_text(error) if is_of_app else None
     _LOGGER.warning("%s failed: %s", runs.attempt.label, log_reason(error), exc_info=trace)
     outcome = build_failed(runs.request, error, milliseconds=runs.milliseconds())
+    outcome = replace(outcome, usage=cast("Any", usage_of(runs)))
     return replace(outcome, overlay=await overlay_after(runs, None))  # a summary that was paid for is kept
 
 

@@ -41,7 +41,7 @@ from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
-from durable_agent_host.agent.run_result import Cancelled, RunStoppedError
+from durable_agent_host.agent.run_result import RunStoppedError, Stop
 from durable_agent_host.agent.running_tool import WaitRules
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import (
@@ -65,6 +65,7 @@ from durable_agent_host.model.turn import ResponseLimits, TurnOutcome, TurnReque
 from durable_agent_host.segments.conversation_reader import ConversationReader, entries_of_context
 from durable_agent_host.session.context_selection import context_messages
 from durable_agent_host.session.external_messages import external_provider_of
+from durable_agent_host.session.sealing import Withdrawal
 from durable_agent_host.session.transcript import replay_messages
 from durable_agent_host.turn.client_tools import client_tool
 from durable_agent_host.turn.turn_redactor import Redactor
@@ -199,7 +200,8 @@ class AgentRuns:
         replies: to pending calls, by their ids.
         wait_rules: how long calls wait, and how their results may come.
         exchange_recorder: records the HTTP exchanges of model calls.
-        was_cancelled: the turn was cancelled while it waited: only what is in the journal is collected.
+        collects: how the turn ends, if that was decided before: only what is in the journal is collected.
+        withdrawal: of the entries of the turn's earlier end, for a resumed turn; None for others.
         agent_session: the framework's session of the current run.
         hosted_agent: the agent of the current run.
         run: the current one; None before the first.
@@ -223,7 +225,8 @@ class AgentRuns:
     replies: Mapping[str, Mapping[str, Any]]
     wait_rules: WaitRules
     exchange_recorder: ExchangeRecorder
-    was_cancelled: bool = False
+    collects: Stop | None = None
+    withdrawal: Withdrawal | None = None
     history_session_id: str = ""
     agent_session: DurableSession = field(default_factory=DurableSession)
     hosted_agent: HostedAgent = field(init=False)
@@ -365,7 +368,7 @@ class AgentRuns:
             observers=self.attempt.observers,
             session_state=SessionState(self.agent_session, journal.recorded),
             pending_calls=pending_calls,
-            gate=RunGate(pending_calls, replay_only=self.was_cancelled),
+            gate=RunGate(pending_calls, collects=self.collects),
             progress=StreamProgress(),
             output=self.output,
             retry_policy=self.retry_policy,
@@ -531,8 +534,8 @@ class AgentRuns:
         """Record that an agent without a journal begins; it does not begin a second time unless it allows that."""
         journal = run.journal
         recorded_call = journal.recorded.tools.get(AGENT_RUN)
-        if self.was_cancelled:
-            raise RunStoppedError(Cancelled())
+        if self.collects is not None:
+            raise RunStoppedError(self.collects)
         if (
             recorded_call is not None
             and recorded_call.starts
@@ -635,7 +638,8 @@ class AgentRuns:
         return RunHistoryProviders(
             session=self.agent_session,
             turn_id=self.request.turn_id,
-            receipts=self.record.session.receipts,
+            void_turn_ids=self.record.session.void_turn_ids,
+            resumptions=self.attempt.recorded.resumptions,
             may_have_saved=self.attempt.number > 1,
             rehydrate=self._rehydrate,
             as_history=self.provider.as_history,

@@ -45,11 +45,15 @@ class CallScope:
         journal: of the run that makes the tool call.
         path: of the tool call; of the turn's agent for its workflow.
         begin_run: begins a run of an agent here.
+
+    Attributes:
+        failure: why a model call of an agent here has failed, or None.
     """
 
     def __init__(
         self, journal: Journal, path: CallPath, begin_run: "Callable[[CallScope, NestedClient], NestedCalls]"
     ) -> None:
+        self.failure: Exception | None = None
         self._journal = journal
         self._path = path
         self._begin_run = begin_run

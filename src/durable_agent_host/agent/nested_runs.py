@@ -67,7 +67,10 @@ class NestedRun:
             exchange_recorder=None,
             includes_error_texts=client.includes_error_texts,
             nested=StopNestedRun(
-                progress, scope.wait_for_others, None if client.is_strategy else turn_run.retry_policy
+                progress,
+                scope.wait_for_others,
+                self._record_failure,
+                None if client.is_strategy else turn_run.retry_policy,
             ),
         )
 
@@ -162,6 +165,10 @@ class NestedRun:
         if is_stored:
             self._replies = []
         return complete_messages
+
+    def _record_failure(self, error: Exception) -> None:
+        if not self._client.is_strategy:
+            self._scope.failure = error
 
     async def _make_tool_call(self, call: ToolInvocation) -> ToolCallEnd:
         end = await chain_tool_call(new_tool_layers(self._run), call)

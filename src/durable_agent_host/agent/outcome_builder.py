@@ -1,12 +1,12 @@
 """The outcome of a turn for each ending, with the entries to store or the reason why there are none."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial, reduce
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
-from agent_framework import AgentResponse, Content, Message, add_usage_details
+from agent_framework import AgentResponse, Content, Message, UsageDetails, add_usage_details
 
 from durable_agent_host.agent.agent_runs import AgentRuns
 from durable_agent_host.agent.run_output import json_bytes
@@ -14,13 +14,9 @@ from durable_agent_host.agent.run_result import Postponed
 from durable_agent_host.agent.transcript_provider import DurableSession, TranscriptProvider
 from durable_agent_host.codec.content import decode_usage, encode_agent_session
 from durable_agent_host.codec.extension_data import extension_of, with_extension
-from durable_agent_host.codec.journal_entry import decode_tool_result
-from durable_agent_host.codec.message import (
-    encode_request_entry,
-    encode_response_entry,
-    is_structured,
-    with_replies,
-)
+from durable_agent_host.codec.journal_entry import decode_model_response, decode_tool_result, tool_result_text
+from durable_agent_host.codec.message import encode_request_entry, encode_response_entry, is_structured, with_replies
+from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import (
     CorruptStateError,
@@ -30,13 +26,14 @@ from durable_agent_host.errors import (
     TurnCancelledError,
     TurnError,
 )
-from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.call_path import AGENT_RUN, CallPath
 from durable_agent_host.model.ending import AnswerEnd, end_of_answer
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
 from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.session.transcript import close_calls, finished_part
+from durable_agent_host.stream.hosted_calls import HOSTED_CONTENTS
 from durable_agent_host.stream.redacted_events import remove_buffered
 from durable_agent_host.stream.response_messages import response_messages
 from durable_agent_host.turn.error_texts import error_details
@@ -49,15 +46,22 @@ from durable_agent_host.turn_log.journal import JournalState
 
 CANCELLED: Final = "durable_agent_host.cancelled"
 """Key in the ``additional_properties`` of a stored response: the turn was cancelled at this point."""
+FAILED: Final = "durable_agent_host.failed"
+"""Key in the ``additional_properties`` of a stored response and of its last message: the turn failed at this point."""
 
-_NOT_RUN: Final = "Error: The turn was cancelled before this call; the tool did not run."
+_NOT_RUN: Final = "Error: The turn {end} before this call; the tool did not run."
+_EFFECTS: Final = HOSTED_CONTENTS | {"function_result"}
+"""Types of contents of a finished model call, or of an agent without a journal, which show that a tool has run."""
 _TOOL_FAILED: Final = "Error: Function failed."
 _WAITING_CHARACTERS: Final = 8 * 1024
 """Of the waiting calls in an outcome, as JSON."""
 _CUT_OFF: Final = (
-    "Error: The turn was cancelled while the tool was running; the outcome is not known, and the call may or may not "
-    "have taken effect."
+    "Error: The turn {end} while the tool was running; the outcome is not known, and the call may or may not have "
+    "taken effect."
 )
+_DESCRIBED: Final = 1000
+"""Maximum characters of the arguments, and of the result, of a call that is described in the result of another."""
+_FAILED: Final = "This turn failed here, and has no answer. The reason: {reason}"
 
 
 def utc_now() -> str:
@@ -104,6 +108,43 @@ async def build_cancelled(runs: AgentRuns, records: JournalState) -> TurnOutcome
     Returns:
         An outcome with the entries to append, the response marked.
     """
+    error = TurnCancelledError("the turn was cancelled; what it had produced is part of the conversation")
+    return replace(await _build_cut_off(runs, records, "cancelled"), error=error_details(error))
+
+
+def happened_outside(runs: AgentRuns, records: JournalState) -> bool:
+    """Return whether a turn has had an effect outside of the host, so that the conversation must tell of it.
+
+    A tool has finished or is in doubt, a pending call has its answer, or a finished model call has run a hosted tool.
+    Of an agent without a journal, its output tells, and that an earlier attempt was running it.
+    """
+    started_calls = (call.started for path, call in records.tools.items() if path != AGENT_RUN)
+    if records.replied_call_ids or any(entry is not None and not entry.is_agent for entry in started_calls):
+        return True
+    responses = [decode_model_response(response) for response in records.responses.values()]
+    if runs.run is not None and not runs.hosted_agent.has_journal:
+        agent_run = runs.run.journal.recorded.tools.get(AGENT_RUN)
+        if agent_run is not None and agent_run.starts:
+            return True
+        responses.append(cast("Any", runs.output.response()))
+    contents = [content for response in responses for message in response.messages for content in message.contents]
+    return any(content.hosted or content.informational_only or content.type in _EFFECTS for content in contents)
+
+
+async def build_failed_with_entries(runs: AgentRuns, records: JournalState, failed: TurnOutcome) -> TurnOutcome:
+    """Build the outcome of a failed turn with what it has done, and a last message with the reason.
+
+    Returns:
+        An outcome with the entries to append, the response and its last message marked.
+    """
+    reason = str((failed.error or {}).get("message"))
+    outcome = await _build_cut_off(runs, records, "failed", reason)
+    return replace(outcome, text="", messages=(), error=failed.error, overlay=failed.overlay)
+
+
+async def _build_cut_off(
+    runs: AgentRuns, records: JournalState, status: Literal["cancelled", "failed"], reason: str = ""
+) -> TurnOutcome:
     response, cut_off = runs.output.responses({path.position for path in records.responses if not path.is_nested})
     finished_messages = finished_part(cut_off.messages)
     if (redactor := runs.redactor) is not None:
@@ -112,30 +153,67 @@ async def build_cancelled(runs: AgentRuns, records: JournalState) -> TurnOutcome
         )
     response.messages += finished_messages
     model_call = CallPath() if runs.run is None else runs.run.journal.current_call
+    build_result = partial(_build_missing_result, records, "failed" if status == "failed" else "was cancelled")
     response.messages = close_calls(
-        response.messages, lambda call_id, n: _build_missing_result(records, model_call.tool_call(call_id, n))
+        response.messages, lambda call_id, n: build_result(model_call.tool_call(call_id, n))
     )
-    response.additional_properties = {**(response.additional_properties or {}), CANCELLED: True}
+    mark = CANCELLED
+    if status == "failed":
+        mark = FAILED
+        response.messages += _messages_beyond(runs, records, build_result)
+        text = _FAILED.format(reason=reason)
+        response.messages.append(Message("assistant", [text], additional_properties={FAILED: True}))
+    response.additional_properties = {**(response.additional_properties or {}), mark: True}
     runs.agent_session.service_session_id = None
     runs.agent_session.state.pop(WORKFLOW_STATE, None)
-    outcome = await _with_entries(runs, response, "cancelled")
+    outcome = await _with_entries(runs, response, status)
     request_entry, response_entry = outcome.entries
     repaired_entries, _ = repair_entries([request_entry, response_entry], runs.provider.repair_rules)
-    error = TurnCancelledError("the turn was cancelled; what it had produced is part of the conversation")
-    return replace(outcome, entries=repaired_entries, error=error_details(error))
+    return replace(outcome, entries=repaired_entries)
 
 
-def _build_missing_result(records: JournalState, path: CallPath) -> Content:
+def _messages_beyond(
+    runs: AgentRuns, records: JournalState, build_result: Callable[[CallPath], Content]
+) -> list[Message]:
+    """Return the messages of finished model calls that a run has not reached before it failed."""
+    position = -1 if runs.run is None else runs.run.journal.position
+    messages: list[Message] = []
+    for path, response in sorted(records.responses.items(), key=lambda item: item[0].position):
+        if not path.is_nested and path.position > position and path not in records.rejections:
+            call_messages = decode_model_response(response).messages
+            messages += close_calls(
+                call_messages, lambda call_id, n, path=path: build_result(path.tool_call(call_id, n))
+            )
+    return messages
+
+
+def _build_missing_result(records: JournalState, end: str, path: CallPath) -> Content:
     """Build the result of a call whose result the model has not seen."""
     recorded_call = records.tools.get(path)
     if recorded_call is None:
-        return Content.from_function_result(path.call_id, result=_NOT_RUN)
+        return Content.from_function_result(path.call_id, result=_NOT_RUN.format(end=end))
     if recorded_call.finished is None:
-        return Content.from_function_result(path.call_id, result=_CUT_OFF)
+        text = _CUT_OFF.format(end=end) + "".join(_describe_calls_within(records, path))
+        return Content.from_function_result(path.call_id, result=text)
     result = recorded_call.finished.result
     if "items" in result:
         return Content.from_function_result(path.call_id, result=decode_tool_result(result))
     return Content.from_function_result(path.call_id, result=_TOOL_FAILED, exception=str(result.get("message", "")))
+
+
+def _describe_calls_within(records: JournalState, path: CallPath) -> Iterator[str]:
+    """Describe the calls that an agent had made in a call which was cut off."""
+    for inner_path, call in records.tools.items():
+        if call.started is not None and inner_path.steps[: len(path.steps)] == path.steps and inner_path != path:
+            end = tool_result_text(call.finished.result) if call.finished is not None else "not known"
+            arguments = encode_strict(dict(call.started.arguments))
+            yield f"\nCall of {call.started.name} with {arguments[:_DESCRIBED]}: {end[:_DESCRIBED]}"
+
+
+def usage_of(runs: AgentRuns) -> UsageDetails | None:
+    """Return the tokens of all model calls of a turn; None without one."""
+    usage = runs.attempt.metrics.usage
+    return usage if runs.context is None else add_usage_details(usage, runs.context.usage)
 
 
 def build_failed(request: TurnRequest, error: BaseException, *, milliseconds: float = 0.0) -> TurnOutcome:
@@ -190,9 +268,7 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     _hide_exceptions(agent_response)
     served_by = _pop_served_by(runs, agent_response)
     if runs.hosted_agent.has_journal:  # its updates lack calls: of agents within it, before approvals, rejected ones
-        agent_response.usage_details = runs.attempt.metrics.usage or agent_response.usage_details
-        if runs.context is not None:
-            agent_response.usage_details = add_usage_details(agent_response.usage_details, runs.context.usage)
+        agent_response.usage_details = usage_of(runs) or agent_response.usage_details
     elif runs.run is not None and (responses := runs.run.journal.recorded.responses):
         # a workflow reports the tokens of some of its agents, as its outputs are chosen
         usages = (decode_usage(response["usage"]) for response in responses.values() if response.get("usage"))

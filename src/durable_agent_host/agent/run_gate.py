@@ -3,7 +3,7 @@
 import threading
 
 from durable_agent_host.agent.pending_calls import PendingCalls
-from durable_agent_host.agent.run_result import AwaitingReplies, Cancelled, Failed, RunStoppedError, Stop
+from durable_agent_host.agent.run_result import AwaitingReplies, Failed, RunStoppedError, Stop
 
 
 class RunGate:
@@ -11,16 +11,16 @@ class RunGate:
 
     Args:
         pending_calls: of the run.
-        replay_only: the turn was cancelled before this run: nothing outside the journal is done.
+        collects: how the turn ends, if that was decided before this run: nothing outside the journal is done.
 
     Attributes:
         gave_up: set when the run's results are no longer wanted; tools can check it from their threads.
     """
 
-    def __init__(self, pending_calls: PendingCalls, *, replay_only: bool) -> None:
+    def __init__(self, pending_calls: PendingCalls, *, collects: Stop | None) -> None:
         self.gave_up = threading.Event()
         self._pending_calls = pending_calls
-        self._replay_only = replay_only
+        self._collects = collects
         self._stop: Stop | None = None
         self._failure: Failed | None = None
 
@@ -33,6 +33,10 @@ class RunGate:
         """End the turn with an error before its next model call; the other calls of the batch are finished."""
         self._failure = Failed(error)
 
+    def final_stop(self, stop: Stop) -> Stop:
+        """Return why the run has stopped: one that waits for nothing has failed."""
+        return self._failure or stop if stop == AwaitingReplies(()) else stop
+
     def raise_if_stopped(self) -> None:
         """Allow no more work once the run was stopped.
 
@@ -43,13 +47,13 @@ class RunGate:
             raise RunStoppedError(self._stop)
 
     def raise_if_cancelled(self) -> None:
-        """Allow no work outside the journal when the turn was cancelled before the run.
+        """Allow no work outside the journal when the turn was cancelled, or had failed, before the run.
 
         Raises:
             RunStoppedError: it was.
         """
-        if self._replay_only:
-            raise RunStoppedError(Cancelled())
+        if self._collects is not None:
+            raise RunStoppedError(self._collects)
 
     def check_nested(self) -> None:
         """Allow new work of an agent within the turn's agent, which may go on while other calls wait for a person.

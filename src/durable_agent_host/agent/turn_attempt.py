@@ -36,7 +36,7 @@ from durable_agent_host.agent.run_result import Ending
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.call_path import AGENT_RUN
 from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.log_entry import Inbox
+from durable_agent_host.model.log_entry import RESUMED, Inbox, LogEntry
 from durable_agent_host.model.turn import RecordingLimits, TurnOutcome, TurnRequest
 from durable_agent_host.stream.live_events import EventReader
 from durable_agent_host.turn.timeline import bounded_name
@@ -182,8 +182,17 @@ class TurnAttempt:
         request: TurnRequest,
         observers: Sequence[TurnObserver] = (),
         redactor: Redactor | None = None,
+        *,
+        resumes: str = "",
     ) -> Self:
         """Begin an attempt; earlier ones can no longer write.
+
+        Args:
+            log: of the process.
+            request: of the turn.
+            observers: notified of the attempt, after its clients.
+            redactor: of the app, or None.
+            resumes: when the failure ended from which the turn resumes; empty for a turn that has not failed.
 
         Returns:
             The attempt; its clients have been notified that the turn has begun.
@@ -191,6 +200,7 @@ class TurnAttempt:
         Raises:
             LogUnavailableError: the store does not answer; nothing was begun.
             LogError: the store has stopped answering.
+            CorruptStateError: the log of a turn that resumes is gone.
         """
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
@@ -204,6 +214,12 @@ class TurnAttempt:
         if number > 1:
             attempt.recorded = await read_journal(log, attempt.log_id)
             attempt.postponed_seconds = attempt.recorded.postponed_seconds
+        elif resumes:
+            raise missing_entries(attempt.log_id, 0)
+        ended = attempt.outcome
+        if resumes and ended is not None and ended.status == "failed" and ended.ended_at in {"", resumes}:
+            await attempt._writer.commit(LogEntry(RESUMED, {"ended_at": resumes}))
+            await attempt.read_again()
         if attempt.outcome is None:
             await attempt.observers.notify(AttemptStarted(replayed=attempt.recorded.has_started))
         return attempt
@@ -277,10 +293,22 @@ class TurnAttempt:
         if continued_from is not None:
             self._events.continue_events(open_events, continued_from)
 
-    async def end(self, ending: Ending, outcome: TurnOutcome, committed_outcome: TurnOutcome) -> TurnOutcome:
+    async def end(
+        self,
+        ending: Ending,
+        outcome: TurnOutcome,
+        committed_outcome: TurnOutcome,
+        before: Mapping[str, Any] | None,
+    ) -> TurnOutcome:
         """Record how the attempt ended; everything is durable when this returns.
 
         A turn that waits has not ended: its next attempt resumes from the journal.
+
+        Args:
+            ending: of the attempt.
+            outcome: of the turn.
+            committed_outcome: the same as the session's commit gets it.
+            before: the framework's session before the turn, from which a failed turn can resume.
 
         Returns:
             `committed_outcome`, with what the attempt did.
@@ -301,7 +329,7 @@ class TurnAttempt:
         notification = AttemptEnded(ending, replace(outcome, attempt_metrics=metrics), replayed=is_known)
         await self._events.observe(self._turn, notification)  # before the outcome, which is the log's last entry
         if outcome.has_ended:
-            await self._journal.close(encode_turn_outcome(committed_outcome))
+            await self._journal.close({**encode_turn_outcome(committed_outcome), **(before or {})})
         await self._writer.close()
         await self.observers.notify_app(notification)
         return committed_outcome

@@ -47,6 +47,18 @@ def _tail(host: HostRoutes, as_json: bool, agent: str, session: str, turn: str |
     return status
 
 
+@host_command("resume")
+@click.argument("agent")
+@click.argument("session")
+@click.argument("turn", required=False)
+def _resume(host: HostRoutes, agent: str, session: str, turn: str | None) -> int:
+    """Resume a failed turn from its journal."""
+    turn_id = turn or host.newest_turn(agent, session)
+    host.ask(host.session_path(agent, session, f"turns/{turn_id}/resume"), method="POST")
+    print(f"turn {turn_id} runs again: durable-agent-host turns tail {agent} {session} {turn_id}")
+    return OK
+
+
 @host_command("show")
 @click.option("--json", "as_json", is_flag=True, help="as the route gives it")
 @click.argument("agent")
@@ -177,8 +189,8 @@ _ROWS: Final[dict[str, Callable[[Step], str]]] = {
 
 turns = click.Group(
     "turns",
-    commands=[_show, _tail],
-    help="Show the steps of a turn of a running host, or follow its events.",
+    commands=[_resume, _show, _tail],
+    help="Show the steps of a turn of a running host, follow its events, or resume it when it has failed.",
     epilog="Exit status: 0, 1 the turn has failed, 2 the command could not be carried out, 130 Ctrl-C. "
     "Without TURN: the one that runs, else the newest.",
 )

@@ -244,6 +244,7 @@ def encode_receipt(receipt: Receipt) -> Mapping[str, Any]:
         "stats": [*cast("Mapping[str, Any]", encode_stats(receipt.stats)).values()] if receipt.stats else None,
         "spent": [getattr(receipt.budget_usage, name) for name in _USAGE_FIELDS] if receipt.budget_usage else None,
         "joinedTurnId": receipt.joined_turn_id,
+        "hasEntries": receipt.has_entries,
     }
     return {name: value for name, value in wire.items() if value or name == "turnId"}
 
@@ -261,6 +262,7 @@ def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
         stats=TurnStats(*cast("list[Any]", stats)[: len(_STATS_FIELDS)]) if isinstance(stats, list) else None,
         budget_usage=BudgetUsage(*cast("list[Any]", usage)[: len(_USAGE_FIELDS)]) if isinstance(usage, list) else None,
         joined_turn_id=wire.get("joinedTurnId", ""),
+        has_entries=wire.get("hasEntries") is True,
         stored=wire,
     )
 

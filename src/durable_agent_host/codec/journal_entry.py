@@ -57,7 +57,7 @@ _STEPS: Final[Mapping[str, type[JournalStep]]] = {
 }
 """Kind of a log entry → its step. The JSON has the fields of the step, and those of its path."""
 _KINDS: Final = {step_type: kind for kind, step_type in _STEPS.items()}
-_ABSENT_WHEN_EMPTY: Final = frozenset({"state", "rejection"})
+_ABSENT_WHEN_EMPTY: Final = frozenset({"state", "rejection", "is_agent"})
 
 
 def encode_journal_entry(step: JournalStep) -> LogEntry:
@@ -71,7 +71,9 @@ def encode_journal_entry(step: JournalStep) -> LogEntry:
                 wire[field.name] = {"reason": reason, "request": request}
             case _:
                 wire[field.name] = value
-    present = {name: value for name, value in wire.items() if name not in _ABSENT_WHEN_EMPTY or value not in (None, {})}
+    present = {
+        name: value for name, value in wire.items() if name not in _ABSENT_WHEN_EMPTY or value not in (None, {}, False)
+    }
     return LogEntry(_KINDS[type(step)], present)
 
 

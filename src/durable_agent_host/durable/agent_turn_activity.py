@@ -12,7 +12,8 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.agent.outcome_builder import build_failed, without_log
+from durable_agent_host.agent.outcome_builder import build_failed, rebuild_error, without_log
+from durable_agent_host.agent.run_result import Cancelled, Failed
 from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.durable.instance_status import read_time
@@ -77,8 +78,11 @@ async def _run(
     if runner is None:
         raise TurnError(f"the app has no agent {request.agent!r} any more")
     try:
-        session = await _session(request, client)
-        if (stored_outcome := await _find_stored_outcome(request, session, storage)) is not None:
+        session = await _session(request, client, is_resumed=bool(wire.get("resumes")))
+        if (
+            session.running != request.turn_id
+            and (stored_outcome := await _find_stored_outcome(request, session, storage)) is not None
+        ):
             return stored_outcome
         if wire.get("answers") or not _has_just_come(request, storage.grace_seconds):
             await storage.renew(request, wire.get("answers"))
@@ -87,10 +91,15 @@ async def _run(
     except StateError as error:
         return encode_turn_outcome(build_failed(request, error))
     try:
-        is_cancelled = wire.get("cancelled") is True
-        running = runner.run(session, request, replies, was_cancelled=is_cancelled, can_postpone=True)
+        failure = Failed(rebuild_error(wire["error"])) if wire.get("error") else None
+        collects = Cancelled() if wire.get("cancelled") is True else failure
+        running = runner.run(
+            session, request, replies, collects=collects, resumes=wire.get("resumes") or "", can_postpone=True
+        )
         async with _recording_owner(request, session, storage):
             outcome = await asyncio.wrap_future(submit(running))
+        if failure is not None and outcome.status == "failed":
+            outcome = replace(outcome, error=wire["error"])
     except FencedError:
         raise
     except StateError as error:
@@ -156,11 +165,11 @@ async def _find_stored_outcome(
     return encode_turn_outcome(outcome) | {ENDED_BEFORE: True}
 
 
-async def _session(request: TurnRequest, client: DurableOrchestrationClient) -> Session:
+async def _session(request: TurnRequest, client: DurableOrchestrationClient, *, is_resumed: bool) -> Session:
     """Read the session of a turn; a store that reads from a replica may show its admission a moment late."""
     for pause in (0.05, 0.2, 0.8, 3.0, None):
         session = decode_session(await read_session(client, GRANTED_TURN, request.agent, request.session_id))
-        if session.running == request.turn_id or session.receipt_of(request.turn_id):
+        if session.running == request.turn_id or (session.receipt_of(request.turn_id) and not is_resumed):
             return session
         if pause is not None:
             await asyncio.sleep(pause)

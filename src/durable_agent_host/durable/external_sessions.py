@@ -133,12 +133,8 @@ async def _void_turns(record: ConversationReader) -> set[str]:
     """List the turns that are not part of the conversation, although a provider may have messages of them."""
     session = record.session
     state: Any = (await record.agent_session() or {}).get("state") or {}
-    failed_ids = [receipt.turn_id for receipt in session.receipts if receipt.status == "failed"]
-    return {
-        *failed_ids,
-        *cast("list[str]", state.get(VOID_TURNS) or []),
-        *((session.running,) if session.running else ()),
-    }
+    running = () if session.running is None or session.receipt_of(session.running) else (session.running,)
+    return {*session.void_turn_ids, *cast("list[str]", state.get(VOID_TURNS) or []), *running}
 
 
 async def _on_loop[T](coroutine: Coroutine[Any, Any, T]) -> T:

@@ -252,6 +252,7 @@ class DurableAgentEntity:
             max_queued_turns=self.settings.max_queued_turns,
             window=self._window(),
             request_hash=payload.get("request_hash") or "",
+            resumes=payload.get("resumes") is True,
         )
         if admission.status in {"rejected", "full"}:
             changed_session = record_rejected(changed_session, payload["turn_id"], keep=MAX_REJECTED_TURNS)
@@ -260,6 +261,8 @@ class DurableAgentEntity:
             result["counts"] = True
         if admission.status == "granted" and self.notifies:
             result["notifies"] = True
+        if admission.status == "granted" and admission.receipt is not None:
+            result["resumes"] = admission.receipt.ended_at
         if admission.status == "queued":
             result |= _next(changed_session, changed_session.queue[0])
             result |= {"interrupts": admission.interrupts, "dropped": admission.cancelled_turn_id}

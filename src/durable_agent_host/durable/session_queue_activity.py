@@ -73,6 +73,16 @@ class TurnStopper:
         inbox = await self._open_log().read_inbox(turn_log_id(request.agent, request.session_id, turn_id))
         return turn_log_id(request.agent, request.session_id, request.turn_id) in inbox.messages
 
+    async def has_log(self, request: TurnRequest) -> bool:
+        """Return whether the log of a turn is kept, from its beginning.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+        page = await self._open_log().read(log_id, max_bytes=1)
+        return bool(page.records) and page.records[0].offset == 0
+
     async def finalize(self, agent: str, session_id: str, turn_id: str) -> BudgetUsage | None:
         """Count the spending of a turn that no agent has ended, and end it in its log, so that it spends no more.
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
@@ -37,6 +37,7 @@ from durable_agent_host.durable.turn_orchestrator import REPLIES_EVENT, TURN_ORC
 from durable_agent_host.durable.workflow_runs import WorkflowQuestion as WorkflowQuestion  # noqa: PLC0414 - routes import it from here
 from durable_agent_host.durable.workflow_runs import WorkflowRuns, orchestration_name
 from durable_agent_host.errors import (
+    AnswerGoneError,
     CorruptStateError,
     IdempotencyKeyReusedError,
     RequestError,
@@ -50,6 +51,7 @@ from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import entries_of_context, stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage
+from durable_agent_host.session.admission import find_resume_obstacle, is_retryable
 from durable_agent_host.session.context_selection import StoredContext
 from durable_agent_host.session.receipts import is_same_request, turn_from_receipt
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
@@ -112,6 +114,11 @@ class TurnReader:
         except StateError:
             return None
         return await self._read_stored(agent, session_id, turn_id, session) if session else None
+
+    async def find_request(self, turn_id: str) -> TurnRequest | None:
+        """Read a turn's request as its orchestration has it, without its stored parts; None without orchestration."""
+        turn = await self._read_orchestration(turn_id)
+        return turn and turn.request
 
     async def _read_orchestration(self, turn_id: str) -> Turn | None:
         """Read a turn from its orchestration."""
@@ -308,7 +315,7 @@ class TurnClient:
         """
         turn = await self.find(request.agent, request.session_id, request.turn_id)
         if turn is None or (
-            _is_transient_rejection(turn) and is_same_request(turn.request.request_hash, request.request_hash)
+            is_same_request(turn.request.request_hash, request.request_hash) and await self._runs_again(turn)
         ):
             await self.start(request)
             turn = await self.read(request.turn_id)  # a concurrent request may have started it
@@ -317,6 +324,36 @@ class TurnClient:
                 f"Idempotency-Key {key!r} was used for another request: send the same body again, or another key"
             )
         return turn if turn is not None and turn.outcome is not None else None
+
+    async def _runs_again(self, turn: Turn) -> bool:
+        """Return whether an ended turn runs when it is requested again: it was rejected or has failed for a while."""
+        if turn.outcome is not None and turn.outcome.status == "failed" and is_retryable(turn.outcome.error):
+            return await self.find_resume_obstacle(turn) is None
+        return _is_transient_rejection(turn)
+
+    async def find_resume_obstacle(self, turn: Turn) -> str | None:
+        """Return why a turn cannot resume, or None."""
+        request = turn.request
+        session = await self.documents.session(request.agent, request.session_id) or Session()
+        return find_resume_obstacle(session, request.turn_id)
+
+    async def resume(self, turn: Turn) -> None:
+        """Resume a failed turn from its journal, in a new orchestration of the same id. Guarantee: idempotent.
+
+        Raises:
+            AnswerGoneError: its request, or the log of what it has done, is no longer kept.
+            LogUnavailableError: the turn could not run; nothing was started.
+        """
+        await self.check_log()
+        request = await self._reader.find_request(turn.request.turn_id)
+        if request is None or not await self._stopper.has_log(turn.request):
+            raise AnswerGoneError(
+                "the journal of the turn is no longer kept, so it cannot resume: send the message again, as a new turn"
+            )
+        with suppress(Exception):  # another caller has resumed it
+            await self._client.start_new(
+                TURN_ORCHESTRATION, request.turn_id, encode_turn_request(replace(request, resumes=True))
+            )
 
     async def read(self, turn_id: str) -> Turn | None:
         """Read a turn's current state; see `TurnReader.read`."""

@@ -207,8 +207,8 @@ async def follow_turn(
                     yield HEARTBEAT
                     continue
                 offset = page.next_offset
-                if any(record.entry.kind == OUTCOME for record in page.records):
-                    has_run = True
+                has_run = page.records[-1].entry.kind == OUTCOME
+                if has_run:
                     client.hint(request.turn_id)
                 if data := _encode_page(page, request, base_url, hidden_events):
                     yield data

@@ -136,6 +136,16 @@ class CancellingTurnWire(CancellingWire, TurnUrlsWire):
     """A turn that is being cancelled, and where to follow it."""
 
 
+class ResumingWire(TurnIdentityWire):
+    """A failed turn that goes on."""
+
+    status: Literal["resuming"]
+
+
+class ResumingTurnWire(ResumingWire, TurnUrlsWire):
+    """A failed turn that goes on, and where to follow it."""
+
+
 class CancelledTurnWire(TurnWire, TurnUrlsWire):
     """A turn that was cancelled before."""
 

@@ -45,6 +45,7 @@ from durable_agent_host.turn.response_format import parse_answer
 from durable_agent_host.turn.turn_events import (
     AnswerMessagesWire,
     CitationWire,
+    ProblemTurnWire,
     ProblemWire,
     ResponseMessageWire,
     RunAnswerWire,
@@ -259,8 +260,17 @@ def terminal_event(request: TurnRequest, outcome: TurnOutcome, base: str) -> tup
     if outcome.status == "cancelled":
         return turn_events.TURN_CANCELLED, response_view(request, outcome, base)
     if outcome.error is not None:
-        return turn_events.TURN_FAILED, problem_body(outcome.error, **turn_identity(request))
+        names: ProblemTurnWire = {**turn_identity(request), **figures_of(outcome)}
+        return turn_events.TURN_FAILED, problem_body(outcome.error, **names)
     return turn_events.TURN_COMPLETED, response_view(request, outcome, base)
+
+
+def figures_of(outcome: TurnOutcome) -> ProblemTurnWire:
+    """Return what a turn without an answer has used."""
+    figures = ProblemTurnWire() if outcome.usage is None else ProblemTurnWire(usage=_usage_of(outcome))
+    if outcome.budget_usage is not None:
+        figures["spent"] = encode_budget_usage(outcome.budget_usage)
+    return figures
 
 
 def turn_view(turn: Turn, base: str) -> TurnWire:
@@ -343,6 +353,8 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> C
     entries = (*page.entries, page.next_entry)
     responses = {entry.get("correlationId"): entry for entry in entries if entry.get("$type") == RESPONSE}
     for receipt in page.receipts:
+        if receipt.turn_id == session.running:  # it has been resumed
+            continue
         response = responses.get(receipt.turn_id, {})
         turn: EndedTurnWire = {
             "turn_id": receipt.turn_id,

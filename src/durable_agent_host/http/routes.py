@@ -275,6 +275,15 @@ ROUTES: Final = (
         {_OK: (types.CancelledTurnWire,), _ACCEPTED: (types.CancellingTurnWire,)},
     ),
     Route(
+        "http-resume",
+        "POST",
+        _TURN + "/resume",
+        "turn.run",
+        turn_routes.resume_turn,
+        {_ACCEPTED: (types.ResumingTurnWire,)},
+        problems=(410,),
+    ),
+    Route(
         "http-answers",
         "POST",
         _TURN + "/answers",

@@ -18,9 +18,10 @@ from durable_agent_host.http.parse import RunParameters, parse_hidden_events, pa
 from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
 from durable_agent_host.http.question_messages import answer_question
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session, read_log
-from durable_agent_host.http.response_types import AcceptedWire, CancellingWire, TurnWire, WaitingWire
+from durable_agent_host.http.response_types import AcceptedWire, CancellingWire, ResumingWire, TurnWire, WaitingWire
 from durable_agent_host.http.response_views import (
     accepted_view,
+    figures_of,
     json_response,
     large_json_response,
     response_view,
@@ -138,6 +139,7 @@ def _failed_run(call: RouteRequest, request: TurnRequest, outcome: TurnOutcome) 
         **turn_identity(request),
         "turn_status": visible_turn_status(outcome.status, outcome.finish_reason),
         **turn_urls(call.base_url, request),
+        **figures_of(outcome),
     }
     if outcome.status == "cancelled":
         names["response"] = outcome.text
@@ -157,7 +159,7 @@ async def _steered_turn_id(
 def _accepted_response(
     call: RouteRequest,
     request: TurnRequest,
-    view: AcceptedWire | WaitingWire | CancellingWire | TurnWire,
+    view: AcceptedWire | WaitingWire | CancellingWire | ResumingWire | TurnWire,
     status: HTTPStatus = HTTPStatus.ACCEPTED,
 ) -> Response:
     """Answer with the state of a turn, and where to follow it."""
@@ -234,6 +236,17 @@ async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClie
     if turn.outcome.status == "cancelled":
         return _accepted_response(call, turn.request, await view_for_caller(call, client, turn), HTTPStatus.OK)
     return turn_conflict(turn, f"the turn is {turn.outcome.status}, so there is nothing to cancel")
+
+
+async def resume_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``POST …/turns/{turn}/resume``: 202 a failed turn goes on from its journal, 409 it cannot, 410 that is gone."""
+    turn = await named_turn(host, call, client)
+    if turn.outcome is None:
+        return turn_conflict(turn, "the turn has not ended, so there is nothing to resume")
+    if (obstacle := await client.find_resume_obstacle(turn)) is not None:
+        return turn_conflict(turn, obstacle)
+    await client.resume(turn)
+    return _accepted_response(call, turn.request, {**turn_identity(turn.request), "status": "resuming"})
 
 
 async def view_for_caller(call: RouteRequest, client: TurnClient, turn: Turn) -> TurnWire:

@@ -160,6 +160,16 @@ class BudgetUsage:
             self.seconds + other.seconds,
         )
 
+    def minus(self, other: Self) -> "BudgetUsage":
+        """Subtract a part."""
+        return BudgetUsage(
+            self.tokens - other.tokens,
+            None if self.cost is None else self.cost - (other.cost or 0.0),
+            self.model_calls - other.model_calls,
+            self.tool_calls - other.tool_calls,
+            self.seconds - other.seconds,
+        )
+
 
 NO_USAGE = BudgetUsage()
 

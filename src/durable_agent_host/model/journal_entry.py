@@ -58,11 +58,13 @@ class ToolCallStartedEntry:
         path: of the call.
         name: of the tool.
         arguments: for the tool.
+        is_agent: whether it is an agent whose calls are journaled each for itself.
     """
 
     path: CallPath
     name: str
     arguments: Mapping[str, Any]
+    is_agent: bool = False
 
 
 ToolOutcome = Literal[

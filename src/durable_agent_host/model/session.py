@@ -52,6 +52,7 @@ class Receipt:
         stats: sizes and times of the turn; None for turns that did not run.
         budget_usage: the turn's spending; None when nothing counted it.
         joined_turn_id: the running turn that got this one's message; empty for other turns.
+        has_entries: whether a failed turn has entries in the conversation.
         stored: as it was read, for unknown fields; None for a new one.
     """
 
@@ -63,6 +64,7 @@ class Receipt:
     stats: TurnStats | None = None
     budget_usage: BudgetUsage | None = None
     joined_turn_id: str = ""
+    has_entries: bool = False
     stored: Mapping[str, Any] | None = field(default=None, compare=False)
 
 
@@ -119,6 +121,11 @@ class Session:
     def message_count(self) -> int:
         """How many entries the conversation has."""
         return self.sealed.entries + len(self.entries)
+
+    @property
+    def void_turn_ids(self) -> set[str]:
+        """The failed turns that are not part of the conversation."""
+        return {receipt.turn_id for receipt in self.receipts if receipt.status == "failed" and not receipt.has_entries}
 
     def receipt_of(self, turn_id: str) -> Receipt | None:
         """Return the receipt of a turn.

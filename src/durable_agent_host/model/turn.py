@@ -79,6 +79,7 @@ class TurnRequest:
             nothing; None when the app redacts nothing.
         contents: the message's contents as stored, including texts; empty for a plain text.
         client_tools: tools that the client runs: ``name``, ``description``, ``parameters`` of each.
+        resumes: whether somebody has the turn resumed after it has failed, whatever the reason was.
     """
 
     agent: str
@@ -101,6 +102,7 @@ class TurnRequest:
     raw: str | None = None
     contents: tuple[Mapping[str, Any], ...] = ()
     client_tools: tuple[Mapping[str, Any], ...] = ()
+    resumes: bool = False
 
     @property
     def session_owner(self) -> Owner | None:
@@ -138,19 +140,20 @@ class TurnOutcome:
 
     Attributes:
         turn_id: the turn.
-        status: ``completed`` has entries, ``cancelled`` has entries and an error, the others have an error.
-            ``suspended`` and ``postponed`` are no ends: the one has pending calls, the error of the other says after
-            how many seconds the turn continues.
+        status: ``completed`` has entries, ``cancelled`` has entries and an error, the others have an error; ``failed``
+            may have entries, too. ``suspended`` and ``postponed`` are no ends: the one has pending calls, the error of
+            the other says after how many seconds the turn continues.
         text: the answer's text.
         messages: of the answer, in order, with a blank line between two in ``text``: ``characters`` of each, and
             ``author``, ``citations``, ``files`` where there are any; empty for one message without these.
         finish_reason: how the answer ended, see `durable_agent_host.model.ending.AnswerEnd`; None unless completed.
         refusal: the service's words and category of a refused answer; None for others.
-        entries: the request and response entries to append, as stored; empty unless completed or cancelled.
+        entries: the request and response entries to append, as stored; empty for a turn that has failed before anything
+            happened outside of it, and for one that did not run.
         agent_session: the framework's session after the turn, serialized.
         usage: token counts by the framework's names.
         error: ``type`` and ``message`` of the error that ended the turn.
-        message_count: entries of the conversation after the turn, known once it is committed.
+        message_count: entries of the conversation after the turn; None for a turn that adds none, before its commit.
         stats: sizes and times of the turn.
         request_hash: of the request, for the receipt.
         ended_at: UTC, ISO-8601.
@@ -206,6 +209,11 @@ class TurnOutcome:
     structured: bool = False
     steered_by: Mapping[str, str] = field(default_factory=dict[str, str])
     joined_turn_id: str = ""
+
+    @property
+    def adds_entries(self) -> bool:
+        """Whether the turn adds to the conversation, also when its entries are sealed already; not after its commit."""
+        return bool(self.entries) or self.message_count is not None
 
     @property
     def plain_text(self) -> str:

@@ -25,9 +25,10 @@ from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.segments.blob_cache import PIECES, BlobCache
 from durable_agent_host.segments.protocol import BlobStore
+from durable_agent_host.session.admission import withdraw_receipt
 from durable_agent_host.session.external_messages import entries_of_others, external_provider_of, with_messages
 from durable_agent_host.session.receipts import TurnEnd, read_answer, turn_end_from_receipt
-from durable_agent_host.session.sealing import has_mark
+from durable_agent_host.session.sealing import Withdrawal, has_mark
 
 OpenSegments = Callable[[], BlobStore]
 """Returns the process's piece store; the first call opens it."""
@@ -306,6 +307,28 @@ class ConversationReader:
             if entries and receipt is not None:
                 break
         return TurnRecord(receipt, entries)
+
+    async def withdraw(self, turn_id: str) -> Withdrawal:
+        """Return the session without the entries of its last turn, which has failed and resumes.
+
+        Raises:
+            CorruptStateError: a piece is missing.
+            LogError: the store does not answer.
+        """
+        stored = self.session
+        receipt = stored.receipt_of(turn_id)
+        session = withdraw_receipt(stored, turn_id, with_entries=True)
+        restored = Segment(())
+        refs = stored.sealed.refs
+        if receipt is not None and receipt.has_entries and session.entries == stored.entries and refs:
+            while refs[-1].depth:
+                refs = (*refs[:-1], *await self.below(refs[-1]))
+            last = await self.segment(0, refs[-1])
+            others = tuple(entry for entry in last.entries if entry.get("correlationId") != turn_id)
+            restored = Segment(others, tuple(wire for wire in last.receipts if wire.get("turnId") != turn_id))
+            sealed = replace(stored.sealed, refs=refs[:-1])
+            session = replace(session, sealed=sealed, entries=(*others, *session.entries))
+        return Withdrawal(session, restored, stored)
 
     async def find_turn_end(self, turn_id: str) -> TurnEnd | None:
         """Return how a turn ended, or None when the session does not know."""

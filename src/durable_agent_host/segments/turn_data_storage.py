@@ -19,7 +19,7 @@ from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.receipts import expired_outcome
-from durable_agent_host.session.sealing import seal_outcome
+from durable_agent_host.session.sealing import Withdrawal, seal_outcome
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_wire import join_request, raw_fields, split_request
 from durable_agent_host.turn_log.crash_points import reach
@@ -91,7 +91,13 @@ class TurnDataStorage:
         return record
 
     async def offload_outcome(
-        self, session: Session, request: TurnRequest, outcome: TurnOutcome, *, response: Mapping[str, Any] | None = None
+        self,
+        session: Session,
+        request: TurnRequest,
+        outcome: TurnOutcome,
+        *,
+        response: Mapping[str, Any] | None = None,
+        withdrawal: Withdrawal | None = None,
     ) -> TurnOutcome:
         """Store the data of a turn's end that the commit does not carry.
 
@@ -104,7 +110,9 @@ class TurnDataStorage:
         is_requested = request.orchestration_id and outcome.status == "completed"
         response = (response or outcome.entries[-1]) if is_requested else None
         new_namespace = derived_id("home", request.agent.casefold(), request.session_id, request.turn_id)
-        sealed_outcome = seal_outcome(session, outcome, new_namespace=new_namespace, seen=self.seen)
+        sealed_outcome = seal_outcome(
+            session, outcome, new_namespace=new_namespace, seen=self.seen, withdrawal=withdrawal
+        )
         if sealed_outcome.pieces:
             store = self.open_store()
             if not session.sealed.namespace:
@@ -320,10 +328,16 @@ class NullTurnDataStorage(TurnDataStorage):
         super().__init__(_no_pieces, seen=0, grace_seconds=0.0)
 
     async def offload_outcome(
-        self, session: Session, request: TurnRequest, outcome: TurnOutcome, *, response: Mapping[str, Any] | None = None
+        self,
+        session: Session,
+        request: TurnRequest,
+        outcome: TurnOutcome,
+        *,
+        response: Mapping[str, Any] | None = None,
+        withdrawal: Withdrawal | None = None,
     ) -> TurnOutcome:
         """Return the outcome as it is."""
-        del session, request, response
+        del session, request, response, withdrawal
         return outcome
 
     async def keep_request(self, request: TurnRequest) -> TurnRequest:

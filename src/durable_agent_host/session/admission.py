@@ -68,10 +68,10 @@ class Admission:
     """The answer to a turn that asks to run.
 
     Attributes:
-        status: ``granted`` it holds the session; ``queued`` it will be woken; ``ended`` it has run before; ``reused`` a
-            turn with its id has run before, for another request; ``rejected`` the session is busy; ``full`` the queue
-            is; ``erasing`` the session is being erased.
-        receipt: of the ended turn.
+        status: ``granted`` it holds the session, and resumes if it has a receipt; ``queued`` it will be woken;
+            ``ended`` it has run before; ``reused`` a turn with its id has run before, for another request; ``rejected``
+            the session is busy; ``full`` the queue is; ``erasing`` the session is being erased.
+        receipt: of the ended turn, or of the end from which a turn resumes.
         running: the turn that holds the session.
         interrupts: the running turn must be cancelled for this one.
         cancelled_turn_id: a turn that waited to interrupt, and was cancelled because this one interrupts.
@@ -92,10 +92,12 @@ def decide_admission(
     max_queued_turns: int,
     window: ReceiptWindow,
     request_hash: str = "",
+    resumes: bool = False,
 ) -> tuple[Session, Admission]:
     """Decide whether a turn may run now.
 
-    A steering turn waits like any other; the running turn's commit ends it if its agent has got the message.
+    A turn that has failed resumes if its failure is transient, or if somebody has it resumed. A steering turn waits
+    like any other; the running turn's commit ends it if its agent has got the message.
 
     An interrupting turn goes before those that wait, because its message is about the running turn. Of several
     interrupting turns the last one wins: one that still waits to interrupt is cancelled without running.
@@ -105,11 +107,11 @@ def decide_admission(
     """
     if session.erasing:
         return session, Admission("erasing")
-    if receipt := session.receipt_of(turn_id):
-        is_same = is_same_request(receipt.request_hash, request_hash)
-        return session, Admission("ended" if is_same else "reused", receipt=receipt)
+    receipt = session.receipt_of(turn_id)
     if session.running == turn_id:
-        return session, Admission("granted", running=turn_id)
+        return session, Admission("granted", receipt=receipt, running=turn_id)
+    if receipt is not None:
+        return _admit_again(session, receipt, request_hash, resumes=resumes)
     if session.running is None and session.queue[:1] in ((), (turn_id,)):
         return _grant(session, turn_id), Admission("granted", running=turn_id)
     if turn_id in session.queue:
@@ -122,6 +124,52 @@ def decide_admission(
     if len(session.queue) >= max_queued_turns:
         return session, Admission("full", running=session.running)
     return replace(session, queue=(*session.queue, turn_id)), Admission("queued", running=session.running)
+
+
+def _admit_again(session: Session, receipt: Receipt, request_hash: str, *, resumes: bool) -> tuple[Session, Admission]:
+    if not is_same_request(receipt.request_hash, request_hash):
+        return session, Admission("reused", receipt=receipt)
+    turn_id = receipt.turn_id
+    if (resumes or is_retryable(receipt.error)) and find_resume_obstacle(session, turn_id) is None:
+        return _grant(session, turn_id), Admission("granted", receipt=receipt, running=turn_id)
+    return session, Admission("ended", receipt=receipt)
+
+
+def is_retryable(error: Mapping[str, Any] | None) -> bool:
+    """Return whether the reason of a turn's failure may be gone later."""
+    return error is not None and error.get("retryable") is True
+
+
+def find_resume_obstacle(session: Session, turn_id: str) -> str | None:
+    """Return why an ended turn cannot resume, or None if the session allows it."""
+    receipt = session.receipt_of(turn_id)
+    if receipt is None or receipt.status != "failed":
+        return "the turn has not failed, so there is nothing to resume"
+    if receipt.joined_turn_id:
+        return f"the message of the turn is part of turn {receipt.joined_turn_id}: resume that turn"
+    own_receipts = [receipt for receipt in session.receipts if receipt.joined_turn_id != turn_id]
+    if session.running or session.queue or own_receipts[-1].turn_id != turn_id:
+        return "a later turn of the session has begun: send the message again, as a new turn"
+    return None
+
+
+def withdraw_receipt(session: Session, turn_id: str, *, with_entries: bool) -> Session:
+    """Take the failed end of a turn back, for its next one.
+
+    Args:
+        session: with the receipt of the turn or without.
+        turn_id: of the turn.
+        with_entries: whether the head's entries of the turn and its spending are replaced, too.
+    """
+    receipt = session.receipt_of(turn_id)
+    if receipt is None:
+        return session
+    session = replace(session, receipts=tuple(other for other in session.receipts if other is not receipt))
+    if not with_entries:
+        return session
+    if session.budget_usage is not None and receipt.budget_usage is not None:
+        session = replace(session, budget_usage=session.budget_usage.minus(receipt.budget_usage))
+    return replace(session, entries=tuple(entry for entry in session.entries if entry.get("correlationId") != turn_id))
 
 
 def _interrupt(
@@ -164,6 +212,8 @@ def record_rejected(session: Session, turn_id: str, *, keep: int) -> Session:
 def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWindow) -> tuple[Session, str | None]:
     """Add a turn's end to the session: the only step by which a conversation grows.
 
+    The end of a resumed turn replaces that of its failure, unless it adds nothing.
+
     Returns:
         The session to store, and the turn to wake, or None.
 
@@ -171,7 +221,8 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
         TurnRejectedError: another turn holds the session.
         CorruptStateError: the outcome seals entries that the session does not hold.
     """
-    if session.receipt_of(outcome.turn_id):
+    voided = session.receipt_of(outcome.turn_id)
+    if voided is not None and session.running != outcome.turn_id:
         return session, _first(session) if session.running is None else None
     if outcome.status == "rejected":  # it never ran, and may be requested again
         session = replace(session, running=None) if session.running == outcome.turn_id else session
@@ -181,18 +232,17 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
             f"turn {outcome.turn_id} does not hold the session, turn {session.running} does",
             running_turn_id=session.running,
         )
+    session = withdraw_receipt(session, outcome.turn_id, with_entries=outcome.adds_entries)
     if outcome.sealing is not None:
         session = apply_sealing(session, outcome.sealing)
-    if outcome.budget_usage is not None:
-        session = replace(session, budget_usage=(session.budget_usage or NO_USAGE).plus(outcome.budget_usage))
-    receipt = receipt_of_outcome(outcome, ended_at=window.now)
+    session, receipt = _count(session, outcome, receipt_of_outcome(outcome, ended_at=window.now), voided)
     session = _with_receipt(replace(session, running=None), receipt, window)
     session = _end_joined_turns(session, outcome, receipt, window)
     if outcome.overlay is not None:
         session = replace(session, overlay=outcome.overlay or None)
     if outcome.status == "completed":
         session = replace(session, entries=session.entries + outcome.entries, agent_session=outcome.agent_session)
-    elif outcome.status == "cancelled":
+    elif outcome.adds_entries:
         agent_session = session.agent_session if outcome.agent_session is None else outcome.agent_session
         if session.sealed.agent_session is not None:
             agent_session = None
@@ -200,10 +250,24 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
     return session, _first(session)
 
 
+def _count(session: Session, outcome: TurnOutcome, receipt: Receipt, voided: Receipt | None) -> tuple[Session, Receipt]:
+    """Add what a turn has used to the session; a resumed turn that adds nothing has the figures of its failure."""
+    if voided is not None and not outcome.adds_entries:
+        return session, replace(receipt, has_entries=voided.has_entries, budget_usage=voided.budget_usage)
+    if outcome.budget_usage is None:
+        return session, receipt
+    usage = (session.budget_usage or NO_USAGE).plus(outcome.budget_usage)
+    return replace(session, budget_usage=usage), receipt
+
+
 def _end_joined_turns(session: Session, outcome: TurnOutcome, receipt: Receipt, window: ReceiptWindow) -> Session:
     """End the queued turns whose messages the agent of another one has got, as that one has ended."""
     for turn_id, request_hash in outcome.steered_by.items():
-        if turn_id in session.queue:
+        joined = session.receipt_of(turn_id)
+        has_joined = joined is not None and joined.joined_turn_id == outcome.turn_id  # before the turn has resumed
+        if has_joined:
+            session = withdraw_receipt(session, turn_id, with_entries=False)
+        if turn_id in session.queue or has_joined:
             joined_receipt = Receipt(
                 turn_id,
                 receipt.status,

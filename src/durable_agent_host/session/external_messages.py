@@ -36,7 +36,8 @@ def name_of(message: Message) -> str | None:
     """Return the name that this host gave a message.
 
     Returns:
-        ``turn/n``, with n from 1; ``turn/context-n`` for messages added by other providers; None for others' messages.
+        ``turn/n``, with n from 1; ``turn/m.n`` after the turn was resumed m times; ``turn/context-n`` for messages
+        added by other providers; None for others' messages.
     """
     name: Any = message.additional_properties.get(IDENTITY)
     return name if isinstance(name, str) else None
@@ -50,8 +51,14 @@ def turn_of(message: Message) -> str | None:
 
 def index_in_turn(message: Message) -> int | None:
     """Return the place of a message in its turn, from 1; None for one outside of a turn."""
-    number = (name_of(message) or "").rpartition("/")[2]
+    number = (name_of(message) or "").rpartition("/")[2].rpartition(".")[2]
     return int(number) if number.isascii() and number.isdigit() else None
+
+
+def _resumption_of(message: Message) -> int:
+    """Return how often the turn of a message had been resumed when it was saved."""
+    number = (name_of(message) or "").rpartition("/")[2].rpartition(".")[0]
+    return int(number) if number.isascii() and number.isdigit() else 0
 
 
 def identity_of(message: Message) -> str | None:
@@ -78,14 +85,20 @@ def read_once(messages: Sequence[Message], *, void: Collection[str] = ()) -> lis
     """Order loaded messages, and leave out those that do not count.
 
     Returns:
-        The messages, only the first of each name.
+        The messages, only the first of each name, and of a resumed turn those of its last end.
     """
     counted_messages: list[Message] = []
     names: set[str] = set()
+    last: dict[str | None, int] = {}
+    for message in messages:
+        turn = turn_of(message)
+        last[turn] = max(last.get(turn, 0), _resumption_of(message))
     for message in in_order(messages):
         name = name_of(message)
         if name is not None:
-            if name in names or turn_of(message) in void:
+            turn = turn_of(message)
+            is_earlier = index_in_turn(message) is not None and _resumption_of(message) < last[turn]
+            if name in names or turn in void or is_earlier:
                 continue
             names.add(name)
         counted_messages.append(message)

@@ -56,6 +56,21 @@ class SealedOutcome:
     pieces: Mapping[str, bytes]
 
 
+@dataclass(frozen=True)
+class Withdrawal:
+    """A session without the entries of a turn that has failed and resumes.
+
+    Attributes:
+        session: as before the turn; its head begins with the restored entries.
+        restored: what the segment of the turn's entries had besides them; sealed again with the turn's next end.
+        stored: the session as its entity has it.
+    """
+
+    session: Session
+    restored: Segment
+    stored: Session
+
+
 def turn_mark(turn_id: str) -> str:
     """Shorten a turn's id to eight characters; different turns may share them."""
     return hashlib.sha256(turn_id.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARACTERS]
@@ -67,12 +82,27 @@ def has_mark(marks: str, turn_id: str) -> bool:
     return any(marks[offset : offset + MARK_CHARACTERS] == mark for offset in range(0, len(marks), MARK_CHARACTERS))
 
 
-def seal_outcome(session: Session, outcome: TurnOutcome, *, new_namespace: str, seen: int) -> SealedOutcome:
+def seal_outcome(
+    session: Session, outcome: TurnOutcome, *, new_namespace: str, seen: int, withdrawal: Withdrawal | None = None
+) -> SealedOutcome:
     """Prepare a turn's end for the commit: detach large parts, and seal what exceeds the head's limit.
+
+    Args:
+        session: in which the turn has run.
+        outcome: of the turn.
+        new_namespace: where a session without pieces writes its first.
+        seen: for how many sealed receipts the head has a mark.
+        withdrawal: of a resumed turn whose end replaces that of its failure.
 
     Returns:
         The outcome to commit, and the pieces to store first.
     """
+    stored_list = session.sealed
+    restored: list[Segment] = []
+    if withdrawal is not None:
+        stored_list = withdrawal.stored.sealed
+        restored = [withdrawal.restored] if withdrawal.restored.entries else []
+        session = replace(session, entries=session.entries[len(withdrawal.restored.entries) :])
     namespace = session.sealed.namespace or new_namespace
     blobs: dict[str, bytes] = {}
     entries: list[Mapping[str, Any]] = []
@@ -86,17 +116,18 @@ def seal_outcome(session: Session, outcome: TurnOutcome, *, new_namespace: str, 
     outcome, segment_list, large_parts = _offload_overlay(segment_list, outcome, namespace)
     blobs |= large_parts
     entry_count, segments, receipts = _select_sealed_turns(session, outcome)
-    refs, segment_blobs = add_segments(segment_list.refs, segments, namespace)
+    refs, segment_blobs = add_segments(segment_list.refs, [*restored, *segments], namespace)
     blobs |= segment_blobs
     sealed_turn_ids = [receipt.turn_id for receipt in session.receipts[:receipts]]
     marks = "".join(map(turn_mark, sealed_turn_ids))
     segment_list = replace(segment_list, refs=refs, seen=(segment_list.seen + marks)[-MARK_CHARACTERS * seen :])
     if blobs and not segment_list.namespace:
         segment_list = replace(segment_list, namespace=namespace, namespaces=(namespace, *segment_list.namespaces))
-    if segment_list == session.sealed and not entry_count and not receipts:
+    if segment_list == stored_list and not entry_count and not receipts:
         return SealedOutcome(outcome, namespace, blobs)
     from_head = min(entry_count, len(session.entries))
-    sealing = SealPlan(_hash_replaced_part(session, from_head), from_head, marks, segment_list)
+    instead_of = _hash_replaced_part(replace(session, sealed=stored_list), from_head)
+    sealing = SealPlan(instead_of, from_head, marks, segment_list)
     outcome = replace(outcome, sealing=sealing, entries=outcome.entries[entry_count - from_head :])
     return SealedOutcome(outcome, namespace, blobs)
 
@@ -207,6 +238,7 @@ def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
         error=outcome.error,
         stats=outcome.stats,
         budget_usage=outcome.budget_usage,
+        has_entries=outcome.status == "failed" and outcome.adds_entries,
     )
 
 

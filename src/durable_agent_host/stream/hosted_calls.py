@@ -31,6 +31,8 @@ _CALLS: Final = {
 """Type of content → the tool's name where the content has none."""
 
 _RESULTS: Final = frozenset(name.replace("_call", "_result") for name in _CALLS)
+HOSTED_CONTENTS: Final = _RESULTS | {*_CALLS}
+"""Types of contents that show that the model's service has run a tool."""
 _RUNNING: Final = frozenset({"in_progress", "interpreting"})
 _FAILED: Final = frozenset({"failed", "incomplete"})
 

@@ -106,6 +106,10 @@ class RunAgent:
 
     replies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     cancelled: bool = False
+    resumes: str = ""
+    """When the failure ended from which the turn resumes; empty for a turn that has not failed."""
+    error: Mapping[str, Any] | None = None
+    """Why the turn fails: the agent only collects what the turn has done."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +247,8 @@ def _run_steps(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, d
         if admission["status"] != "granted":
             return encode_turn_outcome(outcome_without_running(request, admission))
         notifies = admission.get("notifies") is True  # recorded in the history: a running turn keeps what it began with
-        outcome = yield from _run_until_ended(request, times, notifies=notifies)
+        resumes = str(admission.get("resumes") or "")
+        outcome = yield from _run_until_ended(request, times, notifies=notifies, resumes=resumes)
         if admission.get("counts"):  # absent where nothing is counted
             outcome = yield from _with_usage(outcome)
         outcome, commit_reply = yield from _commit(request, outcome, notifies=notifies)
@@ -270,6 +275,8 @@ def _admit(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[
         "policy": request.policy,
         "request_hash": request.request_hash,
     }
+    if request.resumes:
+        payload["resumes"] = True
     if (owner := request.session_owner) is not None:
         payload["owner"] = encode_owner(owner)
     admission_call = CallEntity("admit", payload)
@@ -316,7 +323,9 @@ def _release_session(request: TurnRequest, admission: Mapping[str, Any]) -> Gene
     return False
 
 
-def _run_until_ended(request: TurnRequest, times: PlanTimes, *, notifies: bool) -> Generator[Step, Any, dict[str, Any]]:
+def _run_until_ended(
+    request: TurnRequest, times: PlanTimes, *, notifies: bool, resumes: str
+) -> Generator[Step, Any, dict[str, Any]]:
     """Run the agent until it has ended: again after a platform failure, after a wait, and with answers."""
     replies: dict[str, Mapping[str, Any]] = {}
     failures = 0
@@ -325,7 +334,7 @@ def _run_until_ended(request: TurnRequest, times: PlanTimes, *, notifies: bool) 
     has_started = False
     while True:
         try:
-            outcome = cast("dict[str, Any]", (yield RunAgent(dict(replies), is_cancelled)))
+            outcome = cast("dict[str, Any]", (yield RunAgent(dict(replies), is_cancelled, resumes)))
         except Exception as error:  # noqa: BLE001 - the session must be freed whatever happened in the activity
             last_outcome = failure(request, error)
         else:
@@ -350,8 +359,19 @@ def _run_until_ended(request: TurnRequest, times: PlanTimes, *, notifies: bool) 
         has_started = True
         failures += 1
         if failures >= times.activity_attempts:
-            return encode_turn_outcome(last_outcome)
+            return (
+                yield from _collect(RunAgent(dict(replies), resumes=resumes, error=last_outcome.error), last_outcome)
+            )
         yield CreateTimer(times.retry_seconds * 4 ** (failures - 1))
+
+
+def _collect(step: RunAgent, failed_outcome: TurnOutcome) -> Generator[Step, Any, dict[str, Any]]:
+    """Fail a turn with what its journal says it has done; without that if the journal cannot be read."""
+    with suppress(Exception):
+        outcome = cast("dict[str, Any]", (yield step))
+        if outcome["status"] in {"completed", "failed", "cancelled"} or outcome.get(ENDED_BEFORE):
+            return outcome
+    return encode_turn_outcome(failed_outcome)
 
 
 def _with_usage(outcome: dict[str, Any]) -> Generator[Step, Any, dict[str, Any]]:
@@ -434,12 +454,16 @@ def activity_input(request: TurnRequest, step: RunAgent) -> dict[str, Any]:
     """Build the input of the activity.
 
     Returns:
-        The request as JSON, with ``answers`` when there are some and ``cancelled`` when the turn was cancelled while it
-        waited for them.
+        The request as JSON, with ``answers`` when there are some, ``cancelled`` when the turn was cancelled while it
+        waited for them, ``resumes`` when the turn resumes, and ``error`` when it fails.
     """
     wire = encode_turn_request(request)
     if step.replies:
         wire["answers"] = {call_id: dict(answer) for call_id, answer in step.replies.items()}
     if step.cancelled:
         wire["cancelled"] = True
+    if step.resumes:
+        wire["resumes"] = step.resumes
+    if step.error is not None:
+        wire["error"] = dict(step.error)
     return wire

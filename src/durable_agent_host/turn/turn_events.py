@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict, cast
 
 from durable_agent_host.codec.tool_result_text import short_text
+from durable_agent_host.codec.wire_types import SpentWire
 from durable_agent_host.model.ending import AnswerEndWire, AnswerStatus, VisibleStatus
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.pending_call import PendingCallWire, PendingKind, PrincipalWire
@@ -212,7 +213,10 @@ class RunAnswerWire(TurnIdentityWire, AnswerEndWire, AnswerMessagesWire):
 
 
 class ProblemTurnWire(TypedDict, total=False):
-    """What a problem of a turn says of the turn; a request that the service's policy blocks has a category."""
+    """What a problem of a turn says of the turn; a request that the service's policy blocks has a category.
+
+    A turn that has failed has its tokens, and where they are counted what it has spent.
+    """
 
     session_id: str
     thread_id: str
@@ -224,6 +228,8 @@ class ProblemTurnWire(TypedDict, total=False):
     events_url: str
     response: str
     category: str
+    usage: UsageWire | None
+    spent: SpentWire
 
 
 class ProblemWire(ProblemTurnWire):

@@ -40,6 +40,8 @@ def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
     for name in _ABSENT_WHEN_NONE:
         if wire[name] is None:
             del wire[name]
+    if not request.resumes:
+        del wire["resumes"]
     for name in ("contents", "client_tools"):
         if values := wire.pop(name):
             wire[name] = [dict(value) for value in values]

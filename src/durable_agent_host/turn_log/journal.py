@@ -36,7 +36,7 @@ from durable_agent_host.model.journal_entry import (
     ToolCallStartedEntry,
     WorkflowWaitingEntry,
 )
-from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, POSTPONED, SUSPENDED, LogEntry, LogRecord
+from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, POSTPONED, RESUMED, SUSPENDED, LogEntry, LogRecord
 from durable_agent_host.model.pending_call import PendingCallWire
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn_log.crash_points import reach
@@ -67,11 +67,13 @@ class RecordedTool:
 
     Attributes:
         starts: how often it has started.
+        started: its last start; None before it has started.
         finished: how it ended, or None.
         deferral: what its pending call needs, when its result comes later; else None.
     """
 
     starts: int = 0
+    started: ToolCallStartedEntry | None = None
     finished: ToolCallCompletedEntry | None = None
     deferral: Mapping[str, Any] | None = None
 
@@ -92,6 +94,8 @@ class JournalState:
         open_events: of the model call that is generated in the background, as in the log; empty for other calls.
         tools: started and finished tool calls.
         outcome: the activity's result, once it is done.
+        before: the framework's session before the turn, as ``agent_session``, of a turn that resumes; None for others.
+        resumptions: how often the turn has been resumed.
         discard_from: offset of the first event of a model call without a response, or None.
         pending_calls: calls of which clients know that they wait, by their ids, as clients have them.
         answered_call_ids: those of which clients know that they have their answers.
@@ -118,6 +122,8 @@ class JournalState:
         self.open_events: list[Mapping[str, Any]] = []
         self.tools: dict[CallPath, RecordedTool] = {}
         self.outcome: Mapping[str, Any] | None = None
+        self.before: Mapping[str, Any] | None = None
+        self.resumptions = 0
         self.discard_from: int | None = None
         self.pending_calls: dict[str, PendingCallWire] = {}
         self.replied_call_ids: set[str] = set()
@@ -148,7 +154,14 @@ class JournalState:
             self.postponed_seconds = 0.0
         if kind == OUTCOME:
             self.outcome = {name: value for name, value in data.items() if name != AT}
-        elif not self._add_step(record):
+            return
+        if kind == RESUMED:
+            self.before = (self.outcome or {}).get("before") or self.before
+            self.outcome = None
+            self.resumptions += 1
+            self.postponed_seconds = 0.0
+            return
+        if not self._add_step(record):
             return
         self.discard_from = None
         self.open_events = []
@@ -164,7 +177,9 @@ class JournalState:
                     self.rejections[step.path] = step.rejection
                 return step.rejection is None
             case ToolCallStartedEntry():
-                self.tools.setdefault(step.path, RecordedTool()).starts += 1
+                started_call = self.tools.setdefault(step.path, RecordedTool())
+                started_call.starts += 1
+                started_call.started = step
                 self.nested_events.discard((str(step.path.run), step.path.call_id))
             case ToolCallCompletedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).add_end(step)
@@ -362,7 +377,9 @@ class Journal:
             return derived_id("tool-call", self._log_id, str(path))
         return derived_id("tool-call", self._log_id, str(path.position), path.call_id, str(path.occurrence))
 
-    async def tool_started(self, path: CallPath, name: str, arguments: Mapping[str, Any]) -> None:
+    async def tool_started(
+        self, path: CallPath, name: str, arguments: Mapping[str, Any], *, is_agent: bool = False
+    ) -> None:
         """Append an intent; durable when this returns. Calls that begin together share one write.
 
         Raises:
@@ -371,7 +388,7 @@ class Journal:
         if self._has_ended.is_set():
             raise FencedError("the turn has ended")
         reach("journal.tool.before_intent")
-        self._intents.append(encode_journal_entry(ToolCallStartedEntry(path, name, arguments)))
+        self._intents.append(encode_journal_entry(ToolCallStartedEntry(path, name, arguments, is_agent)))
         if self._intents_written is None:
             self._intents_written = asyncio.create_task(self._write_intents())
         await asyncio.shield(self._intents_written)

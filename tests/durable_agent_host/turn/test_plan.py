@@ -80,6 +80,9 @@ def test_an_activity_that_fails_for_good_still_frees_the_session():
     drive = Drive().expect(ADMIT, GRANTED)
     drive.expect(RunAgent(), BROKEN).expect(CreateTimer(2)).expect(RunAgent(), BROKEN).expect(CreateTimer(8))
     drive.expect(RunAgent(), BROKEN)
+    assert isinstance(drive.step, RunAgent)
+    assert drive.step.error
+    drive.expect(drive.step, BROKEN)  # what the turn has done cannot be collected, either
     assert isinstance(drive.step, CallEntity)
     assert drive.step.operation == "commit"
     failure = drive.step.payload

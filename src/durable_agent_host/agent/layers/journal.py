@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Message
 
+from durable_agent_host.agent.declarations import is_agent_tool
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.observer import (
     ModelCallCompleted,
@@ -238,7 +239,7 @@ class JournalToolCalls:
         await self.observers.notify(
             ToolCallStarted(call.path.call_id, call.name, call.arguments, attempt, replayed=is_known)
         )
-        await self.journal.tool_started(call.path, call.name, call.arguments)
+        await self.journal.tool_started(call.path, call.name, call.arguments, is_agent=is_agent_tool(call.tool))
         return await call_next(call)
 
     async def _replay(self, call: ToolInvocation, entry: ToolCallCompletedEntry) -> ToolResult:

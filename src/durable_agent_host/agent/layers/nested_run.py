@@ -1,7 +1,8 @@
 """Stopping a run of an agent within the turn's agent; the outermost layer of its model calls.
 
 Such an agent treats an exception as a failure of its own, and the one above it as that of a tool. What has to end the
-turn, or to repeat the run, is raised as `RunStoppedError` instead, which unwinds them.
+turn, or to repeat the run, is raised as `RunStoppedError` instead, which unwinds them. A failure of its model is an
+exception, which middleware of the app may handle; if nothing does, it ends the turn (`EnterToolCall`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,12 +23,14 @@ class StopNestedRun:
     Attributes:
         progress: of the run's stream.
         wait_for_others: waits until no other run is cut off when this one is stopped.
+        record_failure: called with the reason why a call has failed.
         retry_policy: of the turn, which waits as long as a service asks; None outside of a turn and for a compaction
             strategy, which does without.
     """
 
     progress: StreamProgress
     wait_for_others: Callable[[], Awaitable[None]]
+    record_failure: Callable[[Exception], None]
     retry_policy: RetryPolicy | None = None
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
@@ -54,6 +57,7 @@ class StopNestedRun:
             elif self.progress.broken is not None:
                 stop = NestedStreamBrokenError(self.progress.broken, error)
             else:
+                self.record_failure(call.provider.explain(error) or error)
                 raise
             await self.wait_for_others()
             raise stop from error

@@ -10,7 +10,12 @@ from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
 from durable_agent_host.agent.run_result import AwaitingReplies, Postponed, RunStoppedError
 from durable_agent_host.agent.running_tool import RunningTool
 from durable_agent_host.agent.stream_progress import NestedStreamBrokenError
-from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, WaitingToolCall
+from durable_agent_host.agent.tool_invocation import (
+    NextToolCall,
+    ToolCallEnd,
+    ToolInvocation,
+    WaitingToolCall,
+)
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import TurnRequest
@@ -45,7 +50,11 @@ class EnterToolCall:
     fail: Callable[[BaseException], None]
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
-        """Make a call; an agent within it that waits has no result, and the turn waits afterwards."""
+        """Make a call; an agent within it that waits, or whose model has failed, has no result, and ends the attempt.
+
+        A result would tell the model above that the tool has failed, and the calls that the agent has made would be
+        lost.
+        """
         request = self.request
         host = self.new_host(call)
         running_call = ToolCall(
@@ -73,11 +82,18 @@ class EnterToolCall:
         is_deferred = isinstance(end, WaitingToolCall) and isinstance(end.value, DeferredCall)
         return await self.defer(call, end.value) if is_deferred else end
 
+    def _end_of(self, end: ToolCallEnd) -> ToolCallEnd:
+        scope = CALL_SCOPE.get()
+        if isinstance(end, WaitingToolCall) or end.error is None or scope is None or scope.failure is None:
+            return end
+        self.fail(scope.failure)
+        return WaitingToolCall("the model of its agent has failed")
+
     async def _run(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Run the tool; one whose agent's stream broke midway runs again, and the journal has what was finished."""
         while True:
             try:
-                return await call_next(call)
+                return self._end_of(await call_next(call))
             except NestedStreamBrokenError as error:
                 broken = error.broken
                 self.breaks[broken.path] = self.breaks.get(broken.path, 0) + 1
