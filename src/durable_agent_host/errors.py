@@ -249,7 +249,10 @@ class ProviderError(TurnError):
         retryable: whether the same call can succeed later; decided where the error is born.
         retry_after_seconds: as requested by the service, or None.
         is_client_rejected: whether the service refuses the key, the account or the model, and not the request.
+        usage: the tokens that the service has counted all the same, by the framework's names.
     """
+
+    usage: Mapping[str, Any] | None = None
 
     def __init__(
         self,

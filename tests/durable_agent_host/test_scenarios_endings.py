@@ -19,6 +19,7 @@ from tests.durable_agent_host.hostile_model import (
     response_events,
     stream,
 )
+from tests.durable_agent_host.hostile_streams import tool_call_stream
 from tests.durable_agent_host.openai_outputs import message, refusal, text
 from tests.durable_agent_host.service_rules import find_violation
 from tests.durable_agent_host.test_scenarios_hostile_model import COMPLETE_STREAMS
@@ -489,3 +490,25 @@ def test_a_crash_between_two_tries_repeats_none(tmp_path: Path, model: HostileMo
     with bounded_host(tmp_path, model, tmp_path / "effects.txt") as restarted:
         reply = restarted.run("Completions", body, headers={"Idempotency-Key": "k"})
         assert (reply.json().get("value"), len(model.received)) == ({"words": 2}, 2), reply.text
+
+
+@pytest.mark.parametrize("agent", ["Gemini", "OverGemini", "TeamGemini"])
+def test_tokens_of_a_call_without_an_answer_count_once(tmp_path: Path, model: HostileModel, agent: str):
+    """The service has counted a call that cannot be read; the usage and the steps have it after a crash, too."""
+    counts = {"promptTokenCount": 12_000, "candidatesTokenCount": 50, "totalTokenCount": 12_050}
+    chunk = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}], "usageMetadata": counts}
+    called = [stream(tool_call_stream("Completions", [("call_1", '{"task": "go"}')]))] if agent == "OverGemini" else []
+    ended = [saying("Completions", "Done.")] if called else []
+    model.play(*called, stream(events(chunk)), saying("Gemini", "Hello."), *ended)
+    point = f"journal.model.after_append:{len(called) + 1}"
+    body = {"message": "Hi", "session_id": "counted"}
+    with bounded_host(tmp_path, model, tmp_path / "effects.txt", DURABLE_AGENT_HOST_CRASH=point) as crashing:
+        with contextlib.suppress(requests.ConnectionError):
+            crashing.run(agent, body, headers={"Idempotency-Key": "k"})
+        wait_until(lambda: crashing.process.poll() is not None)
+    with bounded_host(tmp_path, model, tmp_path / "effects.txt") as restarted:
+        reply = restarted.run(agent, body, headers={"Idempotency-Key": "k"}).json()
+        path = f"/agents/{agent}/sessions/counted/turns/{reply['turn_id']}/steps"
+        steps = restarted.get(path).json()["steps"]
+    assert reply["usage"]["input_token_count"] // 1000 == 12, reply
+    assert [step["usage"]["output_token_count"] for step in steps if "wait_seconds" in step] == [50]

@@ -24,6 +24,7 @@ from durable_agent_host.agent.observer import (
     UpdateReceived,
 )
 from durable_agent_host.agent.run_result import Postponed
+from durable_agent_host.codec.content import encode_usage
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.conversation_file import no_files
@@ -280,6 +281,8 @@ def _build_log_entry(moment: Moment) -> LogEntry | None:
 
 def _build_failure_entry(call: Mapping[str, Any], failure: ModelCallFailed) -> LogEntry:
     data = {**call, "reason": _reason(failure.error)}
+    if failure.usage:
+        data |= {"usage": encode_usage(failure.usage), "model": failure.model}
     if failure.wait_seconds is None:
         return LogEntry(MODEL_FAILED, data)
     return LogEntry(RETRIED, data | {"seconds": failure.wait_seconds})

@@ -8,6 +8,7 @@ import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from agent_framework import AgentResponse, AgentResponseUpdate, Message
@@ -117,12 +118,16 @@ class ModelCallFailed:
         position: of the call in the turn, from 0.
         error: the exception raised, or the provider's explanation.
         wait_seconds: until it is retried; None when it is not.
-        replayed: never; failures are not in the journal.
+        usage: the tokens that the service has counted all the same, by the framework's names; empty for none.
+        model: that served it; None when unknown.
+        replayed: never; a call that has failed is made again.
     """
 
     position: int
     error: BaseException
     wait_seconds: float | None
+    usage: Mapping[str, Any] = MappingProxyType({})
+    model: str | None = None
     replayed: bool = False
 
 

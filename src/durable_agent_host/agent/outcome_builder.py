@@ -272,6 +272,7 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     elif runs.run is not None and (responses := runs.run.journal.recorded.responses):
         # a workflow reports the tokens of some of its agents, as its outputs are chosen
         usages = (decode_usage(response["usage"]) for response in responses.values() if response.get("usage"))
+        usages = [*usages, runs.attempt.metrics.usage_of_failures]
         agent_response.usage_details = reduce(add_usage_details, cast("Iterable[Any]", usages), None)
     stored_request = request
     response = agent_response

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.budget import known_counts
 
 _PASSING_STATUS: Final = frozenset({408, 409, 423, 424, 425, 429, 498})
 """Besides 5xx. 424 of TGI and Bedrock: the model failed; 498 of Groq: no capacity."""
@@ -101,6 +102,12 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(cause))
         yield cause
         cause = cause.__cause__ or cause.__context__
+
+
+def usage_of_failure(error: BaseException) -> Mapping[str, Any]:
+    """Return the tokens that a service has counted for a request that failed; empty when it has counted none."""
+    usages = (known_counts(cause.usage) for cause in causes_of(error) if isinstance(cause, ProviderError))
+    return next(filter(None, usages), dict[str, Any]())
 
 
 def classify_error(error: BaseException) -> RetryDecision | None:

@@ -6,12 +6,12 @@ before each further run of the agent.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from agent_framework import UsageDetails, add_usage_details
 
@@ -22,6 +22,7 @@ from durable_agent_host.agent.observer import (
     AttemptStarted,
     CallReplied,
     ModelCallCompleted,
+    ModelCallFailed,
     Moment,
     NestedMoment,
     NestedRunObservers,
@@ -33,6 +34,7 @@ from durable_agent_host.agent.observer import (
     TurnObserver,
 )
 from durable_agent_host.agent.run_result import Ending
+from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.call_path import AGENT_RUN
 from durable_agent_host.model.ids import turn_log_id
@@ -65,6 +67,7 @@ class AttemptMetrics:
         self._clean = clean
         self._started_at = datetime.now(UTC).isoformat()
         self._models: dict[str, Any] = {}
+        self._failed_calls: list[tuple[str | None, Mapping[str, Any]]] = []
         self._new_usage: Any = {}
         self._counts: dict[str, int] = {}
         self._calls: dict[str, int] = {}
@@ -76,11 +79,16 @@ class AttemptMetrics:
             case RunStarted():
                 self._models = {}
                 self._calls = {}
+                for model, usage in self._failed_calls:
+                    self._add(model, usage, replayed=True)
             case ModelCallCompleted(model=model, usage=usage, replayed=replayed):
                 self._call("model_calls", replayed=replayed)
                 self._add(model, usage, replayed=replayed)
             case NestedMoment(moment=ModelCallCompleted(model=model, usage=usage, replayed=replayed)):
                 self._add(model, usage, replayed=replayed)
+            case (ModelCallFailed() as failure) | NestedMoment(moment=ModelCallFailed() as failure) if failure.usage:
+                self._failed_calls.append((failure.model, failure.usage))
+                self._add(failure.model, failure.usage, replayed=False)
             case ToolCallCompleted(outcome=outcome, replayed=replayed):
                 self._call("tool_calls", replayed=replayed)
                 if outcome == "unknown" and not replayed:
@@ -94,6 +102,15 @@ class AttemptMetrics:
     def usage(self) -> UsageDetails | None:
         """The tokens of all model calls of the turn, except those of compaction strategies; None without one."""
         return reduce(add_usage_details, self._models.values(), None)
+
+    def recall(self, failures: Iterable[Mapping[str, Any]]) -> None:
+        """Count the calls that have failed in earlier attempts; see `JournalState.failures`."""
+        self._failed_calls += [(failure.get("model"), decode_usage(failure["usage"])) for failure in failures]
+
+    @property
+    def usage_of_failures(self) -> UsageDetails | None:
+        """The tokens of the turn's calls that have failed; None without one."""
+        return reduce(add_usage_details, (cast("Any", usage) for _, usage in self._failed_calls), None)
 
     def done(self) -> dict[str, Any]:
         """Return the figures as JSON, see `TurnOutcome`; the attempt ends now."""
@@ -213,6 +230,7 @@ class TurnAttempt:
         attempt = cls(log, ObservedTurn(request, number), observers, redactor)
         if number > 1:
             attempt.recorded = await read_journal(log, attempt.log_id)
+            attempt.metrics.recall(attempt.recorded.failures)
             attempt.postponed_seconds = attempt.recorded.postponed_seconds
         elif resumes:
             raise missing_entries(attempt.log_id, 0)

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponse
 
+from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.entity_state import encode_budget_usage
 from durable_agent_host.codec.journal_entry import (
     decode_journal_entry,
@@ -354,7 +355,8 @@ class StepReader:
 
     def _fail_model_call(self, data: Mapping[str, Any], at: str | None) -> None:
         if "path" in data:
-            self._add_inner_call(data["path"], at)["reason"] = data["reason"]
+            call = self._add_inner_call(data["path"], at)
+            call |= cast("InnerCallStepWire", {"reason": data["reason"], **_describe_failure(data)})
             return
         call = self._open_model_call()
         self._model = self._sent_at = None
@@ -362,6 +364,7 @@ class StepReader:
         call["outcome"] = "failed"
         call["reason"] = data["reason"]
         call["ended_at"] = at
+        call |= cast("ModelCallStepWire", _describe_failure(data))
 
     def _tool(self, call_id: str, name: str, arguments: Any, at: str | None, *, is_hosted: bool) -> ToolCallStepWire:
         step: ToolCallStepWire = {
@@ -415,6 +418,7 @@ class StepReader:
             call = self._add_inner_call(data["path"], at)
             call["reason"] = data["reason"]
             call["wait_seconds"] = data["seconds"]
+            call |= cast("InnerCallStepWire", _describe_failure(data))
             return
         last = self._steps[-1]
         if "position" not in data and last["kind"] == "retry":  # for a stream that broke, both have reported it
@@ -435,7 +439,7 @@ class StepReader:
             "ended_at": at,
             "at": at,
         }
-        self._add(retry)
+        self._add(cast("RetryStepWire", {**retry, **_describe_failure(data)}))
 
     def _suspend(self, data: Mapping[str, Any], at: str | None) -> None:
         """End an attempt after which the turn waits: for answers, or before its next attempt."""
@@ -524,3 +528,8 @@ def _short_arguments(arguments: Any) -> Any:
     """Leave out arguments that would fill the page."""
     size = len(arguments) if isinstance(arguments, str) else len(json.dumps(arguments))
     return arguments if size <= _MAX_ARGUMENTS else {"truncated": size}
+
+
+def _describe_failure(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tokens of a call that has failed; nothing when its service has counted none."""
+    return {"usage": decode_usage(data["usage"])} if "usage" in data else {}

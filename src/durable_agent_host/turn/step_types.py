@@ -165,6 +165,7 @@ class RetryStepWire(TypedDict):
     began_at: str | None
     ended_at: str | None
     at: str | None
+    usage: NotRequired[UsageWire]
 
 
 class RestartStepWire(TypedDict):

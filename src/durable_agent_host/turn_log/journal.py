@@ -36,7 +36,18 @@ from durable_agent_host.model.journal_entry import (
     ToolCallStartedEntry,
     WorkflowWaitingEntry,
 )
-from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, POSTPONED, RESUMED, SUSPENDED, LogEntry, LogRecord
+from durable_agent_host.model.log_entry import (
+    AT,
+    EVENT,
+    MODEL_FAILED,
+    OUTCOME,
+    POSTPONED,
+    RESUMED,
+    RETRIED,
+    SUSPENDED,
+    LogEntry,
+    LogRecord,
+)
 from durable_agent_host.model.pending_call import PendingCallWire
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn_log.crash_points import reach
@@ -112,6 +123,7 @@ class JournalState:
         finished_at: offsets of finished model calls and tool calls.
         feature_entries: of each feature, in order.
         rejections: of responses that are not part of the conversation.
+        failures: of model calls for which the service has counted tokens: ``model`` and ``usage``, as stored.
         nested_events: what clients have of agents within: a message, by the path of its model call and its index there;
             a tool call, by the path of its run and its id, unless the journal knows that it starts, too.
     """
@@ -137,6 +149,7 @@ class JournalState:
         self.workflow_parts: list[WorkflowWaitingEntry] = []
         self.feature_entries: dict[str, list[FeatureEntry]] = {}
         self.rejections: dict[CallPath, Rejection] = {}
+        self.failures: list[Mapping[str, Any]] = []
         self.nested_events: set[tuple[str, str | int]] = set()
         self._last_offset = -1
 
@@ -152,6 +165,8 @@ class JournalState:
             self.postponed_seconds += data["seconds"] + data["worked_seconds"]
         elif kind == SUSPENDED:
             self.postponed_seconds = 0.0
+        if kind in {RETRIED, MODEL_FAILED} and "usage" in data:
+            self.failures.append(data)
         if kind == OUTCOME:
             self.outcome = {name: value for name, value in data.items() if name != AT}
             return

@@ -77,7 +77,9 @@ def _check_response(call: ModelCall, response: ChatResponse[Any]) -> ChatRespons
         _correct(response, message.contents)
     response.usage_details = cast("Any", known_counts(cast("Any", response.usage_details))) or None
     if call.provider.is_truncated([response]):
-        raise _truncated(has_updates=False)
+        error = _truncated(has_updates=False)
+        error.usage = cast("Any", response.usage_details)
+        raise error
     return response
 
 

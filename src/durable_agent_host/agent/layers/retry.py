@@ -11,14 +11,16 @@ import random
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
-from agent_framework import ChatResponseUpdate
+from agent_framework import ChatResponseUpdate, add_usage_details
 
-from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
+from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.observer import ModelCallFailed, RunObservers
-from durable_agent_host.agent.retry_classification import RetryPolicy
+from durable_agent_host.agent.retry_classification import RetryPolicy, usage_of_failure
 from durable_agent_host.agent.stream_progress import BrokenStream, StreamProgress
 from durable_agent_host.errors import log_reason
+from durable_agent_host.model.budget import known_counts
 from durable_agent_host.model.call_path import CallPath
 
 _LOGGER = logging.getLogger(__name__)
@@ -51,9 +53,11 @@ class RetryModelCalls:
             self.check()
             has_content = False
             opening_updates: list[ChatResponseUpdate] = []
+            counted = CountedTokens()
             try:
                 async with aclosing(call_next(call)) as items:
                     async for item in items:
+                        counted.add(item)
                         if not has_content and isinstance(item, ChatResponseUpdate) and not item.contents:
                             opening_updates.append(item)
                             continue
@@ -63,7 +67,7 @@ class RetryModelCalls:
                         opening_updates = []
                         yield item
             except Exception as error:
-                seconds = await self._wait_seconds(call, retry, error)
+                seconds = await self._wait_seconds(call, retry, error, counted)
                 if seconds is None:
                     raise
                 if has_content:
@@ -74,7 +78,9 @@ class RetryModelCalls:
             retry += 1
             await asyncio.sleep(seconds)
 
-    async def _wait_seconds(self, call: ModelCall, retry: int, error: Exception) -> float | None:
+    async def _wait_seconds(
+        self, call: ModelCall, retry: int, error: Exception, counted: "CountedTokens"
+    ) -> float | None:
         """Return after how many seconds a call is retried; None when it is not."""
         explain = call.provider.explain
         seconds = self.policy.wait_before(retry, error, explain, random.random())  # noqa: S311
@@ -82,5 +88,30 @@ class RetryModelCalls:
         if seconds is not None:
             _LOGGER.warning("%s: model call failed, again in %.1f s: %s", self.label, seconds, log_reason(reason))
         if call.path.compaction_number is None:
-            await self.observers.notify(ModelCallFailed(call.position, reason, seconds))
+            usage = counted.until(error)
+            await self.observers.notify(ModelCallFailed(call.position, reason, seconds, usage, counted.model))
         return seconds
+
+
+class CountedTokens:
+    """The tokens that a service has counted for a request without a complete answer.
+
+    Attributes:
+        model: that has begun to answer; None when unknown.
+    """
+
+    def __init__(self) -> None:
+        self.model: str | None = None
+        self._usage: Any = None
+
+    def add(self, item: ChatResponseUpdate | CompletedResponse) -> None:
+        """Count an update of the answer."""
+        if isinstance(item, ChatResponseUpdate):
+            self.model = item.model or self.model
+            for content in item.contents:
+                if content.type == "usage":
+                    self._usage = add_usage_details(self._usage, content.usage_details)
+
+    def until(self, error: BaseException) -> Mapping[str, Any]:
+        """Return the tokens up to an error; empty when the service has counted none."""
+        return known_counts(self._usage) or usage_of_failure(error)

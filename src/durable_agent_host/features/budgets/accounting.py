@@ -18,6 +18,7 @@ from agent_framework import ChatResponseUpdate, Message
 
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.response_limits import OutputCounter, count_output_characters
+from durable_agent_host.agent.retry_classification import usage_of_failure
 from durable_agent_host.agent.run_result import Failed, RunStoppedError, stop_of
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, WaitingToolCall
 from durable_agent_host.codec.content import decode_usage
@@ -292,12 +293,17 @@ class BudgetAccount:
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
-    async def release(self, path: CallPath) -> None:
-        """Record that a reserved call was rejected without a response."""
-        if self._open.pop(path, None) is None:
+    async def release(self, path: CallPath, usage: Mapping[str, Any]) -> None:
+        """Record that a reserved call failed without content: it has used what the service has counted, or nothing."""
+        if (call := self._open.pop(path, None)) is None:
             return
+        entry = entry_of_release(path)
+        if is_measured(usage):
+            used = usage_of_response(usage, call.model, self._budgets.prices)
+            self._committed = self._committed.plus(used)
+            entry = entry_of_raise(path, Reservation(used.tokens, used.cost))
         try:
-            await self._journal.append(entry_of_release(path))
+            await self._journal.append(entry)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
@@ -369,7 +375,7 @@ class BudgetAccount:
         except BaseException as error:
             self.broke_off(path)
             if isinstance(error, Exception) and not has_content:
-                await self.release(path)
+                await self.release(path, usage_of_failure(error))
             raise
 
     def end(self) -> None:

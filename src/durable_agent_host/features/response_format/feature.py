@@ -45,7 +45,7 @@ class ResponseFormats(AgentFeature):
     """
 
     def __init__(self, agent: SupportsAgentRun, retries: int = 1) -> None:
-        options: Any = getattr(agent, "default_options", None) or {}
+        options = cast("Mapping[str, Any]", getattr(agent, "default_options", {}))
         middleware: Any = getattr(agent, "middleware", None)
         client: Any = getattr(agent, "client", None)
         self._may_have_format = bool(
@@ -131,9 +131,11 @@ class ResponseFormatOfAttempt:
 
 def _find_schema(response_format: Any) -> Mapping[str, Any] | None:
     """Return the schema of a format that may be written as in a request to the service; None for free text."""
-    inner: Any = (response_format or {}).get("format")
-    schema = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else response_format
-    return None if schema is None or schema.get("type") == "text" else schema
+    if not response_format:
+        return None
+    inner = response_format.get("format")
+    schema = cast("Mapping[str, Any]", inner if isinstance(inner, Mapping) else response_format)
+    return None if schema.get("type") == "text" else schema
 
 
 def choose_response_retries(chosen: Any, default: Any) -> int:

@@ -54,6 +54,13 @@ _STOPS: Final[dict[str, tuple[str, str, bool]]] = {
 }
 """The service's reason for no answer → its meaning, what to do, and whether a retry can succeed."""
 
+_COUNTS: Final = {
+    "input_token_count": "promptTokenCount",
+    "output_token_count": "candidatesTokenCount",
+    "reasoning_output_token_count": "thoughtsTokenCount",
+    "total_token_count": "totalTokenCount",
+}
+
 
 def check_stop(response: Mapping[str, Any], candidate: Mapping[str, Any]) -> None:
     """Reject a response, or a chunk, that the service ended without an answer.
@@ -416,7 +423,12 @@ class ResponseReader:
             ProviderError: the service ended without a response, or within a function call.
         """
         candidate, other_candidates = _split_candidates(response.get("candidates"))
-        check_stop(response, candidate)
+        try:
+            check_stop(response, candidate)
+        except ProviderError as error:
+            counts = object_at(response.get("usageMetadata"))
+            error.usage = {name: counts.get(key) for name, key in _COUNTS.items()}
+            raise
         for other_candidate in other_candidates:
             self._metadata.read_other(other_candidate)
         self.response_id = self.response_id or _as_text(response.get("responseId"))

@@ -46,9 +46,14 @@ def parse_failure(event_or_response: Any) -> ProviderError | None:
         event_or_response = event_or_response.response
     if not _has_failed(event_or_response):
         return None
-    return response_failure(
+    error = response_failure(
         getattr(event_or_response.error, "code", None), getattr(event_or_response.error, "message", None)
     )
+    usage: Any = getattr(event_or_response, "usage", None)
+    error.usage = {
+        f"{kind}_token_count": getattr(usage, f"{kind}_tokens", None) for kind in ("input", "output", "total")
+    }
+    return error
 
 
 def _has_failed(response: Any) -> bool:
