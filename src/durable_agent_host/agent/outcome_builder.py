@@ -310,7 +310,7 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
         ended_at=ended_at,
         model_info=served_by or None,
         redacted=is_redacted,
-        structured=is_structured(answer),
+        is_structured=is_structured(answer),
     )
 
 

@@ -216,7 +216,7 @@ def _end_view(finish_reason: str | None, refusal: Mapping[str, str] | None) -> A
 
 def _add_value(view: RunAnswerWire | TurnWire, request: TurnRequest, outcome: TurnOutcome) -> None:
     """Repeat a complete structured answer, parsed."""
-    is_structured = outcome.structured or request.response_format is not None
+    is_structured = outcome.is_structured or request.response_format is not None
     if is_structured and view["status"] in {"success", "completed"}:
         with suppress(ValueError, RecursionError):
             view["value"] = parse_answer(outcome.text)

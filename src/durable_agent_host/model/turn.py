@@ -166,7 +166,7 @@ class TurnOutcome:
         budget_usage: the turn's spending, when it had a budget.
         redacts: whether the agent has redaction, so that what only the turn refers to is deleted at its end.
         redacted: whether something of the conversation was redacted.
-        structured: whether the text is JSON because the agent's own options ask for it.
+        is_structured: whether the text is JSON because the agent's own options ask for it.
         steered_by: the turns whose messages this one's agent got while it ran: by id, the hashes of their requests.
         joined_turn_id: the running turn that got this one's message, and whose end this is; empty for other turns.
         overlay: the session's overlay from now on, empty for none; None to keep the previous one.
@@ -206,7 +206,7 @@ class TurnOutcome:
 
     redacts: bool = False
     redacted: bool = False
-    structured: bool = False
+    is_structured: bool = False
     steered_by: Mapping[str, str] = field(default_factory=dict[str, str])
     joined_turn_id: str = ""
 

@@ -91,7 +91,7 @@ def turn_end_from_receipt(
         ended_at=receipt.ended_at,
         joined_turn_id=receipt.joined_turn_id,
         redacted=any(extension_of(entry).get("redacted") is True for entry in entries.values()),
-        structured=response_entry is not None and is_structured(response_entry),
+        is_structured=response_entry is not None and is_structured(response_entry),
     )
     has_answer = response_entry is not None and external_provider_of(response_entry) is None
     return TurnEnd(

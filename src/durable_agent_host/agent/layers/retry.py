@@ -53,11 +53,11 @@ class RetryModelCalls:
             self.check()
             has_content = False
             opening_updates: list[ChatResponseUpdate] = []
-            counted = CountedTokens()
+            tokens = CountedTokens()
             try:
                 async with aclosing(call_next(call)) as items:
                     async for item in items:
-                        counted.add(item)
+                        tokens.add(item)
                         if not has_content and isinstance(item, ChatResponseUpdate) and not item.contents:
                             opening_updates.append(item)
                             continue
@@ -67,7 +67,7 @@ class RetryModelCalls:
                         opening_updates = []
                         yield item
             except Exception as error:
-                seconds = await self._wait_seconds(call, retry, error, counted)
+                seconds = await self._wait_seconds(call, retry, error, tokens)
                 if seconds is None:
                     raise
                 if has_content:
@@ -79,7 +79,7 @@ class RetryModelCalls:
             await asyncio.sleep(seconds)
 
     async def _wait_seconds(
-        self, call: ModelCall, retry: int, error: Exception, counted: "CountedTokens"
+        self, call: ModelCall, retry: int, error: Exception, tokens: "CountedTokens"
     ) -> float | None:
         """Return after how many seconds a call is retried; None when it is not."""
         explain = call.provider.explain
@@ -88,8 +88,8 @@ class RetryModelCalls:
         if seconds is not None:
             _LOGGER.warning("%s: model call failed, again in %.1f s: %s", self.label, seconds, log_reason(reason))
         if call.path.compaction_number is None:
-            usage = counted.until(error)
-            await self.observers.notify(ModelCallFailed(call.position, reason, seconds, usage, counted.model))
+            usage = tokens.until(error)
+            await self.observers.notify(ModelCallFailed(call.position, reason, seconds, usage, tokens.model))
         return seconds
 
 
