@@ -1,6 +1,5 @@
 """What the repository promises beside its code: settings, requirements, and what is deployed."""
 
-import fnmatch
 import json
 import os
 import re
@@ -8,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import get_args
 
 import pytest
@@ -52,19 +51,26 @@ def _project() -> dict:
 
 def _deployed_files() -> list[str]:
     """What ``func azure functionapp publish`` would upload: ``.funcignore`` has the rules of ``.gitignore``."""
-    rules = [line for line in (ROOT / ".funcignore").read_text().splitlines() if line and not line.startswith("#")]
-    return [name for name in tracked_files() if not _is_ignored(name, rules)]
+    return [name for name in tracked_files() if not _is_ignored(name)]
 
 
-def _is_ignored(name: str, rules: list[str]) -> bool:
+def _is_ignored(name: str) -> bool:
     is_ignored = False
-    for rule in rules:
-        pattern = rule.removeprefix("!").rstrip("/")
-        parts = name.split("/")
-        above = ["/".join(parts[:count]) for count in range(1, len(parts) + (not rule.endswith("/")))]
-        if any(fnmatch.fnmatchcase(path if "/" in pattern else path.rpartition("/")[2], pattern) for path in above):
+    for rule in (ROOT / ".funcignore").read_text().splitlines():
+        pattern = rule.removeprefix("!").removesuffix("/")
+        paths = [PurePosixPath(name), *PurePosixPath(name).parents][rule.endswith("/") : -1]
+        if any(path.full_match(pattern[1:]) if pattern.startswith("/") else path.name == pattern for path in paths):
             is_ignored = not rule.startswith("!")
     return is_ignored
+
+
+def test_packages_that_were_built_before_publishing_are_deployed():
+    """No rule takes a file out of them, whatever its folder is called."""
+    folder = ".python_packages/lib/site-packages/other"
+    for name in ("tests/__init__.py", "docs/a.py", "scripts/run.py", "README.md", ".libs/a.so"):
+        assert not _is_ignored(f"{folder}/{name}")
+    assert _is_ignored(f"{folder}/__pycache__/a.pyc")
+    assert _is_ignored(".venv/bin/python")
 
 
 def test_function_app_is_short():
