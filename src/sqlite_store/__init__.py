@@ -1,1 +1,1 @@
-"""SQLite files of both hosts: connections, checkpoints, erasure, and room on the disk that is kept for deletions."""
+"""SQLite files of both hosts: connections, checkpoints, and erasure."""

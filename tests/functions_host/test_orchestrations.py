@@ -73,7 +73,7 @@ def test_what_hangs_on_azure_hangs_and_the_log_says_why(host: Host):
     """A second task_any with an old timer lists only its new event; what follows the timer is never started."""
     instance_id = host.run("reuses_its_timer")
     host.send("POST", f"{MANAGEMENT}/instances/{instance_id}/raiseEvent/Go", "1", **JSON)
-    line = f"Orchestration '{instance_id}' (reuses_its_timer) hangs: its code waits for activity 'hello'"
+    line = f"Orchestration '{instance_id}' (reuses_its_timer) does not go on: its code waits for activity 'hello'"
     wait_until(lambda: line in host.log.read_text())
     assert host.status(instance_id)["runtimeStatus"] == "Running"
 

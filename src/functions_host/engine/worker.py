@@ -229,7 +229,9 @@ class Worker:
 
     def _report_hang(self, run: Run, length: int) -> None:
         if run.hang is not None and len(run.texts) == length and self._runs.find(run.record.instance_id) is run:
-            _logger.warning("Orchestration %r (%s) hangs: %s.", run.record.instance_id, run.record.name, run.hang)
+            _logger.warning(
+                "Orchestration %r (%s) does not go on: %s.", run.record.instance_id, run.record.name, run.hang
+            )
 
     def find_hang(self, instance_id: str) -> str | None:
         """Return why an orchestration in memory does not go on; None when it does, or waits rightly."""
