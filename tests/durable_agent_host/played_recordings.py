@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import openai
-from agent_framework import Agent
+from agent_framework import Agent, FunctionTool
 from agent_framework_anthropic import AnthropicClient
 from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
@@ -126,25 +126,35 @@ def client_of(kind: str, url: str) -> tuple[Any, Any]:
     return client(model="m", async_client=sdk), sdk.close
 
 
-def play(model: HostileModel, kind: str, *bodies: bytes, **arguments: Any) -> Played:
-    """Run a turn of an agent without tools, to which the model's service sends these streams."""
+def play(
+    model: HostileModel,
+    kind: str,
+    *bodies: bytes,
+    tools: Sequence[FunctionTool] = (),
+    entries: Sequence[Any] = (),
+    **arguments: Any,
+) -> Played:
+    """Run a turn of an agent, to which the model's service sends these streams, after the entries of earlier turns."""
     refusal = http_response(b'{"error": {"message": "no more", "type": "invalid_request_error"}}', status=400)
     model.play(*map(stream, bodies), fallback=refusal)
     model.by_path = AGENTS_ROUTES if kind == "azure-ai-agents" else {}
-    return asyncio.run(_turn(model.url, kind, arguments))
+    return asyncio.run(_turn(model.url, kind, tools, Session(entries=tuple(entries)), arguments))
 
 
-async def _turn(url: str, kind: str, arguments: Mapping[str, Any]) -> Played:
+async def _turn(
+    url: str, kind: str, tools: Sequence[FunctionTool], session: Session, arguments: Mapping[str, Any]
+) -> Played:
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         client, close = client_of(kind, url)
         stack.push_async_callback(close)
         log = SqliteTurnLog(Path(folder) / "log.db")
         stack.push_async_callback(log.close)
-        options = {"max_tokens": 100} if kind == "anthropic" else {}
-        agent = Agent(client, "Talk.", name="Agent", default_options=options)
+        options: dict[str, Any] = {"max_tokens": 100} if kind == "anthropic" else {}
+        options |= {"store": False} if kind == "openai-responses" and tools else {}
+        agent = Agent(client, "Talk.", name="Agent", default_options=options, tools=list(tools))
         runner = AgentRunner("Agent", agent, provider_for, open_log=lambda: log, **arguments)
-        outcome = await runner.run(Session(), REQUEST)
+        outcome = await runner.run(session, REQUEST)
         page = await log.read(turn_log_id("Agent", "session", "turn"))
         steps = StepReader(Turn(REQUEST, outcome), dict[str, Price]())
         steps.read(page.records)

@@ -132,6 +132,43 @@ REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_conten
 FILTERS = [{"blocked": True, "source_type": "completion", "content_filter_results": AZURE_FILTER}]
 CYBER = {"type": "refusal", "category": "cyber", "explanation": "This was blocked."}
 RATING = {"category": "HARM_CATEGORY_HARASSMENT", "probability": "HIGH", "blocked": True}
+CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "say", "arguments": '{"words": 1}'}
+OUTPUT = [REASONING, message(0, text("Well")), CALL | {"status": "completed"}]
+CUT_ITEMS = [
+    {**CALL, "id": "fc_2", "call_id": "call_2", "arguments": '{"wor', "status": "incomplete"},
+    {
+        "type": "custom_tool_call",
+        "id": "ctc_1",
+        "call_id": "call_3",
+        "name": "say",
+        "input": "x",
+        "status": "incomplete",
+    },
+    {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "say", "arguments": "{}"},
+]
+CHAT_CALLS = [
+    {"tool_calls": [{"index": index, "id": f"call_{index}", "function": {"name": "say", "arguments": arguments}}]}
+    for index, arguments in enumerate(['{"words": 1}', '{"wor', ""])
+]
+GEMINI_CALL = {"functionCall": {"name": "say", "args": {"words": 1}}}
+GEMINI_PART = {
+    "functionCall": {"name": "say", "partialArgs": [{"jsonPath": "$.x", "stringValue": "a"}], "willContinue": True}
+}
+CALLS_NOT_RUN = {
+    "chat length within a call": 3,
+    "chat filter after a call": 1,
+    "claude within a call": 2,
+    "claude refusal within a call": 2,
+    "length within a call": 2,
+    "filter after a call": 1,
+    "length in a custom call": 2,
+    "length after a request for approval": 2,
+    "gemini length after a call": 1,
+    "gemini filter after a call": 1,
+    "gemini language after a call": 1,
+    "gemini length within a call": 2,
+}
+"""Case → number of calls that do not run, because the answer was cut off or refused."""
 ENDINGS: dict[str, tuple[str, bytes, str, str, Any]] = {
     "refusal": ("Responses", responses(refusal("I cannot.")), "I cannot.", "refusal", ("I cannot.", None)),
     "filter": ("Responses", responses(text("This is"), **INCOMPLETE), "This is", "content_filter", ("filter", None)),
@@ -197,6 +234,52 @@ ENDINGS: dict[str, tuple[str, bytes, str, str, Any]] = {
         ("Not this", "PROHIBITED_CONTENT"),
     ),
     "gemini length": ("Gemini", gemini("MAX_TOKENS", {"text": "Well"}), "Well", "length", None),
+    "chat length within a call": (
+        "Completions",
+        completions("length", {"content": "Well"}, *CHAT_CALLS),
+        "Well",
+        "length",
+        None,
+    ),
+    "chat filter after a call": (
+        "Completions",
+        completions("content_filter", CHAT_CALLS[0]),
+        "",
+        "content_filter",
+        ("filter", None),
+    ),
+    "length within a call": ("Responses", responses(**CUT, output=[*OUTPUT, CUT_ITEMS[0]]), "Well", "length", None),
+    "filter after a call": (
+        "Responses",
+        responses(**INCOMPLETE, output=OUTPUT),
+        "Well",
+        "content_filter",
+        ("filter", None),
+    ),
+    "length in a custom call": ("Responses", responses(**CUT, output=[*OUTPUT, CUT_ITEMS[1]]), "Well", "length", None),
+    "length after a request for approval": (
+        "Responses",
+        responses(**CUT, output=[*OUTPUT, CUT_ITEMS[2]]),
+        "Well",
+        "length",
+        None,
+    ),
+    "gemini length after a call": (
+        "Gemini",
+        gemini("MAX_TOKENS", {"text": "Well"}, GEMINI_CALL),
+        "Well",
+        "length",
+        None,
+    ),
+    "gemini filter after a call": ("Gemini", gemini("SAFETY", GEMINI_CALL), "", "content_filter", ("safety", "SAFETY")),
+    "gemini language after a call": (
+        "Gemini",
+        gemini("LANGUAGE", GEMINI_CALL),
+        "",
+        "content_filter",
+        ("language", "LANGUAGE"),
+    ),
+    "gemini length within a call": ("Gemini", gemini("MAX_TOKENS", GEMINI_CALL, GEMINI_PART), "", "length", None),
     "agents length": ("Agents", agents("max_completion_tokens", "Well"), "Well", "length", None),
     "agents filter": ("Agents", agents("content_filter"), "", "content_filter", ("filter", None)),
 }
@@ -212,11 +295,14 @@ def read_events(host: AgentHost, reply: requests.Response) -> list[tuple[str, di
     return list(zip(names, (json.loads(value) for field, _, value in lines if field == "data"), strict=True))
 
 
-@pytest.mark.parametrize("name", ENDINGS)
-def test_how_an_answer_ended_is_the_same_everywhere(host: AgentHost, model: HostileModel, name: str):
-    """In the answer, the turn, the last event, the steps, the session and its receipt; and the session goes on."""
-    client, answer, words, reason, refused = ENDINGS[name]
-    session = name.replace(" ", "-")
+@pytest.mark.parametrize("case", ENDINGS)
+def test_how_an_answer_ended_is_the_same_everywhere(host: AgentHost, model: HostileModel, case: str):
+    """In the answer, the turn, the last event, the steps, the session and its receipt; and the session goes on.
+
+    Its calls do not run, and the model is called once.
+    """
+    client, answer, words, reason, refused = ENDINGS[case]
+    session = case.replace(" ", "-")
     model.play(answer)
     reply = host.run(client, {"message": "Good morning", "session_id": session})
     assert reply.status_code == 200, reply.text
@@ -240,6 +326,12 @@ def test_how_an_answer_ended_is_the_same_everywhere(host: AgentHost, model: Host
     steps = host.get(f"{session_path}/turns/{turn['turn_id']}/steps").json()["steps"]
     assert [step["finish_reason"] for step in steps if step["kind"] == "model_call"] == [reason]
     assert steps[-1]["status"] == status
+    tool_steps = [step for step in steps if step["kind"] == "tool_call"]
+    assert [(step["outcome"], step["runs_in"]) for step in tool_steps] == [("not_run", "host")] * CALLS_NOT_RUN.get(
+        case, 0
+    )
+    assert [step["name"] for step in tool_steps] == ["say"] * len(tool_steps)
+    assert len(model.received) == 1
     if client == "Agents":
         return
     model.play(COMPLETE_STREAMS[client])
@@ -252,6 +344,9 @@ def test_how_an_answer_ended_is_the_same_everywhere(host: AgentHost, model: Host
     assert find_violation(client, sent) is None
     sent_text = json.dumps(sent)
     assert ("Good morning" in sent_text) == (reason != "refusal" or client != "Claude")
+    assert not any(
+        word in json.dumps([sent.get(name) for name in ("input", "messages", "contents")]) for word in ("say", "call")
+    )
     assert not words or (words in sent_text) == (reason != "refusal" or client != "Claude")
     assert host.get(f"{session_path}/verify").json()["problems"] == []
 

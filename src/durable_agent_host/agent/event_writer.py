@@ -50,7 +50,7 @@ from durable_agent_host.turn.turn_events import (
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_wire import decode_response_messages
 
-_WITHOUT_BEGIN: Final = frozenset({"invalid_arguments", "denied"})
+_WITHOUT_BEGIN: Final = frozenset({"invalid_arguments", "denied", "not_run"})
 """Outcomes of calls that did not begin, for observers; clients get both events of every call."""
 
 

@@ -27,7 +27,7 @@ from durable_agent_host.errors import (
     TurnError,
 )
 from durable_agent_host.model.call_path import AGENT_RUN, CallPath
-from durable_agent_host.model.ending import AnswerEnd, end_of_answer
+from durable_agent_host.model.ending import CALLS_NOT_RUN, AnswerEnd, end_of_answer
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
@@ -267,6 +267,8 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     request = runs.effective_request
     _hide_exceptions(agent_response)
     served_by = _pop_served_by(runs, agent_response)
+    if agent_response.additional_properties.pop(CALLS_NOT_RUN, None):  # the service's own record has them
+        runs.agent_session.service_session_id = None
     if runs.hosted_agent.has_journal:  # its updates lack calls: of agents within it, before approvals, rejected ones
         agent_response.usage_details = usage_of(runs) or agent_response.usage_details
     elif runs.run is not None and (responses := runs.run.journal.recorded.responses):

@@ -294,7 +294,7 @@ def read_arguments(arguments: Any) -> dict[str, Any]:
     except (ValueError, RecursionError):
         parsed_arguments = None
     if not isinstance(parsed_arguments, dict):
-        return {"arguments": arguments}
+        return {} if arguments in (None, "null") else {"arguments": arguments}
     return (
         {"arguments": json.dumps(parsed_arguments)}
         if has_python_class(parsed_arguments)

@@ -25,7 +25,7 @@ _NAMES_CLASS: Final = (
 
 
 class _UnreadableCall(Content):
-    """A call that keeps its raw arguments and parses them as none."""
+    """A call that keeps its raw arguments and parses them as none: they cannot be read, or are ``null``."""
 
     def parse_arguments(self) -> dict[str, Any | None] | None:
         """Return no arguments."""
@@ -38,11 +38,13 @@ def extract_invalid_calls(response: ChatResponse[Any]) -> Iterator[tuple[str, st
     Yields:
         The id of each such call, and the result for the model.
     """
-    for message in response.messages:
-        for content in message.contents:
-            if content.type == "function_call" and (result_text := _find_argument_error(content.arguments)) is not None:
-                content.__class__ = _UnreadableCall
-                yield str(content.call_id), result_text
+    contents = [content for message in response.messages for content in message.contents]
+    for content in [content for content in contents if content.type == "function_call"]:
+        if isinstance(content.arguments, str) and content.arguments.strip() == "null":
+            content.__class__ = _UnreadableCall
+        elif (result_text := _find_argument_error(content.arguments)) is not None:
+            content.__class__ = _UnreadableCall
+            yield str(content.call_id), result_text
 
 
 def _find_argument_error(arguments: Any) -> str | None:

@@ -15,6 +15,9 @@ REFUSAL_DETAILS: Final = "durable_agent_host.refusal"
 STRUCTURED: Final = "durable_agent_host.structured"
 """Key in a response's ``additional_properties``: its text is JSON, as the agent's own ``response_format`` asks."""
 
+CALLS_NOT_RUN: Final = "durable_agent_host.calls_not_run"
+"""Key in a response's ``additional_properties``: id and name of each call of an answer that was cut off or refused."""
+
 LENGTH: Final = "length"
 CONTENT_FILTER: Final = "content_filter"
 REFUSAL: Final = "refusal"

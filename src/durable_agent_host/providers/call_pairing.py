@@ -93,9 +93,10 @@ def object_arguments(arguments: Any) -> Any:
     """Return the arguments of a call as the text of a JSON object.
 
     Returns:
-        The same text if it is one; other text as the field ``raw`` of an object, and no text as an empty one.
+        The same text if it is one, or ``null``; other text as the field ``raw`` of an object, and no text as an empty
+        one.
     """
-    if not isinstance(arguments, str):
+    if not isinstance(arguments, str) or arguments.strip() == "null":
         return arguments
     try:
         value: Any = json.loads(arguments, parse_constant=_reject_constant) if arguments.strip() else {}

@@ -33,6 +33,7 @@ from durable_agent_host.agent.tool_invocation import (
     ToolInvocation,
     ToolResult,
     decode_result,
+    text_result,
 )
 from durable_agent_host.codec.journal_entry import (
     decode_model_response,
@@ -42,9 +43,10 @@ from durable_agent_host.codec.journal_entry import (
 )
 from durable_agent_host.errors import InvalidAnswerError, LogError, ProviderError
 from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.model.ending import end_of_answer
+from durable_agent_host.model.ending import CALLS_NOT_RUN, end_of_answer
 from durable_agent_host.model.journal_entry import (
     CompactionCallCompletedEntry,
+    JournalStep,
     ModelCallCompletedEntry,
     Rejection,
     ToolCallCompletedEntry,
@@ -98,6 +100,7 @@ class JournalModelCalls:
                 yield update
         await self.observers.notify(ModelCallResponded(position, replayed=True))
         await self.observers.notify(_build_completed(response, position, response.messages, replayed=True))
+        await self._end_cut_calls(response)
         yield CompletedResponse(response, ())
 
     async def pass_over(
@@ -133,6 +136,7 @@ class JournalModelCalls:
                     self.output.finish_call(position)
                 self.progress.finish_call(position, item.response)
                 await self.observers.notify(_build_completed(item.response, position, messages, replayed=False))
+                await self._end_cut_calls(item.response)
                 if item.rejection is not None:
                     self.progress.broken = BrokenStream(call.path, 0.0, "the answer was rejected")
                     raise InvalidAnswerError(item.rejection.reason)
@@ -147,11 +151,23 @@ class JournalModelCalls:
         entry = ModelCallCompletedEntry(
             path, encode_answer(folded_response), self.session_state.changes(), completed.rejection
         )
+        await self._commit(entry)
+        return folded_response.messages
+
+    async def _end_cut_calls(self, response: ChatResponse[Any]) -> None:
+        """Report and record the calls that do not run because the response was cut off or refused."""
+        for call_id, name in response.additional_properties.get(CALLS_NOT_RUN, ()):
+            path, recorded_call = self.journal.next_tool_call(call_id)
+            if recorded_call.finished is None:
+                text = f"Error: The answer ended with {end_of_answer(response).finish_reason}; the tool did not run."
+                await self.observers.notify(ToolCallCompleted(call_id, name, "not_run", replayed=False, result=text))
+                await self._commit(ToolCallCompletedEntry(path, "not_run", text_result("not_run", text).wire))
+
+    async def _commit(self, entry: JournalStep) -> None:
         try:
             await self.journal.append(entry)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
-        return folded_response.messages
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from agent_framework import ChatResponse, ChatResponseUpdate, Content, ResponseStream
+from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message, ResponseStream
 
 from durable_agent_host.agent.call_scope import CALL_SCOPE
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, TruncatedResponseError
+from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.response_limits import (
     OutputSizeMeter,
     lacks_finish_reason,
@@ -17,10 +18,12 @@ from durable_agent_host.agent.response_limits import (
     until_its_end,
 )
 from durable_agent_host.agent.retry_classification import causes_of, classify_error
-from durable_agent_host.agent.run_output import RunOutput
+from durable_agent_host.agent.run_output import EVERY, RunOutput, coalesce_updates
 from durable_agent_host.errors import DurableAgentHostError, ProviderError
 from durable_agent_host.model.budget import known_counts
+from durable_agent_host.model.ending import CALLS_NOT_RUN, end_of_answer
 from durable_agent_host.model.response_normalization import correct_contents, text_for
+from durable_agent_host.stream.fold import ItemReader
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -28,6 +31,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class ReadResponse:
     """Sends a call through its client, and reads the response.
+
+    Tool calls wait for the end of the response: those of one that was cut off or refused are removed, and do not run.
 
     Attributes:
         output: what the run has streamed, which keeps the updates of an open call small.
@@ -40,23 +45,66 @@ class ReadResponse:
         with _response_parse_errors(call.client, call.provider.explain):
             result: Any = await call.send(call.messages, call.options)
             if not isinstance(result, ResponseStream):
-                yield CompletedResponse(_check_response(call, cast("ChatResponse[Any]", result)), ())
+                response = _check_response(call, cast("ChatResponse[Any]", result))
+                if _is_cut(response):
+                    _remove_calls(response, (), call.provider)
+                yield CompletedResponse(response, ())
                 return
-            updates: list[ChatResponseUpdate] = []
+            calls = _HeldCalls(call.provider)
             meter = OutputSizeMeter()
             is_truncated = call.provider.is_truncated
             async with cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result) as stream:
                 async for update in until_its_end(stream, lambda u: lacks_finish_reason(u) or is_truncated(u), None):
                     meter.add(update.contents)
                     _correct(update, update.contents)
-                    updates.append(update)
-                    yield update
-                    self.output.coalesce(updates, call.position, call.provider)
-                if is_truncated(reversed(updates)):
-                    raise _truncated(has_updates=bool(updates))
+                    for released_update in calls.add(update):
+                        yield released_update
+                    self.output.coalesce(calls.updates, call.position, call.provider)
+                if is_truncated(reversed(calls.updates)):
+                    raise _truncated(has_updates=bool(calls.updates))
                 response = cast("ChatResponse[Any]", await cast("Any", result).get_final_response())
             _release(result)
-            yield CompletedResponse(response, updates)
+            is_cut = _is_cut(response) and _remove_calls(response, calls.held_updates, call.provider)
+            for update in calls.held_updates:
+                yield update
+            yield CompletedResponse(response, calls.updates, is_folded=is_cut)
+
+
+class _HeldCalls:
+    """Holds back a stream from its first tool call until its finish reason lets the calls run.
+
+    Args:
+        items: knows the items of the client that answers.
+
+    Attributes:
+        updates: all of the stream.
+        held_updates: those held back, joined like others that nobody has read.
+    """
+
+    def __init__(self, items: ItemReader) -> None:
+        self.updates: list[ChatResponseUpdate] = []
+        self.held_updates: list[ChatResponseUpdate] = []
+        self._items = items
+        self._may_run = False
+
+    def add(self, update: ChatResponseUpdate) -> list[ChatResponseUpdate]:
+        """Add the next update, and return those that can be passed on."""
+        self.updates.append(update)
+        if self._may_run or not (self.held_updates or any(map(_is_call, update.contents))):
+            return [update]
+        self.held_updates.append(update)
+        if update.finish_reason is None:
+            if len(self.held_updates) % EVERY == 0:
+                newest_updates = self.held_updates[-EVERY:]
+                coalesce_updates(newest_updates, newest_updates, self._items)
+            return []
+        contents = [content for earlier in self.updates for content in earlier.contents]
+        message = Message("assistant", contents)
+        self._may_run = not _is_cut(ChatResponse(messages=message, finish_reason=cast("Any", update.finish_reason)))
+        if not self._may_run:
+            return []
+        released_updates, self.held_updates = self.held_updates, []
+        return released_updates
 
 
 async def read_unmetered(call: ModelCall) -> ModelStream:
@@ -81,6 +129,40 @@ def _check_response(call: ModelCall, response: ChatResponse[Any]) -> ChatRespons
         error.usage = cast("Any", response.usage_details)
         raise error
     return response
+
+
+def _is_call(content: Content) -> bool:
+    """Return whether a content calls a tool of the app, or asks for the approval of a call."""
+    is_own_call = content.type == "function_call" and not (content.informational_only or content.hosted)
+    return is_own_call or content.type == "function_approval_request"
+
+
+def _is_cut(response: ChatResponse[Any]) -> bool:
+    """Return whether a response was cut off or refused."""
+    return end_of_answer(response).status != "success"
+
+
+def _remove_calls(
+    response: ChatResponse[Any], held_updates: Sequence[ChatResponseUpdate], provider: ModelProvider
+) -> bool:
+    """Remove the calls of a response and of its updates, and list them in its properties.
+
+    Returns:
+        Whether there were any.
+    """
+    client_call_ids = {client_call.call_id for client_call in provider.client_calls(response.messages)}
+    calls_not_run: list[list[str]] = []
+    for holder in (*response.messages, *held_updates):
+        calls = [content for content in holder.contents if _is_call(content) or content.call_id in client_call_ids]
+        holder.contents = [content for content in holder.contents if content not in calls]
+        if isinstance(holder, Message):
+            named_calls = ((content, content.function_call or content) for content in calls)
+            calls_not_run += [[content.call_id or content.id or "", named.name or ""] for content, named in named_calls]
+    response.messages = [message for message in response.messages if message.contents]
+    if calls_not_run:
+        for holder in (response, *held_updates[-1:]):
+            holder.additional_properties = {**(holder.additional_properties or {}), CALLS_NOT_RUN: calls_not_run}
+    return bool(calls_not_run)
 
 
 def _correct(update: Any, contents: Sequence[Content]) -> None:

@@ -171,10 +171,6 @@ class MessageAccumulator:
         """Whether such a call is not finished."""
         return any(map(self.is_open_call, self._open))
 
-    def discard_open_calls(self) -> None:
-        """Leave out the calls that are not finished."""
-        self._open = {index: block for index, block in self._open.items() if not self.is_open_call(index)}
-
     def stop(self, index: Any) -> ItemPart | None:
         """Finish a block; None when it is not open."""
         open_block = self._open.pop(index, None)

@@ -45,8 +45,8 @@ async def flatten_groups(updates: AsyncIterable[ChatResponseUpdate]) -> AsyncGen
 class Reader:
     """Reads the events of one stream.
 
-    Calls of the app's tools are held back until the service says that the model has stopped for them: they are left out
-    of an answer that was refused or cut off before.
+    Calls of the app's tools are held back until the service says why the model has stopped: the framework fails a
+    response with calls that was refused or cut off.
 
     Args:
         parse: the framework's reading of a block; used only for calls of the app's tools.
@@ -99,18 +99,14 @@ class Reader:
         return None
 
     def end(self, event: Any) -> list[ChatResponseUpdate]:
-        """Read ``message_delta``: finish what is open, emit calls that may run, and report where code ran."""
+        """Read ``message_delta``: finish what is open, emit the calls, and report where code ran."""
         stop_reason = getattr(event.delta, "stop_reason", None)
         calls: list[ChatResponseUpdate] = []
-        if stop_reason in _CUT:
-            self._accumulator.discard_open_calls()
-            self._calls = []
-        elif stop_reason == "tool_use":
-            calls = self._calls
-            self._calls = []
+        if stop_reason in _STOPS:
+            calls, self._calls = self._calls, []
         if (container := getattr(event.delta, "container", None)) is not None:
             self._container = plain_block(container)
-        if self._accumulator.has_open_calls:
+        if self._accumulator.has_open_calls and stop_reason not in _CUT:
             raise _invalid_calls_error()
         parts = [*self._accumulator.stop_all(), *self._accumulator.set_container(self._container)]
         return [*calls, *self._item_updates(event, parts)]
@@ -149,7 +145,8 @@ class Reader:
 
 
 _CUT: Final = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
-"""Stop reasons of answers whose calls do not run."""
+"""Stop reasons of responses that may end within a call."""
+_STOPS: Final = _CUT | {"tool_use"}
 
 
 def _invalid_calls_error() -> ResponseInvalidatedException:

@@ -42,6 +42,9 @@ _FILTERS: Final[Mapping[str, str]] = {
 }
 """The service's reason for a filtered answer → its meaning."""
 
+_CUT: Final = _FILTERS.keys() | {"MAX_TOKENS"}
+"""The service's reasons for an answer that may end within a call."""
+
 _STOPS: Final[dict[str, tuple[str, str, bool]]] = {
     "NO_IMAGE": ("no image was made", *_AGAIN),
     "IMAGE_OTHER": ("no image was made", *_AGAIN),
@@ -126,10 +129,10 @@ class PartialCalls:
     def __init__(self) -> None:
         self._open: list[dict[str, Any]] = []
 
-    @property
-    def are_open(self) -> bool:
-        """Whether a call waits for more arguments."""
-        return bool(self._open)
+    def end(self) -> list[dict[str, Any]]:
+        """Return the calls that wait for more arguments, as far as they have come."""
+        open_parts, self._open = self._open, []
+        return open_parts
 
     def feed(self, part: Mapping[str, Any]) -> dict[str, Any] | None:
         """Read a part with a function call.
@@ -441,10 +444,11 @@ class ResponseReader:
             return contents
         self._is_finished = self._is_finished or bool(finish_reason)
         if finish_reason or (other_candidates and self._is_finished):
-            if self._calls.are_open:
+            if (open_parts := self._calls.end()) and finish_reason not in _CUT:
                 raise ProviderError(
                     f"the model's response ended within a function call ({finish_reason}); try again", retryable=True
                 )
+            contents += map(self._call, open_parts)
             contents += self._end_code_run()
             contents += self._metadata.to_contents(
                 self._new_id("search"), includes_searches="toolCall" not in self._ids
