@@ -3,9 +3,11 @@
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,77 @@ class Remote:
         self.process.kill()
 
 
+class Gateway(ThreadingHTTPServer):
+    """Passes requests on to an MCP server over HTTP; it answers the next call of a tool itself.
+
+    Args:
+        target: of the server.
+
+    Attributes:
+        url: where it listens.
+        before: status of the answer to the next call, which the server does not get.
+        after: status, type and body of the answer to the next call, when the server has answered.
+    """
+
+    def __init__(self, target: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Passing)
+        self.target = target
+        self.before: int | None = None
+        self.after: tuple[int, str, bytes] | None = None
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/mcp"
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+
+class _Passing(BaseHTTPRequestHandler):
+    server: Gateway
+
+    def do_GET(self) -> None:
+        self._send(405, {})
+
+    def do_DELETE(self) -> None:
+        self._send(405, {})
+
+    def do_POST(self) -> None:
+        gateway = self.server
+        body = self.rfile.read(int(self.headers["content-length"]))
+        is_call = b'"tools/call"' in body
+        if is_call and gateway.before is not None:
+            status, gateway.before = gateway.before, None
+            self._send(status, {"retry-after": "1"}, b"no")
+            return
+        headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
+        response = requests.post(gateway.target, data=body, headers=headers, stream=True)
+        if is_call and gateway.after is not None:
+            (status, kind, data), gateway.after = gateway.after, None
+            assert response.content
+            self._send(status, {"content-type": kind}, data)
+            return
+        names = response.headers.keys() & {"Content-Type", "Mcp-Session-Id"}
+        self._send(response.status_code, {name: response.headers[name] for name in names})
+        with suppress(OSError):
+            for chunk in response.iter_content(None):
+                self.wfile.write(chunk)
+
+    def _send(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: Any) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture(scope="module")
+def gateway(remote: Remote) -> Iterator[Gateway]:
+    """A gateway before the server over HTTP."""
+    running = Gateway(remote.url)
+    yield running
+    running.shutdown()
+    running.server_close()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the servers share with the test: their pids, the ledger, the names of their tools."""
@@ -103,10 +176,15 @@ def remote(folder: Path) -> Iterator[Remote]:
 
 @pytest.fixture(scope="module")
 def _using(
-    practice_model: PracticeModel, folder: Path, remote: Remote, tmp_path_factory: pytest.TempPathFactory
+    practice_model: PracticeModel,
+    folder: Path,
+    remote: Remote,
+    gateway: Gateway,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[AgentHost]:
     data = tmp_path_factory.mktemp("mcp_servers")
-    with running_host(data, practice_model, app=APP, FOLDER=str(folder), MCP_URL=remote.url) as running:
+    urls = {"MCP_URL": remote.url, "GATEWAY_URL": gateway.url}
+    with running_host(data, practice_model, app=APP, FOLDER=str(folder), **urls) as running:
         yield running
 
 
@@ -242,6 +320,64 @@ def test_a_call_to_a_stopped_server_does_not_run(using: AgentHost, model: Practi
     assert cut_call.startswith(UNKNOWN)
     assert next_call.startswith("Error: The tool did not run: the MCP server 'remote' cannot be reached")
     assert ledger(remote.folder) == ["begin blue"]
+
+
+FAILURES: dict[str, tuple[int, str, bytes]] = {
+    "500": (500, "text/plain", b"Internal Server Error"),
+    "502": (502, "text/html", b"<html>Bad Gateway</html>"),
+    "503": (503, "application/json", b'{"error": "overloaded"}'),
+    "504": (504, "text/plain", b""),
+    "html": (200, "text/html", b"<html>"),
+    "json": (200, "application/json", b'{"jsonrpc": "2.0", "id": '),
+    "events": (200, "text/event-stream", b"event: message\ndata: {not json\n\n"),
+    "no events": (200, "text/event-stream", b""),
+    "accepted": (202, "text/plain", b""),
+}
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_call_that_a_gateway_answers_is_in_doubt(
+    using: AgentHost, model: PracticeModel, remote: Remote, gateway: Gateway, name: str
+):
+    """It is not repeated after the server has run the tool, unless that is harmless."""
+    remote.start()
+    for tool, effects in (("book", ["begin blue", "end blue"]), ("look", ["begin blue", "end blue"] * 2)):
+        (remote.folder / "ledger").write_text("")
+        gateway.after = FAILURES[name]
+        model.plan({"calls": [call(tool, room="blue")]}, {"text": "Done."})
+        assert turn(using, "Behind", f"{name}-{tool}").status_code == 200
+        (output,) = outputs(model)
+        assert output.startswith(UNKNOWN) if tool == "book" else "booked blue" in output
+        assert ledger(remote.folder) == effects
+
+
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429])
+def test_a_call_that_a_gateway_refuses_has_failed(
+    using: AgentHost, model: PracticeModel, remote: Remote, gateway: Gateway, status: int
+):
+    """The server did not get it: it is not in doubt, and the model learns that it failed."""
+    remote.start()
+    gateway.before = status
+    model.plan({"calls": [call("book", room="blue")]}, {"text": "Done."})
+    assert turn(using, "Behind", f"refused-{status}").status_code == 200
+    assert outputs(model) == ["Error: Function failed."]
+    assert ledger(remote.folder) == []
+
+
+def test_an_approved_call_whose_server_is_away_fails_the_turn(using: AgentHost, model: PracticeModel, remote: Remote):
+    """A retry can succeed, and the model does not learn of a call that did not run."""
+    remote.start()
+    model.plan(write_step("approved"), {"text": "Done."})
+    waiting, question = waiting_turn(using, "Approving", "away")
+    remote.kill()
+    assert answer(waiting["turn_url"], question, approved=True).status_code == 200
+    assert end_of(waiting["turn_url"]) == "failed"
+    error = requests.get(waiting["turn_url"]).json()["error"]
+    assert "MCP server 'approving' cannot be reached" in error["message"]
+    assert error["retryable"] is True
+    assert (ledger(remote.folder), len(model.requests())) == ([], 1)
 
 
 def test_a_server_at_a_url_that_restarts_is_used_again(using: AgentHost, model: PracticeModel, remote: Remote):

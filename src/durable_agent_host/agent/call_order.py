@@ -127,7 +127,7 @@ def new_tool_layers(run: CurrentRun) -> ToolLayers:
         approval=RequireApproval(run.pending_calls),
         client_tool=AskClient(run.pending_calls),
         elicitation=AnswerElicitations(run.pending_calls),
-        lost_server=RecoverLostCalls(label=run.label),
+        lost_server=RecoverLostCalls(run.label, run.gate.fail),
         in_doubt=ResolveDoubt(run.pending_calls, label=run.label),
         tool_layers=[part.tool for part in run.parts if part.tool is not None],
         callback=callback,

@@ -1,10 +1,12 @@
-"""MCP servers whose tools an agent has: a lost connection is made again, and a call that it cut is in doubt.
+"""MCP servers whose tools an agent has: a lost connection is made again, and a call without an answer is in doubt.
 
 Theory of operation. The framework connects to a server once, for all runs, and recognizes few ways in which the
 connection can end: after most of them each call fails until the process ends. A hosted agent gets views of its servers.
 Before a run and before a call, a view connects again if the connection has ended, and so loads the server's tools as
-they are now. A call that ends with its connection may have taken effect, so it is not made again here:
-`ConnectionLostError` leaves that to `durable_agent_host.agent.layers.lost_server`.
+they are now. A call that ends with its connection, or with something else than an answer of the server, may have taken
+effect, so it is not made again here: `ConnectionLostError` leaves that to
+`durable_agent_host.agent.layers.lost_server`. The SDK says of any HTTP error only that there was one, so hooks of its
+client record whether a request was sent, and the status: 4xx is refused before a tool runs.
 
 A server may ask a question within a call (elicitation). Over HTTP, and in later versions of the protocol, the SDK
 handles it in the context of that call, which has the function that answers. Otherwise all calls share one stream, and
@@ -16,6 +18,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, cast
 
@@ -23,7 +26,7 @@ from agent_framework import FunctionTool
 from agent_framework.exceptions import ToolException
 
 from durable_agent_host.agent.dynamic_subclass import overridden_class
-from durable_agent_host.errors import TurnError
+from durable_agent_host.errors import ProviderError, TurnError
 
 _LOGGER = logging.getLogger(__name__)
 _UNKNOWN_SESSION: Final = "Session terminated"
@@ -31,6 +34,15 @@ _UNKNOWN_SESSION: Final = "Session terminated"
 
 _CUT: Final = ("Connection closed", "Session terminated ", "SSE stream ")
 """How it begins when a request was sent and its connection, session or stream ended."""
+
+_NO_ANSWER: Final = (
+    *("Server returned an error response", "Unexpected content type", "Failed to parse ", "Request 'tools/call' timed"),
+    "server answered a request with 202",
+)
+"""How it begins when a request was sent and what came back, if anything, is no answer of the protocol."""
+
+_EXCHANGE: Final[ContextVar["_Exchange | None"]] = ContextVar("durable_agent_host_exchange", default=None)
+"""The HTTP requests of the current call of an MCP tool."""
 
 IS_HARMLESS: Final = "durable_agent_host.is_harmless"
 """The additional property of a tool that its server calls idempotent or read-only."""
@@ -43,7 +55,7 @@ _HARMLESS: Final = ("read_only_hint", "idempotent_hint", "readOnlyHint", "idempo
 
 UNKNOWN: Final = (
     "Error: The outcome of this call is not known: the process or a connection ended while the tool was running, "
-    "and the call may or may not have taken effect."
+    "or a gateway failed, and the call may or may not have taken effect."
 )
 DID_NOT_RUN: Final = "Error: The tool did not run: "
 
@@ -56,10 +68,10 @@ ELICITATION: Final[ContextVar[AnswerElicitation | None]] = ContextVar("durable_a
 
 
 class ConnectionLostError(TurnError):
-    """The connection to a server ended within a call, which may or may not have taken effect."""
+    """A server has not answered a call, which may or may not have taken effect."""
 
 
-class UnreachableError(TurnError):
+class UnreachableError(ProviderError):
     """A server cannot be reached; the call was not made."""
 
 
@@ -95,6 +107,15 @@ class _Reconnecting:
         connection = self._connection
         if await self.live_connection() is not connection:
             await prepare(kwargs)
+
+    def get_mcp_client(self) -> Any:
+        server: Any = super()
+        client = server.get_mcp_client()
+        hooks: Any = getattr(self.__dict__.get("_httpx_client"), "event_hooks", None)
+        if hooks is not None and _record_status not in hooks["response"]:
+            hooks["request"].append(_trace_request)
+            hooks["response"].append(_record_status)
+        return client
 
     async def call_tool(self, tool_name: str, **kwargs: Any) -> Any:
         server: Any = super()
@@ -164,17 +185,25 @@ class _Reconnecting:
     async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
         connection = await self.live_connection()
         self._running_calls.append(ELICITATION.get())
+        exchange = _Exchange()
+        token = _EXCHANGE.set(exchange)
         try:
+            try:
+                return await call()
+            except ToolException as error:
+                if _reason(error) != _UNKNOWN_SESSION:
+                    raise
+            await self._connect_again(connection)
             return await call()
         except ToolException as error:
             reason = _reason(error)
-            if reason == _UNKNOWN_SESSION:
-                await self._connect_again(connection)
-                return await call()
-            if reason.startswith(_CUT):
-                raise ConnectionLostError(f"the connection to the MCP server {self.name!r} was lost") from error
+            if reason.startswith(_CUT) and exchange.is_traced and not exchange.was_sent:
+                raise self._unreachable() from error
+            if reason.startswith(_CUT) or (reason.startswith(_NO_ANSWER) and exchange.status not in _REFUSED):
+                raise ConnectionLostError(f"the MCP server {self.name!r} has not answered: {reason}") from error
             raise
         finally:
+            _EXCHANGE.reset(token)
             self._running_calls.remove(ELICITATION.get())
 
     async def _connect_again(self, lost: Any) -> None:
@@ -191,11 +220,13 @@ class _Reconnecting:
                 raise TurnError("tools of MCP servers need the package 'mcp': add it to requirements.txt") from error
             except ToolException as error:
                 _LOGGER.warning("MCP server %r cannot be reached: %s", self.name, error)
-                raise UnreachableError(
-                    f"the MCP server {self.name!r} cannot be reached: see that it runs, and try again"
-                ) from error
+                raise self._unreachable() from error
             finally:
                 ELICITATION.reset(token)
+
+    def _unreachable(self) -> UnreachableError:
+        text = f"the MCP server {self.name!r} cannot be reached: see that it runs, and try again"
+        return UnreachableError(text, retryable=True)
 
 
 class _ElicitingStack(AsyncExitStack):
@@ -207,6 +238,40 @@ class _ElicitingStack(AsyncExitStack):
         if hasattr(cm, "elicitation_callback"):
             cast("Any", cm).elicitation_callback = self.answer_elicitation
         return await super().enter_async_context(cm)
+
+
+_REFUSED: Final = frozenset(range(400, 500)) - {408}
+"""The statuses of requests that were not processed; another error may come from a gateway, after the tool has run."""
+
+
+@dataclass
+class _Exchange:
+    """The HTTP requests of one call.
+
+    Attributes:
+        is_traced: whether there was one.
+        was_sent: whether any of one has left the process.
+        status: of the last response, or None.
+    """
+
+    is_traced: bool = False
+    was_sent: bool = False
+    status: int | None = None
+
+    async def trace(self, event: str, _info: Any) -> None:
+        """Record an event of the connection; an extension of httpx."""
+        self.was_sent = self.was_sent or event.endswith("send_request_headers.started")
+
+
+async def _trace_request(request: Any) -> None:
+    if (exchange := _EXCHANGE.get()) is not None:
+        exchange.is_traced = True
+        request.extensions = {**request.extensions, "trace": exchange.trace}
+
+
+async def _record_status(response: Any) -> None:
+    if (exchange := _EXCHANGE.get()) is not None:
+        exchange.status = response.status_code
 
 
 def _has_ended(connection: Any) -> bool:

@@ -1,12 +1,19 @@
 """Calls whose MCP server was lost: one that was cut is in doubt, one that did not reach the server has not run."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from durable_agent_host.agent.declarations import in_doubt_policy
+from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
 from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, UNKNOWN, ConnectionLostError, UnreachableError
-from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
+from durable_agent_host.agent.tool_invocation import (
+    NextToolCall,
+    ToolCallEnd,
+    ToolInvocation,
+    WaitingToolCall,
+    text_result,
+)
 
 _LOGGER = logging.getLogger(__name__)
 _NO_RESULT: Final = "Error: The call was cut and has no result; it is safe to make it again: "
@@ -20,12 +27,17 @@ class RecoverLostCalls:
 
     Attributes:
         label: of the run, for log lines.
+        fail: ends the turn with an error before its next model call.
     """
 
     label: str
+    fail: Callable[[Exception], None]
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
-        """Make a call; after a loss it is in doubt, which the rest of the chain decides."""
+        """Make a call; after a loss it is in doubt, which the rest of the chain decides.
+
+        A call that a person has approved, and whose server is away, has no result, and fails the turn.
+        """
         while True:
             try:
                 return await call_next(call)
@@ -33,6 +45,9 @@ class RecoverLostCalls:
                 _LOGGER.warning("%s: tool %s failed (call %s): %s", self.label, call.name, call.path.call_id, error)
                 attempt = call.starts + 1
                 if isinstance(error, UnreachableError) and attempt == 1:
+                    if needs_approval(call.tool):
+                        self.fail(error)
+                        return WaitingToolCall("waits for its server")
                     return text_result("unreachable", f"{DID_NOT_RUN}{error}")
                 if isinstance(error, UnreachableError) and in_doubt_policy(call.tool) == "retry":
                     return text_result("unreachable", f"{_NO_RESULT}{error}")

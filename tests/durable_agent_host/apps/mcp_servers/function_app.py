@@ -1,4 +1,7 @@
-"""Agents with tools of an MCP server: one starts it (stdio), one finds it at a URL, and one asks an agent that does."""
+"""Agents with tools of an MCP server: one starts it (stdio), one finds it at a URL, and one asks an agent that does.
+
+Two more find it behind a gateway, and at the URL with tools that need approval.
+"""
 
 import os
 import sys
@@ -26,7 +29,14 @@ inner = MCPStdioTool("inner", sys.executable, args=command, load_prompts=False)
 older_command = [str(SERVER.with_name("older_server.py")), str(FOLDER / "ledger")]
 older = MCPStdioTool("older", sys.executable, args=older_command, load_prompts=False)
 remote = MCPStreamableHTTPTool("remote", os.environ["MCP_URL"], load_prompts=False)
+behind = MCPStreamableHTTPTool("behind", os.environ["GATEWAY_URL"], load_prompts=False)
+approving = MCPStreamableHTTPTool(
+    "approving", os.environ["MCP_URL"], load_prompts=False, approval_mode="always_require"
+)
 helper = agent("Helper", inner).as_tool(name="ask_helper", arg_name="task")
 app = DurableAgentApp(
-    agents=[agent("Older", older), agent("Local", local), agent("Remote", remote), agent("Asking", helper)]
+    agents=[
+        *(agent("Older", older), agent("Local", local), agent("Remote", remote), agent("Asking", helper)),
+        *(agent("Behind", behind), agent("Approving", approving)),
+    ]
 )
