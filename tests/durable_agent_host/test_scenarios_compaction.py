@@ -97,6 +97,17 @@ def test_a_journaled_summary_is_not_requested_again(point, summary_count, expect
         crashing_host.stop()
 
 
+def test_a_summary_whose_service_asks_for_a_long_wait_is_left_out(host, model):
+    """Its client does not wait by itself, and is asked once."""
+    model.plan({"error": {"status": 429, "message": "slow", "retry_after": 50}}, times=None, user_text="1. [")
+    model.plan(TOOL, {"text": "An answer."}, times=None, by_round=True)
+    talk(host, "Summing", "slow", range(3))
+    kinds = [is_summary(request) for request in model.requests()]
+    assert (True, False) in zip(kinds, kinds[1:], strict=False)
+    assert (True, True) not in zip(kinds, kinds[1:], strict=False)
+    assert "question 0" in str(model.requests()[-1]["body"])
+
+
 def test_the_context_is_available_next_to_the_conversation(host, model):
     """The record has every message; the context has those that are left, and what the summary stands for."""
     script(model)
@@ -200,5 +211,14 @@ def test_a_cold_process_reads_only_what_the_context_needs(lives, model, tmp_path
     host = life.crash()
     assert host.run("Windowed", {"message": "24", "session_id": "w"}).ok
     sent = [part["text"][:10] for item in model.requests()[-1]["body"]["input"] for part in item["content"]]
-    assert sent == ["An answer.", "24"]
-    assert texts(context(host, "Windowed", "w")["messages"]) == ["An answer.", "24", "An answer."]
+    assert sent == ["24"]
+    assert texts(context(host, "Windowed", "w")["messages"]) == ["24", "An answer."]
+
+
+def test_the_window_of_an_agent_within_keeps_its_question(host, model):
+    """The framework compacts there; what is left begins with the task."""
+    model.plan({"calls": [{"name": "ask", "arguments": {"task": "Look twice."}}]}, {"text": "Done."}, user_text="go")
+    model.plan(TOOL, TOOL, {"text": "Seen."}, user_text="Look twice.")
+    assert host.run("Outer", "go").ok
+    *_, inner, _ = [request["body"]["input"] for request in model.requests()]
+    assert [item.get("role") or item["type"] for item in inner] == ["user", "function_call", "function_call_output"]

@@ -87,14 +87,16 @@ def test_a_request_that_is_too_long_is_made_again_with_less(host: AgentHost, mod
 
 
 def test_a_request_that_stays_too_long_names_compaction(host: AgentHost, model: PracticeModel):
-    """The call is made once more, not for ever; the conversation is as it was."""
-    model.plan({"text": "One."}, refusal("Responses"), refusal("Responses"))
-    talk(host, "Responses", "never", 0)
-    response = host.run("Responses", {"message": "question-1", "session_id": "never"})
+    """The call is made once more, not for ever; conversation and context are as they were."""
+    model.plan({"text": "One."}, {"text": "Two."}, refusal("Responses"), refusal("Responses"), {"text": "Three."})
+    talk(host, "Responses", "never", 0, 1)
+    response = host.run("Responses", {"message": f"question-2 {LONG}", "session_id": "never"})
     assert response.status_code == 502
     assert "docs/guides/compaction.md" in response.json()["detail"]
-    assert len(model.requests()) == 3
-    assert host.session("Responses", "never")["message_count"] == 2
+    assert [questions(request) for request in model.requests()[2:]] == [[0, 1, 2], [2]]
+    assert host.session("Responses", "never")["message_count"] == 4
+    talk(host, "Responses", "never", 3)
+    assert questions(model.requests()[-1]) == [0, 1, 3]
 
 
 def test_the_strategy_of_the_agent_compacts(host: AgentHost, model: PracticeModel):

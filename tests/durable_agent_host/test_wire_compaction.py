@@ -194,6 +194,17 @@ async def test_a_failed_turn_keeps_its_summary(tmp_path):
     assert sum(map(is_summary, cold.bodies)) == 1
 
 
+async def test_a_failed_turn_leaves_the_context_as_it_was():
+    """What a strategy has left out for a long question comes back when that turn fails."""
+    strategy = TruncationStrategy(max_n=5000, compact_to=5000, tokenizer=CharacterEstimatorTokenizer())
+    cold = lab(lambda client: strategy, turns=2)
+    await play(cold, 2)
+    cold.plan(*[{"error": {"status": 400, "message": "No."}}] * 2, {"items": [SAY]})
+    assert (await cold.cold_turn("long " * 8000)).status == "failed"
+    assert (await cold.cold_turn("question 2")).error is None
+    assert questions(cold.inputs[-1]) == ["question 0", "question 1", "question 2"]
+
+
 SERVICE_OPTIONS = {"store": False, "context_management": [{"type": "compaction", "compact_threshold": 1000}]}
 
 
@@ -281,6 +292,11 @@ def has_complete_calls(items):
     return sorted(calls) == sorted(outputs) and LOST_RESULT not in json.dumps(items)
 
 
+def begins_with_question(items):
+    """Whether a request begins with a user's message, or with what the service has compacted."""
+    return next(kind for kind in kinds(items) if kind not in {"system", "developer"}) in {"user", "compaction"}
+
+
 STEPS = [
     [THINK, LOOKUP],
     [LOOKUP],
@@ -335,6 +351,7 @@ def test_every_cut_is_accepted_and_the_same_in_every_process(conversation, compa
         assert [outcome.error for outcome in outcomes] == [None] * len(outcomes)
         assert {*cold.endings, *warm.endings, *killed_lab.endings} == {"complete"}
         assert all(map(has_complete_calls, cold.inputs))
+        assert all(map(begins_with_question, cold.inputs))
         assert warm.bodies == cold.bodies
         assert killed_lab.bodies == cold.bodies
         assert killed_lab.session.overlay == warm.session.overlay == cold.session.overlay
@@ -348,4 +365,5 @@ async def test_every_strategy_of_the_framework_builds_valid_requests(strategy):
     """Six turns with reasoning and tools; the model with every known rule accepts each request."""
     cold = lab(STRATEGIES[strategy])
     await play(cold)
+    assert all(map(begins_with_question, cold.inputs))
     assert len(json.dumps(cold.inputs[-1])) < len(json.dumps(cold.session.entries))

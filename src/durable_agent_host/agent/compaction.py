@@ -6,10 +6,14 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, S
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import takewhile
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, cast
 
 from agent_framework import (
+    EXCLUDED_KEY,
+    GROUP_ANNOTATION_KEY,
+    SUMMARY_OF_MESSAGE_IDS_KEY,
     ChatResponse,
     CompactionProvider,
     CompactionStrategy,
@@ -113,6 +117,35 @@ class JournaledClient:
         )  # what else a client takes may be read only once
         request_messages = normalize_messages(cast("Any", messages)) if is_sequence else []
         return calls.respond(cast("Call", call), request_messages, arguments.get("options") or {})
+
+
+class OpenedStrategy:
+    """Applies a strategy where the framework compacts, in agents within: what is left begins with a question.
+
+    Args:
+        strategy: of the framework's protocol.
+    """
+
+    def __init__(self, strategy: Any) -> None:
+        self.tokenizer = getattr(strategy, "tokenizer", None)
+        self._strategy = strategy
+
+    async def __call__(self, messages: list[Message]) -> bool:
+        """Apply it; the last question comes back if none is left."""
+        has_changed = await self._strategy(messages)
+        questions = [message for message in messages if message.role == "user" or _is_summary(message)]
+        if has_changed and questions:
+            included = (message for message in questions if not message.additional_properties.get(EXCLUDED_KEY))
+            first = next(included, questions[-1])
+            first.role = "user"
+            first.additional_properties[EXCLUDED_KEY] = False
+            for message in takewhile(lambda message: message is not first, messages):
+                message.additional_properties[EXCLUDED_KEY] = message.role not in {"system", "developer"}
+        return has_changed
+
+
+def _is_summary(message: Message) -> bool:
+    return SUMMARY_OF_MESSAGE_IDS_KEY in (message.additional_properties.get(GROUP_ANNOTATION_KEY) or {})
 
 
 Bound = Callable[[Any], Any]

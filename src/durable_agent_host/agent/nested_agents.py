@@ -34,7 +34,7 @@ from durable_agent_host.agent.call_middleware import (
 )
 from durable_agent_host.agent.call_order import chain_limited_call
 from durable_agent_host.agent.call_scope import CALL_SCOPE, NestedClient
-from durable_agent_host.agent.compaction import with_clients
+from durable_agent_host.agent.compaction import OpenedStrategy, with_clients
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.declarations import (
     AGENT_FUNCTIONS,
@@ -121,7 +121,7 @@ class NestedAgents:
         ]
         for holder in (agent_copy, client):
             if (strategy := getattr(holder, "compaction_strategy", None)) is not None:
-                holder.compaction_strategy = with_clients(strategy, self.strategy_client)
+                holder.compaction_strategy = OpenedStrategy(with_clients(strategy, self.strategy_client))
         nested_client = NestedClient(
             provider,
             executor_id=executor_id,

@@ -54,6 +54,7 @@ from durable_agent_host.turn.turn_redactor import Redactor
 
 _LOGGER = logging.getLogger(__name__)
 _MARKS: Final = (GROUP_ANNOTATION_KEY, EXCLUDED_KEY, EXCLUDE_REASON_KEY)
+_REPLIES: Final = frozenset({"function_approval_response", "function_result"})
 _TOKENIZER: Final = CharacterEstimatorTokenizer()
 _LEAST_PART: Final = 1 / 16
 """Of the share to which a request that is too long is to shrink: a strategy's limits are lowered no further."""
@@ -123,6 +124,7 @@ class ContextWindow:
                 part /= 2
             oldest_first = TruncationStrategy(max_n=max_tokens, compact_to=max_tokens, tokenizer=_TOKENIZER)
             await self._apply(oldest_first, _TOKENIZER)
+        if self.before is not None or not all(slot.is_in for slot in self._slots):
             self._begin_with_question()
         self.usage = add_usage_details(self.usage, calls.usage)
         return [slot.message for slot in self._slots if slot.is_in]
@@ -133,11 +135,22 @@ class ContextWindow:
         return included_token_count(copies)
 
     def _begin_with_question(self) -> None:
-        """Leave out answers whose question is left out; some services refuse a conversation that begins with one."""
+        """Leave out what precedes the first question: services refuse a context that begins with an answer or a call.
+
+        A summary of questions stays; when it comes first, it is the user's message.
+        """
         slots = [slot for slot in self._slots if slot.is_in]
+        is_item = self.compaction.is_compaction_item
         first = next(
-            (n for n, slot in enumerate(slots) if slot.message.role == "user" or slot.summary or slot.replaced_slots), 0
+            (
+                n
+                for n, slot in enumerate(slots)
+                if _has_question(slot) or (is_item is not None and is_item(slot.message))
+            ),
+            0,
         )
+        if slots and _has_question(slots[first]):
+            slots[first].message.role = "user"
         self._keep({slot for n, slot in enumerate(slots) if n >= first or _instructs(slot)})
 
     async def _apply_all(self, strategies: Sequence[Any], calls: CompactionModelCalls, *, replayed: bool) -> None:
@@ -290,11 +303,20 @@ class ContextWindow:
     def overlay(self, response: Sequence[Message] | None) -> Overlay | None:
         """Return the overlay for the context from now on.
 
+        Args:
+            response: None for a turn that has failed: of what the strategies did in it, only summaries stay.
+
         Returns:
             The overlay; None when the previous one stays.
         """
         if not self._slots or not self.has_our_history:
             return None
+        if response is None:
+            replaced_slots = {replaced for slot in self._slots for replaced in slot.replaced_slots or ()}
+            if self.shares or not replaced_slots:
+                return None
+            for slot in self._slots:
+                slot.is_in = slot not in replaced_slots
         return build_overlay(
             self._slots,
             self.request_slot(),
@@ -321,6 +343,17 @@ def _token(message: Message, used_tokens: Mapping[str | int, MessageSlot]) -> st
 
 def _instructs(slot: MessageSlot) -> bool:
     return slot.message.role in {"system", "developer"}
+
+
+def _has_question(slot: MessageSlot) -> bool:
+    """Return whether a message is a user's question, or the summary of some."""
+    is_question = slot.message.role == "user" and any(content.type not in _REPLIES for content in slot.message.contents)
+    summary = slot.summary
+    return (
+        is_question
+        or (summary is not None and summary.first.entry < summary.last.entry)
+        or any(map(_has_question, slot.replaced_slots or ()))
+    )
 
 
 def _copy(slot: MessageSlot) -> Message:

@@ -28,3 +28,12 @@ app.add_agent(
     compaction=TruncationStrategy(max_n=6, compact_to=3, preserve_first_user_group=True),
 )
 app.add_agent(Agent(client, "Talk.", name="Kept"))
+inner = Agent(
+    client,
+    "Look.",
+    name="Inner",
+    tools=[find_word],
+    default_options=STATELESS,
+    compaction_strategy=SlidingWindowStrategy(keep_last_groups=1),
+)
+app.add_agent(Agent(client, "Talk.", name="Outer", tools=[inner.as_tool(name="ask")], default_options=STATELESS))
