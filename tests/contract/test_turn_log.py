@@ -313,13 +313,14 @@ async def test_cancel_marks_stay(backend):
 
 
 async def test_messages_are_sent_to_a_turn(backend):
-    """Messages need no attempt, are seen by every process, and are there once by their id."""
+    """Messages need no attempt, are seen by every process, and the first one with an id stays."""
     log, other, log_id, ids = backend.log(), backend.log(), new_id(), [new_id() for _ in range(2)]
     assert await log.read_inbox(log_id) == Inbox()
     messages = {ids[0]: delta("é \ud83d"), ids[1]: delta("long " * 1000)}
     for _ in range(2):
         for message_id, message in messages.items():
-            await other.send_message(log_id, message_id, message)
+            assert await other.send_message(log_id, message_id, message) == message
+    assert await log.send_message(log_id, ids[0], delta("another")) == messages[ids[0]]
     assert await log.read_inbox(log_id) == await other.read_inbox(log_id) == Inbox(messages=messages)
     assert await read_all(log, log_id) == []
     await log.request_cancel(log_id)

@@ -196,14 +196,40 @@ def test_a_call_without_a_result_expires(studio: Studio, model: PracticeModel):
 
 
 def test_a_result_may_come_before_the_turn_waits(studio: Studio, model: PracticeModel):
-    """A job that is done at once is heard when the other calls of the answer have ended."""
-    plan(model, ("render", {"film": "Nosferatu"}), ("climb", {"steps": 60}))
+    """What a job sends is taken at once, and found when the other calls of the answer have ended."""
+    plan(model, ("render", {"film": "Nosferatu"}), ("render", {"film": "Faust"}), ("climb", {"steps": 150}))
     turn = studio.begin("early")
-    path = wait_until(lambda: studio.paths().get("Nosferatu"))
+    paths = wait_until(lambda: found if len(found := studio.paths()) > 1 else None)
+    assert studio.call_back(paths["Faust"], {"progress": {"text": "half"}}).status_code == 202
+    assert studio.call_back(paths["Nosferatu"], {"error": "e" * 20_001}).status_code == 400
+    first, again, other = (studio.call_back(paths["Nosferatu"], {"result": text}) for text in ("a", "a", "b"))
+    assert (first.status_code, first.json()["status"]) == (202, "accepted")
+    assert (again.status_code, other.status_code) == (200, 409)
     assert studio.read(turn)["status"] == "running"
-    assert studio.call_back(path, {"result": "rendered"}).status_code == 200
+    call = wait_until(lambda: next((call for call in studio.waiting(turn) if call.get("progress")), None))
+    assert (call["arguments"], call["progress"]["text"]) == ({"film": "Faust"}, "half")
+    assert studio.call_back(paths["Faust"], {"error": "it is lost"}).status_code == 200
     assert studio.ended(turn)["status"] == "completed"
-    assert studio.outputs() == ["rendered", "climbed"]
+    assert studio.outputs() == ["a", "Error: it is lost", "climbed"]
+
+
+def test_an_early_result_outlives_the_process(tmp_path: Path, model: PracticeModel):
+    """Killed after it has taken a result for a call that did not wait yet, the host has it when the call waits."""
+    studio = Studio(tmp_path, model)
+    plan(model, ("render", {"film": "M"}), ("climb", {"steps": 3000}))
+    studio.start()
+    turn = studio.begin("s")
+    try:
+        path = wait_until(lambda: studio.paths().get("M"))
+        assert studio.call_back(path, {"result": "rendered"}).status_code == 202
+        studio.host.kill()
+        studio.start()
+        assert studio.ended(turn)["status"] == "completed"
+        assert studio.outputs()[0] == "rendered"
+        assert studio.call_back(path, {"result": "rendered"}).status_code == 200
+        assert len(studio.lines) == 1
+    finally:
+        studio.host.kill()
 
 
 def test_a_tool_that_needs_approval_may_defer(studio: Studio, model: PracticeModel):

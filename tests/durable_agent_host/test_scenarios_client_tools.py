@@ -138,6 +138,25 @@ def test_an_answer_of_another_form_is_a_400(people: AgentHost, model: PracticeMo
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
 
 
+def test_each_of_many_answers_is_known(people: AgentHost, model: PracticeModel):
+    """More than a turn shows: all are taken, the same are accepted again, others refused, also after its end."""
+    model.plan(plan_calls(*[("locate", {})] * 30), {"text": "Done."})
+    turn = waiting_turn(people, agent="Guide")
+    steps = requests.get(f"{turn['turn_url']}/steps").json()["steps"]
+    ids = [call["call_id"] for step in steps for call in step.get("calls", [])]
+    answers = [{"call_id": call_id, "result": str(number)} for number, call_id in enumerate(ids)]
+    other = {"call_id": ids[0], "result": "other"}
+    assert approve(turn, *answers[:27]).status_code == 200
+    assert approve(turn, answers[0]).status_code == 200
+    assert approve(turn, other).status_code == 409
+    assert approve(turn, other, *answers[27:]).status_code == 409
+    assert approve(turn, *answers[27:]).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
+    assert outputs(model) == [answer["result"] for answer in answers]
+    assert approve(turn, *answers).status_code == 200
+    assert approve(turn, other).status_code == 409
+
+
 def test_a_client_tool_may_need_approval_first(people: AgentHost, model: PracticeModel):
     """A person decides, and then the client gives the result; each is a pending call of its own."""
     model.plan(plan_calls(("photograph", {})), {"text": "Nice."})

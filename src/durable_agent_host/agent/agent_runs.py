@@ -386,6 +386,7 @@ class AgentRuns:
             partial(self._begin_model_call, run, model_layers),
             journal.next_tool_call,
             partial(chain_tool_call, new_tool_layers(run)),
+            partial(run.pending_calls.removed_tools, journal.path),
         )
         return run
 

@@ -27,6 +27,7 @@ from agent_framework import (
     normalize_tools,
 )
 
+from durable_agent_host.agent.declarations import RemovedTool
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.model_call import ModelStream
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, plain_arguments
@@ -49,6 +50,7 @@ class RunCalls:
         begin_model_call: decides what the next model call sends and whether it may be made; returns its stream.
         next_tool_call: numbers a tool call, by its id.
         make_tool_call: makes a tool call through its layers.
+        removed_tools: returns what stands for the tools of earlier calls that are not among given ones.
         answer_requests: answers what the provider's tools ask in a response, whose model then continues; None where
             the run that surrounds the agent's does it.
     """
@@ -56,6 +58,7 @@ class RunCalls:
     begin_model_call: Callable[[ChatContext, Send], Awaitable[ModelStream]]
     next_tool_call: Callable[[str], tuple[CallPath, RecordedTool]]
     make_tool_call: Callable[[ToolInvocation], Awaitable[ToolCallEnd]]
+    removed_tools: Callable[[Iterable[Any]], Iterable[Any]] = lambda _: ()
     answer_requests: Callable[[ChatResponse[Any]], Awaitable[Sequence[Message]]] | None = None
 
 
@@ -160,7 +163,8 @@ class _ModelResponse:
 
     async def _send(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Any:
         self._context.messages = [*messages]
-        self._context.options = dict(options)
+        tools = [tool for tool in options.get("tools") or () if not isinstance(tool, RemovedTool)]
+        self._context.options = {**options, "tools": tools} if "tools" in options else {**options}
         await self._call_next()
         return self._context.result
 
@@ -295,6 +299,7 @@ def client_for_run(
     client_copy.innermost_chat_middleware = ModelCallMiddleware(calls, continuation_messages)
     client_copy.agent_middleware = agent_middleware
     client_copy.host_tools = host_tools
+    client_copy.removed_tools = calls.removed_tools
     client_copy.function_middleware = [ToolCallMiddleware(calls, host_tools), *client.function_middleware]
     return client_copy
 
@@ -305,13 +310,16 @@ class _RunClient:
     innermost_chat_middleware: ModelCallMiddleware
     agent_middleware: Sequence[Any]
     host_tools: HostTools
+    removed_tools: Callable[[Iterable[Any]], Iterable[Any]]
 
     def get_response(
         self, messages: Any, *, options: Any = None, middleware: Any = None, client_kwargs: Any = None, **arguments: Any
     ) -> Any:
         client: Any = super()
-        if options and options.get("tools"):
-            options = {**options, "tools": self.host_tools(cast("Any", normalize_tools(options["tools"])))}
+        chat_options = cast("Mapping[str, Any]", options or {})
+        tools: list[Any] = [*normalize_tools(chat_options.get("tools"))]
+        if tools := [*tools, *self.removed_tools(tools)]:
+            options = {**chat_options, "tools": self.host_tools(tools)}
         client_kwargs = dict(client_kwargs or {})
         chain = [*as_middleware_list(client_kwargs.get("middleware")), *as_middleware_list(middleware)]
         journal_middleware = self.innermost_chat_middleware

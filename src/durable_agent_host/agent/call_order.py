@@ -13,7 +13,7 @@ from typing import Any
 
 from agent_framework import Message
 
-from durable_agent_host.agent.declarations import is_agent_tool, is_hand_off, needs_approval, runs_at_client
+from durable_agent_host.agent.declarations import RemovedTool, is_agent_tool, is_hand_off, runs_at_client
 from durable_agent_host.agent.feature import CurrentRun
 from durable_agent_host.agent.http_exchange import ExchangeRecorder
 from durable_agent_host.agent.layers.approval import RequireApproval
@@ -29,12 +29,12 @@ from durable_agent_host.agent.layers.response import ReadResponse, read_unmetere
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.layers.running_call import EnterToolCall
-from durable_agent_host.agent.mcp_servers import is_mcp_tool
+from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, is_mcp_tool
 from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall
 from durable_agent_host.agent.response_limits import received_bytes, stream_with_timeout
 from durable_agent_host.agent.running_tool import RunningTool
 from durable_agent_host.agent.stream_progress import StreamProgress
-from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer
+from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer, text_result
 from durable_agent_host.model.call_path import CallPath
 
 
@@ -195,7 +195,7 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
     layers.append(of_run.journal)
     if of_run.progress.is_invalid_call(call):
         layers.append(of_run.progress.reject_invalid_call)
-    if needs_approval(call.tool):
+    if of_run.approval.pending_calls.needs_approval(call):
         layers.append(of_run.approval)
     if may_lose_server:
         layers += [of_run.elicitation, of_run.lost_server]
@@ -204,10 +204,16 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
         layers.append(of_run.client_tool)
     elif (call.starts or may_lose_server) and not is_resumed:
         layers.append(of_run.in_doubt)
+    if isinstance(call.tool, RemovedTool) and not runs_at_client(call.tool):
+        return _chain(layers, _reject_removed)(call)
     if not is_resumed:
         layers += [*of_run.tool_layers, of_run.journal.record_start]
     layers.append(of_run.running_call)
     return _chain(layers, of_run.run_tool)(call)
+
+
+async def _reject_removed(_: ToolInvocation) -> ToolCallEnd:
+    return text_result("error", f"{DID_NOT_RUN}the app no longer has it.")
 
 
 def _limit_time(call: ModelCall, call_next: NextModelCall) -> ModelStream:

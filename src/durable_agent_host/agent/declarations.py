@@ -211,6 +211,10 @@ def is_hand_off(tool: FunctionTool) -> bool:
     return str(getattr(tool.func, "__module__", "")).startswith("agent_framework_orchestrations.")
 
 
+class RemovedTool(FunctionTool):
+    """Stands for a tool of which a turn has calls, and that the agent no longer has; no model call offers it."""
+
+
 CLIENT_RESULT: Final = ContextVar[Any]("durable_agent_client_result")
 """The client's result of the running call of a tool without a function."""
 
@@ -277,3 +281,23 @@ def in_doubt_policy(tool: FunctionTool) -> InDoubt:
     if (policy := properties.get(IN_DOUBT)) in _POLICIES:
         return cast("InDoubt", policy)
     return "retry" if IS_HARMLESS in properties else "fail"
+
+
+def find_parameters(tool: FunctionTool) -> Mapping[str, Any]:
+    """Return the JSON schema of a tool's arguments.
+
+    It is made anew: OpenAI's clients forbid further properties in ``FunctionTool.parameters()``, in place. Where
+    pydantic ignores what it does not know, the schema forbids it.
+    """
+    return tool.parameters() if tool.input_model is None else _forbid_unknown(tool.input_model.model_json_schema())
+
+
+def _forbid_unknown(schema: Any) -> Any:
+    """Copy a schema of pydantic; its objects take only the properties that they name, unless they say otherwise."""
+    if isinstance(schema, list):
+        return [_forbid_unknown(part) for part in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    copied = {name: _forbid_unknown(part) for name, part in cast("dict[str, Any]", schema).items()}
+    is_closed = copied.get("type") == "object" and "properties" in copied
+    return {"additionalProperties": False, **copied} if is_closed else copied

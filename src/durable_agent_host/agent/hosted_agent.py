@@ -32,6 +32,7 @@ from durable_agent_host.agent.compaction import (
     select_compaction,
 )
 from durable_agent_host.agent.context_stores import keep_in_session
+from durable_agent_host.agent.declarations import find_parameters
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.history_providers import is_replaced, primary_provider
 from durable_agent_host.agent.mcp_servers import with_reconnection
@@ -135,15 +136,10 @@ class HostedAgent:
                 )
 
     def find_parameters(self, tool_name: str) -> Mapping[str, Any] | None:
-        """Return the JSON schema of a tool's arguments; None when it is no function of the agent itself.
-
-        It is made anew: OpenAI's clients forbid further properties in ``FunctionTool.parameters()``, in place.
-        """
+        """Return the JSON schema of a tool's arguments; None when it is no function of the agent itself."""
         functions = (tool for tool in self._own_tools() if isinstance(tool, FunctionTool)) if self.has_journal else ()
         function = next((tool for tool in functions if tool.name == tool_name), None)
-        if function is None:
-            return None
-        return function.parameters() if function.input_model is None else function.input_model.model_json_schema()
+        return None if function is None else find_parameters(function)
 
     def _own_tools(self) -> list[Any]:
         agent: Any = self.agent

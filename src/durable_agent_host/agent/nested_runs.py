@@ -7,6 +7,7 @@ calls of the turn are not cut off.
 
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agent_framework import (
@@ -80,6 +81,7 @@ class NestedRun:
             self._begin_model_call,
             self._run.journal.next_tool_call,
             self._make_tool_call,
+            partial(self._run.pending_calls.removed_tools, self._run.journal.path),
             self._answer_requests if self._client.is_tool else None,  # a workflow asks by itself
         )
 

@@ -7,14 +7,15 @@ there. The turn waits, as with the app's own tools; once there are all answers, 
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 from agent_framework import Content, FunctionTool, Message
 
-from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
+from durable_agent_host.agent.declarations import RemovedTool, find_parameters, in_doubt_policy, needs_approval
 from durable_agent_host.agent.observer import CallPending, ObserverGroup, RunObservers, ToolCallCompleted
 from durable_agent_host.agent.provider import ClientCall, ModelProvider
 from durable_agent_host.agent.tool_invocation import (
@@ -26,11 +27,14 @@ from durable_agent_host.agent.tool_invocation import (
     text_result,
 )
 from durable_agent_host.codec.strict_json import has_python_class
-from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.errors import RequestError
+from durable_agent_host.model.call_path import CallPath, parse_call_path
 from durable_agent_host.model.journal_entry import ToolCallCompletedEntry
 from durable_agent_host.model.pending_call import PendingCall, PendingCallWire, PendingKind
 from durable_agent_host.tool_calls import APPROVED_BY
+from durable_agent_host.turn.call_results import check_fit
 from durable_agent_host.turn.client_tools import tool_result_of
+from durable_agent_host.turn.response_format import STEPS_AT_ONCE
 from durable_agent_host.turn.waiting_status import CALLBACK_SUFFIX, pending_call_id
 from durable_agent_host.turn_log.journal import Journal
 
@@ -137,15 +141,48 @@ class PendingCalls:
                 if approved_by is not None:
                     continue
             is_changed = call.has_changed_arguments or changes > 0
+            if changes:
+                try:
+                    check_fit(
+                        arguments,
+                        find_parameters(call.tool),
+                        max_bytes=sys.maxsize,
+                        max_steps=STEPS_AT_ONCE,
+                        field="arguments",
+                    )
+                except RequestError as error:
+                    return text_result("invalid_arguments", f"Error: The tool did not run: {error}")
             return await call_next(replace(call, arguments=arguments, has_changed_arguments=is_changed))
 
     def call_id(self, path: CallPath, number: int = 0, changes: int = 0) -> str:
         """Return the id of a pending call; see `durable_agent_host.turn.waiting_status`."""
         return pending_call_id(path, number, changes, is_repeated=self._journal.is_repeated(path))
 
+    def needs_approval(self, call: ToolInvocation) -> bool:
+        """Return whether a person decides about a call: its tool says so, or has said so when the call was made."""
+        path = str(call.path)
+        recorded_calls = self._journal.recorded.pending_calls.values()
+        return needs_approval(call.tool) or any(c["kind"] == "approval" and c["path"] == path for c in recorded_calls)
+
+    def removed_tools(self, run_path: CallPath, tools: Iterable[Any]) -> list[RemovedTool]:
+        """Return what stands for the tools of a run's earlier calls that are not among its tools any more."""
+        recorded = self._journal.recorded
+        starts = [tool.started for path, tool in recorded.tools.items() if path.run == run_path]
+        kinds = {start.name: "" for start in starts if start is not None}
+        for call in recorded.pending_calls.values():
+            is_of_tool = call["kind"] in {"approval", "client_tool"} and call.get("reason") != _PROVIDER_REASON
+            if is_of_tool and parse_call_path(call["path"]).run == run_path:
+                kinds[call["name"]] = call["kind"]
+        for tool in tools:
+            kinds.pop(getattr(tool, "name", ""), None)
+        return [
+            RemovedTool(name=name, func=None if kind == "client_tool" else _do_nothing, input_model={"type": "object"})
+            for name, kind in kinds.items()
+        ]
+
     def callback_id(self, call: ToolInvocation) -> str:
         """Return the id under which a call waits for its callback: the same however often its tool has started."""
-        may_ask = needs_approval(call.tool) or in_doubt_policy(call.tool) == "ask"
+        may_ask = self.needs_approval(call) or in_doubt_policy(call.tool) == "ask"
         return f"{self.call_id(call.path)}{CALLBACK_SUFFIX if may_ask else ''}"
 
     def questions_within(self, path: CallPath) -> list[PendingCallWire]:
@@ -174,6 +211,10 @@ class PendingCalls:
         self.pending.append(call.to_json())
         await self._observers.notify(CallPending(call.to_json(), replayed=recorded_call is not None))
         _LOGGER.info("turn %s: call %s of %s waits (%s)", self._turn_id, call.call_id, call.name, call.kind)
+
+
+def _do_nothing() -> None:
+    """Be the function of a tool that is never called."""
 
 
 def _is_same_value(left: Any, right: Any) -> bool:

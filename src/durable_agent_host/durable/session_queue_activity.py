@@ -16,8 +16,8 @@ from durable_agent_host.durable.turn_notifications import start_notification
 from durable_agent_host.durable.turn_orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import BudgetUsage
-from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.log_entry import MESSAGE, OUTCOME, LogEntry
+from durable_agent_host.model.ids import derived_id, turn_log_id
+from durable_agent_host.model.log_entry import MESSAGE, OUTCOME, REPLY, LogEntry
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.admission import terminated_outcome
 from durable_agent_host.turn.turn_wire import decode_turn_outcome, encode_turn_outcome
@@ -33,7 +33,7 @@ _FINALIZE_SECONDS: Final = 10.0
 class TurnStopper:
     """Stops turns: by a mark that every process sees, a notification in this one, and an event to the orchestration.
 
-    Messages for running turns take the same way, without the event.
+    Messages for running turns and answers to their calls take the same way, without the event.
 
     Args:
         open_log: returns the turn log of the process, which keeps the mark.
@@ -83,6 +83,46 @@ class TurnStopper:
         page = await self._open_log().read(log_id, max_bytes=1)
         return bool(page.records) and page.records[0].offset == 0
 
+    async def record_replies(
+        self, request: TurnRequest, replies: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, dict[str, Any]]:
+        """Record answers to calls of a turn, whether or not they wait yet; the first answer to a call stays.
+
+        Returns:
+            The answers that are recorded.
+
+        Raises:
+            LogError: an answer could not be written.
+        """
+        log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+        life = str(request.resumes)  # a turn that resumes may ask again
+        sent = [
+            self._open_log().send_message(log_id, derived_id("reply", life, call_id), _reply_entry(call_id, reply))
+            for call_id, reply in replies.items()
+        ]
+        entries = await asyncio.gather(*sent)
+        return {call_id: _reply_of(entry) for call_id, entry in zip(replies, entries, strict=True)}
+
+    async def record_progress(self, request: TurnRequest, call_id: str, progress: Mapping[str, Any], slot: int) -> None:
+        """Record the progress of a call that does not wait yet, once for each slot.
+
+        Raises:
+            LogError: it could not be written.
+        """
+        log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+        entry = _reply_entry(call_id, {"progress": progress, "at": progress["at"]})
+        await self._open_log().send_message(log_id, derived_id("progress", call_id, str(slot)), entry)
+
+    async def read_replies(self, agent: str, session_id: str, turn_id: str) -> list[Mapping[str, Any]]:
+        """Read the recorded answers of a turn and the progress of its calls, in the order in which they came.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        inbox = await self._open_log().read_inbox(turn_log_id(agent, session_id, turn_id))
+        replies = [message.data for message in inbox.messages.values() if message.kind == REPLY]
+        return sorted(replies, key=lambda reply: str(reply.get("at", "")))
+
     async def finalize(self, agent: str, session_id: str, turn_id: str) -> BudgetUsage | None:
         """Count the spending of a turn that no agent has ended, and end it in its log, so that it spends no more.
 
@@ -117,15 +157,26 @@ class TurnStopper:
             await client.raise_event(turn_id, CANCEL_EVENT)
 
 
+def _reply_entry(call_id: str, reply: Mapping[str, Any]) -> LogEntry:
+    return LogEntry(REPLY, {"call_id": call_id, **reply})
+
+
+def _reply_of(entry: LogEntry) -> dict[str, Any]:
+    return {name: value for name, value in entry.data.items() if name != "call_id"}
+
+
+type QueueResult = bool | dict[str, Any] | list[Mapping[str, Any]]
+
+
 async def manage_queued_turn(
     wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, cleanup: TurnDataCleanup
-) -> bool | dict[str, Any]:
-    """Wake, check or cancel another turn of the session, finish this one, or begin to notify of it.
+) -> QueueResult:
+    """Wake, check or cancel another turn of the session, finish this one, read its answers, or begin to notify of it.
 
     Returns:
         False when the turn's orchestration has ended or does not exist, so that it will never hold the session; for a
         checked turn whose agent has a budget, what it has ``spent`` instead. For a settled turn what it has ``spent``,
-        or an empty object.
+        or an empty object. The answers that are recorded for the calls that the request names.
     """
     for pause in (0.1, 0.5, 2.0):  # a turn that is not woken would wait for its lease
         try:
@@ -147,7 +198,7 @@ async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id:
 
 async def _manage(
     wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, cleanup: TurnDataCleanup
-) -> bool | dict[str, Any]:
+) -> QueueResult:
     agent = wire["agent"]
     session_id = wire["session_id"]
     turn_id = wire["turn_id"]
@@ -161,10 +212,22 @@ async def _manage(
         async with asyncio.timeout(_FINALIZE_SECONDS):
             usage = await stopper.finalize(agent, session_id, turn_id)
         return {"spent": encode_budget_usage(usage)} if usage is not None else {}
+    if wire["do"] == "replies":
+        replies = await stopper.read_replies(agent, session_id, turn_id)
+        return [reply for reply in replies if reply["call_id"] in wire["request"]]
     if wire["do"] == "notify":
         turn = {"agent": agent, "session_id": session_id, "turn_id": turn_id}
         await start_notification(client, turn, wire["request"])
         return True
+    return await _manage_orchestration(wire, client, stopper)
+
+
+async def _manage_orchestration(
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper
+) -> bool | dict[str, Any]:
+    agent = wire["agent"]
+    session_id = wire["session_id"]
+    turn_id = wire["turn_id"]
     status = await status_of_turn(client, turn_id)
     state = status.runtime_status if status else None
     if state is None and wire.get("request"):

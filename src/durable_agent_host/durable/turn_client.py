@@ -56,6 +56,7 @@ from durable_agent_host.session.context_selection import StoredContext
 from durable_agent_host.session.receipts import is_same_request, turn_from_receipt
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
+from durable_agent_host.turn.waiting_status import MAX_VISIBLE
 
 
 class TurnReader:
@@ -208,6 +209,8 @@ MAX_POLL_SECONDS = 1.0
 AFTER_HINT_SECONDS = 0.001
 MAX_ADMISSION_POLL_SECONDS = 0.05
 AFTER_RUN_SECONDS = 0.05
+PROGRESS_SECONDS: Final = 30
+"""Between two notes of progress that are kept of a call: each is an event of the turn's orchestration, or recorded."""
 _STORE_ERROR = re.compile(r"status code 503\b|\bStore(?:Full|Damaged|Gone)?Error\b")
 
 
@@ -460,21 +463,52 @@ class TurnClient:
         }
 
     async def submit_replies(self, turn: Turn, replies: Mapping[str, Mapping[str, Any]], *, seconds: float) -> Turn:
-        """Answer pending calls, and wait until the turn shows the answers.
+        """Record answers to calls, whether or not they wait yet, and wait until the turn has taken them.
+
+        Args:
+            turn: has not ended.
+            replies: with their digests.
+            seconds: how long to wait; 0 for calls that may not wait yet, or whose answers were recorded before.
 
         Returns:
-            The turn afterwards; of several answers to a call, the first one counts.
+            The turn afterwards, with the recorded answers; of several answers to a call, the first one counts. Answers
+            that it did not take in this time are left out, unless they differ from the recorded ones.
         """
         travels = await self.storage.store_replies(turn.request, replies)
+        recorded = await self._stopper.record_replies(turn.request, travels)
         turn_id = turn.request.turn_id
         purpose = answer_purpose(turn_id)
-        payload = [self._secret.mark(purpose, {"call_id": call_id, **answer}) for call_id, answer in travels.items()]
-        with suppress(Exception):  # the SDK has no type for an orchestration that has ended
+        payload = [self._secret.mark(purpose, {"call_id": call_id, **answer}) for call_id, answer in recorded.items()]
+        try:
             await self._client.raise_event(turn_id, REPLIES_EVENT, payload)
+        except Exception:  # the SDK has no type for an orchestration that has ended
+            if await self.is_at_work(turn_id):
+                raise
+
+        def has_received(turn: Turn) -> bool:  # a turn takes all answers of an event at once, and shows the newest
+            waiting_ids = [call["call_id"] for call in turn.pending]
+            shows_all_calls = turn.outcome is None and len(waiting_ids) < MAX_VISIBLE
+            return not replies.keys().isdisjoint(turn.replies) or (
+                shows_all_calls and replies.keys().isdisjoint(waiting_ids)
+            )
+
         changed_turn = await self._poll(
-            turn_id, lambda turn: turn.outcome is not None or replies.keys() <= turn.replies.keys(), seconds=seconds
+            turn_id, lambda turn: turn.outcome is not None or has_received(turn), seconds=seconds
         )
-        return changed_turn or turn
+        turn = changed_turn or turn
+        is_received = not seconds or has_received(turn)
+        merged_replies = {
+            call_id: answer
+            for call_id, answer in recorded.items()
+            if is_received or answer["digest"] != replies[call_id]["digest"]
+        }
+        return replace(turn, replies={**merged_replies, **turn.replies})
+
+    async def recorded_replies(self, turn: Turn) -> dict[str, Mapping[str, Any]]:
+        """Read the answers to a turn's calls that are recorded, whether or not the turn has taken them."""
+        request = turn.request
+        replies = await self._stopper.read_replies(request.agent, request.session_id, request.turn_id)
+        return {reply["call_id"]: reply for reply in replies if "progress" not in reply}
 
     async def list_waiting(
         self, cursor: str, workflows: Iterable[str]
@@ -513,12 +547,16 @@ class TurnClient:
         return turns, runs, following
 
     async def show_progress(self, turn: Turn, call_id: str, progress: Mapping[str, Any]) -> None:
-        """Show how far the job of a deferred call is, in the turn's pending call."""
+        """Show how far the job of a deferred call is, in the turn's pending call, at once or when it begins to wait."""
         redactor = self.storage.redactor_of(turn.request.agent)
         text = redactor.text(progress["text"]) if redactor is not None else progress["text"]
         fields = {"text": text, "fraction": progress["fraction"], "at": datetime.now(UTC).isoformat()}
-        payload = {"call_id": call_id, "progress": fields}
-        await self._client.raise_event(turn.request.turn_id, REPLIES_EVENT, payload)
+        if any(call["call_id"] == call_id for call in turn.pending):
+            payload = {"call_id": call_id, "progress": fields}
+            await self._client.raise_event(turn.request.turn_id, REPLIES_EVENT, payload)
+        else:
+            slot = int(time.time() / PROGRESS_SECONDS)
+            await self._stopper.record_progress(turn.request, call_id, fields, slot)
 
     async def wait_for_calls(self, turn_id: str, call_ids: AbstractSet[str], *, seconds: float) -> Turn | None:
         """Wait until a turn shows calls as pending or answered: clients learn of them a moment earlier, from events.

@@ -131,10 +131,14 @@ class _TurnSteps:
                 wait_result = yield from self._wait(seconds, CANCEL_EVENT)
                 self._context.set_custom_status(encode_pending((), replies))
                 return wait_result
-            case WaitForReplies(until, number):
+            case WaitForReplies(until, number, early_call_ids):
                 new_tasks = [self._start_notification(WAITING, number)] if number else []
+                early = None
+                if early_call_ids:
+                    early = self._call_queue_activity("replies", self.request.turn_id, early_call_ids)
+                    new_tasks.append(early)
                 seconds = max((datetime.fromisoformat(until) - _now(self._context)).total_seconds(), 0.0)
-                return (yield from self._wait(seconds, CANCEL_EVENT, REPLIES_EVENT, new_tasks=new_tasks))
+                return (yield from self._wait(seconds, CANCEL_EVENT, REPLIES_EVENT, new_tasks=new_tasks, early=early))
             case CallEntity(payload=payload, notifies=True):
                 commit = self._task(step)
                 yield self._context.task_any([commit, self._start_notification(payload["status"])])
@@ -174,16 +178,22 @@ class _TurnSteps:
     def _timer(self, seconds: float) -> Any:
         return self._context.create_timer(self._context.current_utc_datetime + timedelta(seconds=seconds))
 
-    def _wait(self, seconds: float, *names: str, new_tasks: Sequence[Any] = ()) -> Generator[Any, Any, WaitResult]:
+    def _wait(
+        self, seconds: float, *names: str, new_tasks: Sequence[Any] = (), early: Any = None
+    ) -> Generator[Any, Any, WaitResult]:
         timer = self._timer(seconds)
         for name in names:
             if name not in self._events:
                 self._events[name] = self._context.wait_for_external_event(name)
         events = {name: self._events[name] for name in names}
         first = yield self._context.task_any([*events.values(), timer, *new_tasks])
-        if first in new_tasks:
-            first = yield self._context.task_any([*events.values(), timer])  # all are listed: nothing is listed again
+        if first in new_tasks and first is not early:
+            remaining_tasks = [task for task in new_tasks if task is not first]
+            # all are listed: nothing is listed again
+            first = yield self._context.task_any([*events.values(), timer, *remaining_tasks])
         _cancel(timer)
+        if early is not None and first is early:
+            return WaitResult("early", (yield early))
         for name, event in events.items():
             if event is first:
                 del self._events[name]

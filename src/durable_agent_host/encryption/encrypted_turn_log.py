@@ -117,12 +117,13 @@ class EncryptedTurnLog:
         """Mark the turn to be cancelled; see the protocol."""
         await self._log.request_cancel(log_id)
 
-    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> None:
-        """Leave a message for the turn's agent; see the protocol."""
+    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> LogEntry:
+        """Leave a message for the turn; see the protocol."""
         await self._keyring.ready()
         line = encode_log_entry(message).encode()
-        envelope = self._cipher.encrypt_to_envelope(_location_of_message(log_id, message_id), line)
-        await self._log.send_message(log_id, message_id, LogEntry(ENCRYPTED, envelope))
+        location = _location_of_message(log_id, message_id)
+        entry = LogEntry(ENCRYPTED, self._cipher.encrypt_to_envelope(location, line))
+        return self._decrypt(location, await self._log.send_message(log_id, message_id, entry), "a message")
 
     async def read_inbox(self, log_id: str) -> Inbox:
         """Return what was sent to the turn; see the protocol."""

@@ -1,6 +1,7 @@
 """The routes of pending calls: list those that the caller may answer, and answer them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from operator import itemgetter
@@ -9,7 +10,7 @@ from typing import Any, Final, cast
 from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.entity_state import decode_owner, encode_owner
-from durable_agent_host.durable.turn_client import TurnClient, WorkflowQuestion
+from durable_agent_host.durable.turn_client import PROGRESS_SECONDS, TurnClient, WorkflowQuestion
 from durable_agent_host.errors import ForbiddenError, NotFoundError, RequestError
 from durable_agent_host.http.parse import parse_callback, parse_replies
 from durable_agent_host.http.problem_details import problem
@@ -41,17 +42,12 @@ from durable_agent_host.model.log_entry import EVENT
 from durable_agent_host.model.pending_call import DECISIONS, is_answer_to
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
 from durable_agent_host.model.turn import Turn
-from durable_agent_host.turn.call_results import check_fit
+from durable_agent_host.turn.call_results import LIMITED_FIELDS, check_fit
 from durable_agent_host.turn.response_format import STEPS_AT_ONCE
 from durable_agent_host.turn.turn_events import CALL_PENDING, CALL_REPLIED
 
 PENDING_VISIBLE_SECONDS: Final = 3.0
 """A client may know a call from its event this long before the turn shows it as pending."""
-
-CALLBACK_VISIBLE_SECONDS: Final = 20.0
-"""A job may be done this long before its call waits, because the turn still makes other calls."""
-
-PROGRESS_INTERVAL: Final = timedelta(seconds=30)
 
 
 async def submit(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -68,7 +64,8 @@ async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnC
             await client.wait_for_calls(turn.request.turn_id, replies.keys(), seconds=PENDING_VISIBLE_SECONDS) or turn
         )
     principal = client.context.principal
-    calls = await _find_calls(host, turn, replies, principal)
+    visible_ids = turn.replies.keys()
+    calls, turn = await _find_calls(host, client, turn, replies, principal)
     new_ids = replies.keys() - turn.replies.keys()
     status = turn.outcome.status if turn.outcome else "running"
     detail = f"the turn is {status} and waits for no answer to {', '.join(sorted(new_ids))}"
@@ -86,55 +83,69 @@ async def submit_replies(host: HandlerContext, call: RouteRequest, client: TurnC
         return turn_conflict(turn, *conflict)
     for call_id in new_ids:
         _check_form(calls[call_id], replies[call_id], host, turn.request.agent)
-    signed_replies = sign_replies(principal, replies)
     await client.check_log()  # without the log the turn could not continue, and its work so far would be lost
-    if new_replies := {call_id: answer for call_id, answer in signed_replies.items() if call_id not in turn.replies}:
-        turn = await client.submit_replies(turn, new_replies, seconds=RECEIPT_WAIT_SECONDS)
-        if (conflict := _find_conflict(turn, replies)) is not None:
-            return turn_conflict(turn, *conflict)
+    signed_replies = sign_replies(principal, replies)
+    new_replies = {call_id: answer for call_id, answer in signed_replies.items() if call_id not in visible_ids}
+    if new_replies and turn.outcome is None:
+        turn = await client.submit_replies(turn, new_replies, seconds=RECEIPT_WAIT_SECONDS if new_ids else 0)
+        if turn.outcome is not None:  # it shows the newest answers alone
+            _, turn = await _find_calls(host, client, turn, replies, principal)
     return _replies_response(call, turn, replies, await view_for_caller(call, client, turn))
 
 
 async def submit_callback(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``POST /callbacks/{token}``: answer the one call that the token is for; tells nothing else about the turn."""
+    """``POST /callbacks/{token}``: answer the one call that the token is for; tells nothing else about the turn.
+
+    A job may be done before its call waits: the token says that the call exists, and what it sends is recorded.
+    """
     token = await client.parse_token(call.callback_token)
     if token is None:
         raise NotFoundError("there is no such callback")
-    answer = parse_callback(call.body, token.call_id)
+    call_id = token.call_id
+    answer = parse_callback(call.body, call_id)
     turn = await client.read(token.turn_id)
-    if turn is not None and turn.outcome is None and not _are_calls_known(turn, {token.call_id: answer}):
-        turn = await client.wait_for_calls(token.turn_id, {token.call_id}, seconds=CALLBACK_VISIBLE_SECONDS)
     if turn is None or token.log_id != turn_log_id(turn.request.agent, turn.request.session_id, token.turn_id):
         return problem(HTTPStatus.GONE, "the turn has ended, and its record is gone: the result came too late")
-    replies = await client.with_digests(token.turn_id, {token.call_id: answer})
-    if token.call_id not in turn.replies:
-        pending = (await _find_calls(host, turn, replies, None)).get(token.call_id) if turn.pending else None
-        if pending is None or token.expires_at <= datetime.now(UTC):
-            return _refuse_result(token.expires_at, turn)
+    replies = await client.with_digests(token.turn_id, {call_id: answer})
+    has_reply = call_id in turn.replies
+    calls, turn = await _find_calls(host, client, turn, replies, None)
+    is_known = call_id in turn.replies
+    if not is_known:
+        if turn.outcome is not None or token.expires_at <= datetime.now(UTC):
+            return _refuse_result(token.expires_at)
+        pending = calls.get(call_id, {"call_id": call_id, "kind": "callback"})
         if "progress" in answer:
             if _is_progress_due(pending):
-                await client.show_progress(turn, token.call_id, answer["progress"])
-            return json_response(HTTPStatus.ACCEPTED, CallbackWire(call_id=token.call_id, status="waiting"), {})
+                await client.show_progress(turn, call_id, answer["progress"])
+            return json_response(HTTPStatus.ACCEPTED, CallbackWire(call_id=call_id, status="waiting"), {})
         _check_form(pending, answer, host)
         await client.check_log()
-        replied_at = {"at": datetime.now(UTC).isoformat()}
-        reply = {token.call_id: replies[token.call_id] | replied_at}
-        turn = await client.submit_replies(turn, reply, seconds=RECEIPT_WAIT_SECONDS)
+    if turn.outcome is None and not has_reply and "progress" not in answer:
+        is_pending = any(pending["call_id"] == call_id for pending in turn.pending)
+        reply = {call_id: replies[call_id] | {"at": datetime.now(UTC).isoformat()}}
+        turn = await client.submit_replies(turn, reply, seconds=RECEIPT_WAIT_SECONDS if is_pending else 0)
+        is_known = is_known or (is_pending and call_id in turn.replies)
     if (conflict := _find_conflict(turn, replies)) is not None:
         return problem(conflict[1], conflict[0])
-    is_received = token.call_id in turn.replies
-    view = CallbackWire(call_id=token.call_id, status="answered" if is_received else "accepted")
-    return json_response(HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED, view, {})
+    view = CallbackWire(call_id=call_id, status="answered" if is_known else "accepted")
+    return json_response(HTTPStatus.OK if is_known else HTTPStatus.ACCEPTED, view, {})
 
 
 async def _find_calls(
-    host: HandlerContext, turn: Turn, replies: Mapping[str, Mapping[str, Any]], principal: Principal | None
-) -> dict[str, Mapping[str, Any]]:
+    host: HandlerContext,
+    client: TurnClient,
+    turn: Turn,
+    replies: Mapping[str, Mapping[str, Any]],
+    principal: Principal | None,
+) -> tuple[dict[str, Mapping[str, Any]], Turn]:
     """Find the calls that replies are for, except those that the caller has answered before.
 
-    The turn shows some of the calls that wait, and no answered ones: the others are read from its log.
+    The turn shows some of the calls that wait, and the newest answers: the others are read from its log and its inbox.
+
+    Returns:
+        The calls, and the turn with the answers that these calls have.
     """
-    calls = {call["call_id"]: call for call in turn.pending if call["call_id"] in replies}
+    calls: dict[str, Mapping[str, Any]] = {c["call_id"]: c for c in turn.pending if c["call_id"] in replies}
     caller = None if principal is None else encode_owner(principal.owner)
     others = {
         name
@@ -142,31 +153,39 @@ async def _find_calls(
         if name not in turn.replies or turn.replies[name].get("by") != caller
     }
     if not others:
-        return calls
+        return calls, turn
+    recorded = await client.recorded_replies(turn)
+    is_open = turn.outcome is None  # otherwise the log has the calls whose answers were used
+    found_replies = {name: recorded[name] for name in others & recorded.keys() if is_open}
+    has_log = False
     async for records in read_log(host, turn.request):
+        has_log = has_log or bool(records)
         for event in (record.entry.data for record in records if record.entry.kind == EVENT):
             call_id = event["data"].get("call_id")
             if event["event"] == CALL_PENDING and call_id in others:
                 calls[call_id] = event["data"]
-            elif event["event"] == CALL_REPLIED and call_id not in turn.replies:
-                calls.pop(call_id, None)
-    return calls
+            elif event["event"] == CALL_REPLIED and call_id in others:
+                is_expired = event["data"]["outcome"] == "expired"
+                expired: Mapping[str, Any] = {"expired": True}
+                found_replies[call_id] = expired if is_expired else recorded.get(call_id) or event["data"]
+    if turn.outcome is not None and not has_log:
+        calls |= {call_id: {} for call_id in others}
+    return calls, replace(turn, replies={**found_replies, **turn.replies})
 
 
-def _refuse_result(expires_at: datetime, turn: Turn) -> Response:
-    """Refuse a result that comes too late or too early."""
+def _refuse_result(expires_at: datetime) -> Response:
+    """Refuse a result that comes too late."""
     if expires_at <= datetime.now(UTC):
         return problem(HTTPStatus.GONE, f"the call has expired at {expires_at.isoformat()}")
-    if turn.outcome is not None:
-        return problem(HTTPStatus.CONFLICT, "the turn has ended: the result came too late")
-    detail = "the turn still makes other calls, and takes no result yet: send it again"
-    return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "5"})
+    return problem(HTTPStatus.CONFLICT, "the turn has ended: the result came too late")
 
 
 def _is_progress_due(pending: Mapping[str, Any]) -> bool:
-    """Return whether progress may be shown again: each note is an event that the turn's orchestration keeps."""
+    """Return whether progress may be shown again."""
     progress: Mapping[str, Any] | None = pending.get("progress")
-    return progress is None or datetime.now(UTC) - datetime.fromisoformat(progress["at"]) > PROGRESS_INTERVAL
+    return progress is None or datetime.now(UTC) - datetime.fromisoformat(progress["at"]) > timedelta(
+        seconds=PROGRESS_SECONDS
+    )
 
 
 async def answer_run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -261,13 +280,12 @@ def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], host: Han
     if not is_answer_to(kind, answer):
         form = "'approved': true or false" if kind in DECISIONS else "a 'result' or an 'error'"
         raise RequestError(f"call {pending['call_id']} is of the kind {kind!r}: its answer has {form}")
-    max_bytes = host.settings.max_tool_result_bytes
-    if "result" in answer:
-        check_fit(answer["result"], pending.get("schema"), max_bytes=max_bytes, max_steps=STEPS_AT_ONCE)
-    arguments = answer.get("arguments")
-    if arguments is not None and kind == "approval" and not parse_call_path(pending["path"]).is_nested:
-        parameters = host.agents[agent].find_parameters(pending["name"])
-        check_fit(arguments, parameters, max_bytes=max_bytes, max_steps=STEPS_AT_ONCE, field="arguments")
+    schemas: dict[str, Mapping[str, Any] | None] = {"result": pending.get("schema")}
+    if answer.get("arguments") is not None and kind == "approval" and not parse_call_path(pending["path"]).is_nested:
+        schemas["arguments"] = host.agents[agent].find_parameters(pending["name"])
+    for field in answer.keys() & LIMITED_FIELDS:
+        max_bytes = host.settings.max_tool_result_bytes
+        check_fit(answer[field], schemas.get(field), max_bytes=max_bytes, max_steps=STEPS_AT_ONCE, field=field)
 
 
 def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> None:
@@ -300,6 +318,8 @@ def _replies_response(
     call: RouteRequest, turn: Turn, replies: Mapping[str, Mapping[str, Any]], view: TurnStateWire
 ) -> Response:
     """Report which answers the turn has received; 202 while one is on its way."""
+    if (conflict := _find_conflict(turn, replies)) is not None:
+        return turn_conflict(turn, *conflict)
     is_received = replies.keys() <= turn.replies.keys()
     if not is_received and turn.outcome is not None:
         return turn_conflict(turn, f"the turn is {turn.outcome.status}: the answer came too late")

@@ -46,6 +46,8 @@ RESUMED: Final = "resumed"
 """The turn goes on after it has failed; ``{ended_at}`` of the outcome before, which is void."""
 MESSAGE: Final = "message"
 """In the inbox of a turn: the request of a turn that would otherwise begin with the message."""
+REPLY: Final = "reply"
+"""In the inbox of a turn: the answer to one of its pending calls, ``{call_id, …}``; or ``{call_id, progress, at}``."""
 CURSOR: Final = "cursor"
 """In an event: where the service's stream stands after it, so that it can continue there after a crash."""
 AT: Final = "at"
@@ -89,7 +91,7 @@ class Inbox:
 
     Attributes:
         is_cancel_requested: whether the turn is marked to be cancelled.
-        messages: for the turn's agent, by id.
+        messages: for the turn's agent, and answers to its calls, by id.
     """
 
     is_cancel_requested: bool = False

@@ -1,13 +1,16 @@
-"""What the result of a pending call must fit: a schema, and a size. Pure."""
+"""What the answer to a pending call must fit: a schema, and a size. Pure."""
 
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import InvalidAnswerError, RequestError
 from durable_agent_host.turn.response_format import TooMuchToCheckError, check_response_format, validate_response
+
+LIMITED_FIELDS: Final = frozenset({"result", "error", "reason", "arguments"})
+"""The fields of an answer that are as long as its sender likes."""
 
 
 def check_schema(schema: Mapping[str, Any], subject: str) -> None:
@@ -30,13 +33,13 @@ def check_fit(
     max_steps: int | None = None,
     field: str = "result",
 ) -> None:
-    """Refuse a result that is too large or does not fit its schema.
+    """Refuse a field of an answer that is too large or does not fit its schema.
 
     Args:
-        result: as JSON.
-        schema: None when any result will do.
-        max_bytes: of the result.
-        field: of the answer that has it.
+        result: what the field has, as JSON.
+        schema: None when anything will do.
+        max_bytes: of the field.
+        field: its name.
         max_steps: where a check that takes more is left to whoever has asked for the result; None for all it takes.
 
     Raises:
@@ -50,7 +53,8 @@ def check_fit(
         with suppress(TooMuchToCheckError):
             validate_response(json.dumps(result), _format_of(schema), max_steps=max_steps)
     except (InvalidAnswerError, RequestError) as error:
-        raise RequestError(f"{field!r} does not fit the schema of the call: {_reason_of(error)}") from None
+        names = f"; the tool takes {', '.join(schema.get('properties', ()))}" if field == "arguments" else ""
+        raise RequestError(f"{field!r} does not fit the schema of the call: {_reason_of(error)}{names}") from None
 
 
 def _format_of(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -126,6 +126,8 @@ class WaitForReplies:
     until: str
     notification: int = 0
     """The number of the wait, if the app is notified of it; 0 if it is not, or has been."""
+    early_call_ids: Sequence[str] = ()
+    """The calls whose answers may have come before they waited; once these are read, the wait ends with them."""
 
 
 @dataclass(frozen=True)
@@ -196,9 +198,9 @@ class FinalizeTurn:
 
 @dataclass(frozen=True)
 class WaitResult:
-    """The event that ended a wait; ``value`` is the answer's payload."""
+    """The event that ended a wait; ``value`` is the answer's payload, or has the early answers."""
 
-    kind: Literal["granted", "answer", "cancel", "timeout"]
+    kind: Literal["granted", "answer", "early", "cancel", "timeout"]
     value: Any = None
 
 
@@ -335,11 +337,6 @@ def _run_until_ended(
     while True:
         try:
             outcome = cast("dict[str, Any]", (yield RunAgent(dict(replies), is_cancelled, resumes)))
-        except Exception as error:  # noqa: BLE001 - the session must be freed whatever happened in the activity
-            last_outcome = failure(request, error)
-        else:
-            if outcome.get(ENDED_BEFORE):
-                return outcome
             if outcome["status"] in {"suspended", "postponed"}:
                 if is_cancelled:  # the agent was cancelled, and waits again: nothing of it can be kept
                     return encode_turn_outcome(cancelled_while_waiting(request))
@@ -353,6 +350,11 @@ def _run_until_ended(
                 number = round_ if notifies else 0
                 is_cancelled = yield from _wait_for_replies(outcome["pending"], replies, number)
                 continue
+        except Exception as error:  # noqa: BLE001 - the session must be freed whatever happened in the activity
+            last_outcome = failure(request, error)
+        else:
+            if outcome.get(ENDED_BEFORE):
+                return outcome
             if outcome["status"] != "rejected" or not (has_started or outcome["error"]["type"] != LOG_UNAVAILABLE):
                 return outcome
             last_outcome = lost_log(request, outcome["error"])
@@ -408,11 +410,14 @@ def _wait_for_replies(
 ) -> Generator[Step, Any, bool]:
     """Wait until every call has an answer, and add them to ``answers``; return whether the turn was cancelled."""
     calls = [dict(call) for call in pending_calls]
+    early_call_ids = [call["call_id"] for call in calls if call["kind"] == "callback"]
     while open_calls := [call for call in calls if call["call_id"] not in replies]:
         yield SetCustomStatus(open_calls, dict(replies))
         expires_at = min(call["expires_at"] for call in open_calls)
-        wait_result: WaitResult = yield WaitForReplies(expires_at, notification)
+        wait_result: WaitResult = yield WaitForReplies(expires_at, notification, early_call_ids)
         notification = 0
+        if wait_result.kind == "early":
+            early_call_ids = []
         if wait_result.kind == "cancel":
             yield SetCustomStatus((), dict(replies))
             return True

@@ -60,7 +60,7 @@ def question_id(call_id: str, digest: str, occurrence: int) -> str:
 
 _MAX_CHARACTERS: Final = 5800
 """Of the custom status as JSON: twice as many bytes, encrypted, are less than 16 KiB."""
-_MAX_VISIBLE: Final = 25
+MAX_VISIBLE: Final = 25
 """Maximum calls, and answers, shown at once. As calls are answered, later ones move up."""
 _HOST_FIELDS: Final = frozenset({"by", "at", "stored", "digest"})
 _LONG_FIELDS: Final = ("arguments", "reason", "schema", "progress", "result", "error")
@@ -77,8 +77,8 @@ def encode_pending(
         ``{pending, answers}``, and ``postponed``. A call whose arguments or reason do not fit has ``truncated: true``
         instead.
     """
-    newest_replies = dict(list(replies.items())[-_MAX_VISIBLE:])
-    calls = [dict(call) for call in pending[:_MAX_VISIBLE]]
+    newest_replies = dict(list(replies.items())[-MAX_VISIBLE:])
+    calls = [dict(call) for call in pending[:MAX_VISIBLE]]
     replies_json = {call_id: dict(answer) for call_id, answer in newest_replies.items()}
     status: dict[str, Any] = {"pending": calls, "answers": replies_json}
     if postponed is not None:

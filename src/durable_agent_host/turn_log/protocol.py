@@ -186,8 +186,8 @@ class TurnLog(Protocol):
         """Mark the turn to be cancelled; idempotent, needs no attempt."""
         ...
 
-    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> None:
-        """Leave a message for the turn's agent; idempotent by its id, needs no attempt."""
+    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> LogEntry:
+        """Leave a message for the turn; needs no attempt. The first message with an id stays, and is returned."""
         ...
 
     async def read_inbox(self, log_id: str) -> Inbox:
@@ -255,8 +255,10 @@ class NullTurnLog:
     async def request_cancel(self, log_id: str) -> None:
         """Do nothing: the turn is not marked."""
 
-    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> None:
+    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> LogEntry:
         """Do nothing: the turn does not get the message."""
+        del log_id, message_id
+        return message
 
     async def read_inbox(self, log_id: str) -> Inbox:
         """Return an empty inbox."""

@@ -571,12 +571,13 @@ class RedisTurnLog:
         """Mark the turn to be cancelled."""
         await self._send_to_inbox(log_id, _CANCEL, "1")
 
-    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> None:
-        """Leave a message for the turn's agent."""
+    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> LogEntry:
+        """Leave a message for the turn; see the protocol."""
         await self._send_to_inbox(log_id, message_id, encode_log_entry(message))
+        return decode_log_entry(await self._run(lambda: self._client().hget(_inbox(log_id), message_id)))
 
     async def _send_to_inbox(self, log_id: str, name: str, body: str) -> None:
-        await self._run(lambda: self._client().hset(_inbox(log_id), name, body))
+        await self._run(lambda: self._client().hsetnx(_inbox(log_id), name, body))
         await self._run(lambda: self._client().expire(_inbox(log_id), self._retention_seconds))
 
     async def read_inbox(self, log_id: str) -> Inbox:

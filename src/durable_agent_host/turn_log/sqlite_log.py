@@ -284,16 +284,18 @@ class SqliteTurnLog:
         """Mark the turn to be cancelled."""
         await self._send(log_id, _CANCEL, "")
 
-    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> None:
-        """Leave a message for the turn's agent."""
-        await self._send(log_id, message_id, encode_log_entry(message))
+    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> LogEntry:
+        """Leave a message for the turn; see the protocol."""
+        return decode_log_entry(await self._send(log_id, message_id, encode_log_entry(message)))
 
-    async def _send(self, log_id: str, message_id: str, body: str) -> None:
-        def insert_message(connection: sqlite3.Connection) -> None:
-            row = (log_id, message_id, body, time.time())
-            connection.execute("INSERT OR IGNORE INTO inboxes VALUES (?, ?, ?, ?)", row)
+    async def _send(self, log_id: str, message_id: str, body: str) -> str:
+        def insert_message(connection: sqlite3.Connection) -> str:
+            key = (log_id, message_id)
+            connection.execute("INSERT OR IGNORE INTO inboxes VALUES (?, ?, ?, ?)", (*key, body, time.time()))
+            query = "SELECT body FROM inboxes WHERE log_id = ? AND message_id = ?"
+            return connection.execute(query, key).fetchone()[0]
 
-        await self._worker.write(Job(insert_message))
+        return await self._worker.write(Job(insert_message))
 
     async def read_inbox(self, log_id: str) -> Inbox:
         """Return what was sent to the turn."""

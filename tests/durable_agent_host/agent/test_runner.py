@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from agent_framework import (
     ChatResponse,
     ChatResponseUpdate,
     Content,
+    FunctionTool,
     ResponseStream,
     tool,
 )
@@ -90,7 +92,7 @@ def test_a_superseded_attempt_returns_the_outcome_of_the_later_one(tmp_path: Pat
 
 
 def test_changed_arguments_of_an_approval_are_checked_and_reported(tmp_path: Path, model: PracticeModel):
-    """The tool runs with what the person gave, and the model is told; what does not fit is an error of that call."""
+    """The tool runs with what the person gave, and the model is told; unknown arguments are an error of that call."""
     paid: list[int] = []
 
     @tool(approval_mode="always_require")
@@ -103,7 +105,7 @@ def test_changed_arguments_of_an_approval_are_checked_and_reported(tmp_path: Pat
         model.plan({"calls": [{"name": "pay", "arguments": {"amount": n}} for n in (1, 2, 3)]}, {"text": "Done."})
         agent_runner = runner(model, log, pay)
         pending = (await agent_runner.run(Session(), REQUEST)).pending
-        arguments = [{"amount": 10}, {"amount": "many"}, None]
+        arguments = [{"amount": 10}, {"amount": 4, "amout": 3}, None]
         approvals = {
             call["call_id"]: {"approved": True, "arguments": arguments}
             for call, arguments in zip(pending, arguments, strict=True)
@@ -116,8 +118,44 @@ def test_changed_arguments_of_an_approval_are_checked_and_reported(tmp_path: Pat
         ]
         assert sorted(paid) == [3, 10]
         assert "changed arguments" in outputs[0]
-        assert "Argument parsing failed" in outputs[1]
+        assert "did not run" in outputs[1]
+        assert "amout" in outputs[1]
         assert outputs[2] == '"paid"'
+
+    scenario(tmp_path, play)
+
+
+def test_a_turn_keeps_the_tools_of_its_calls(tmp_path: Path, model: PracticeModel):
+    """A deployment removes the tools of waiting calls: a client's result counts, and an approved tool did not run."""
+    locate = FunctionTool(name="locate", func=None, input_model={"type": "object", "properties": {}})
+
+    @tool(approval_mode="always_require")
+    def pay() -> str:
+        """Pay."""
+        raise AssertionError
+
+    @tool(name="pay")
+    def pay_unasked() -> str:
+        """Pay."""
+        raise AssertionError
+
+    async def play(log: SqliteTurnLog) -> None:
+        calls = [{"name": name, "arguments": {}} for name in ("locate", "pay", "pay")]
+        model.plan({"calls": calls}, {"text": "Done."}, {"calls": calls[1:2]}, {"text": "Done."})
+        pending = (await runner(model, log, locate, pay).run(Session(), REQUEST)).pending
+        answers = ({"result": "Kiel"}, {"approved": True}, {"approved": False})
+        replies = {call["call_id"]: answer for call, answer in zip(pending, answers, strict=True)}
+        assert (await runner(model, log).run(Session(), REQUEST, replies)).status == "completed"
+        request = model.requests()[-1]["body"]
+        outputs = [item["output"] for item in request["input"] if item["type"] == "function_call_output"]
+        assert outputs[0] == "Kiel"
+        assert "did not run" in outputs[1]
+        assert "rejected" in outputs[2]
+        assert not request.get("tools")
+        changed = replace(REQUEST, turn_id="changed")
+        (call,) = (await runner(model, log, pay).run(Session(), changed)).pending
+        denial = {call["call_id"]: {"approved": False}}
+        assert (await runner(model, log, pay_unasked).run(Session(), changed, denial)).status == "completed"
 
     scenario(tmp_path, play)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from durable_agent_host.agent.declarations import CLIENT_RESULT, needs_approval
+from durable_agent_host.agent.declarations import CLIENT_RESULT
 from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
@@ -27,7 +27,7 @@ class AskClient:
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Let a call pend, or make it with the client's result."""
-        call_id = self.pending_calls.call_id(call.path, number=1 if needs_approval(call.tool) else 0)
+        call_id = self.pending_calls.call_id(call.path, number=1 if self.pending_calls.needs_approval(call) else 0)
         reply = self.pending_calls.answer(call_id)
         if reply is None:
             await self.pending_calls.ask(PendingCall(call_id, "client_tool", call.name, call.arguments, str(call.path)))

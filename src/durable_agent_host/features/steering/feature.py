@@ -25,6 +25,7 @@ from durable_agent_host.codec.wire_types import MessageWire
 from durable_agent_host.errors import DurableAgentHostError, LogError, log_reason
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import FeatureEntry
+from durable_agent_host.model.log_entry import MESSAGE, LogEntry
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.turn.feature_view import FeatureView
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
@@ -78,7 +79,11 @@ class SteeringOfAttempt:
 
     @property
     def _has_messages(self) -> bool:
-        return bool(self._attempt.inbox.messages or self._received)
+        return bool(self._sent_messages or self._received)
+
+    @property
+    def _sent_messages(self) -> list[LogEntry]:
+        return [entry for entry in self._attempt.inbox.messages.values() if entry.kind == MESSAGE]
 
     def complete_outcome(self, outcome: TurnOutcome) -> TurnOutcome:
         """Name the turns whose messages the run's output has, with the hashes of their requests."""
@@ -132,7 +137,7 @@ class SteeringOfAttempt:
 
     async def _journal_new(self, path: CallPath) -> None:
         """Journal the messages that no model call has got."""
-        requests = [decode_turn_request(entry.data) for entry in self._attempt.inbox.messages.values()]
+        requests = [decode_turn_request(entry.data) for entry in self._sent_messages]
         for request in sorted(requests, key=lambda request: request.created_at):
             if request.turn_id in self._received:
                 continue

@@ -63,10 +63,12 @@ class BlobInboxes:
         self._checked: OrderedDict[str, tuple[str | None, float, Inbox]] = OrderedDict()
         self._bell_task: asyncio.Task[str | None] | None = None
 
-    async def send(self, log_id: str, name: str, content: bytes = b"") -> None:
-        """Leave a blob in an inbox."""
-        await self._container.mark(f"{log_id}/inbox/{name}", content)
+    async def send(self, log_id: str, name: str, content: bytes = b"") -> bytes:
+        """Leave a blob in an inbox, unless it has one of this name; return that blob."""
+        blob_name = f"{log_id}/inbox/{name}"
+        is_new = await self._container.create_blob(blob_name, content)
         await self._container.mark(_BELL, uuid.uuid4().hex.encode())
+        return content if is_new else (await self._container.read(blob_name, 0, MAX_BLOCK_BYTES)).data
 
     async def poll(self, log_id: str) -> Inbox:
         """Return what is in an inbox."""
@@ -278,9 +280,10 @@ class BlobTurnLog:
         """Mark the turn to be cancelled."""
         await self._loop.run(self._inboxes.send(log_id, _CANCEL))
 
-    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> None:
-        """Leave a message for the turn's agent."""
-        await self._loop.run(self._inboxes.send(log_id, message_id, encode_log_entry(message).encode()))
+    async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> LogEntry:
+        """Leave a message for the turn; see the protocol."""
+        content = encode_log_entry(message).encode()
+        return decode_log_entry(await self._loop.run(self._inboxes.send(log_id, message_id, content)))
 
     async def read_inbox(self, log_id: str) -> Inbox:
         """Return what was sent to the turn."""
