@@ -62,8 +62,9 @@ class TurnResult:
         refusal: ``message`` and ``category`` of a refused answer; None for others.
         value: the parsed answer, with a ``response_format``.
         usage: token counts, or None.
-        pending_calls: the calls that wait for an answer. Arguments that are too long for the body are empty here: the
-            event ``call.pending`` has them.
+        pending_calls: the calls that wait for an answer; with the status ``queued``, calls of the turn
+            ``data["running_turn_id"]``. Arguments that are too long for the body are empty here: the event
+            ``call.pending`` has them.
         data: all fields of the body.
     """
 
@@ -178,8 +179,9 @@ class AgentClient:
             session_id: of the session to continue or to begin; by default a new one.
             idempotency_key: the same key and arguments are the same turn; by default a new one.
             policy: what happens while another turn of the session runs.
-            wait: whether to wait until the turn has ended or waits for an answer, however long that takes
-                (`asyncio.timeout` limits it); otherwise the result has the status ``accepted``.
+            wait: whether to wait until the turn has ended or waits for an answer, or the one before it does (status
+                ``queued``), however long that takes (`asyncio.timeout` limits it); otherwise the result has the status
+                ``accepted``.
             fields: further fields of the route's body, such as ``response_format`` or ``options``.
 
         Raises:

@@ -161,6 +161,9 @@ def test_only_pending_calls_can_be_decided(people: AgentHost, model: PracticeMod
     assert call["call_id"] in unknown_call_response.json()["detail"]
     for body in ({}, {"call_id": call["call_id"]}, {"call_id": call["call_id"], "approved": "yes"}, [], "yes"):
         assert requests.post(f"{turn['turn_url']}/answers", json=body).status_code == 400
+    detail = approve(turn, allow(call) | {"arguments": {"amount": 3, "amout": 3}}).json()["detail"]
+    assert "'amout' was unexpected" in detail
+    assert "takes amount" in detail
     mixed_response = approve(turn, allow(call), {"call_id": "call_unknown", "approved": True})
     assert mixed_response.status_code == 404
     assert book.read_text() == ""
@@ -184,6 +187,29 @@ def test_a_turn_pending_approval_can_be_cancelled(people: AgentHost, model: Prac
     sent = run_next_turn(people, model, "Payer", turn["session_id"])
     assert "function_call_output" in [item["type"] for item in sent]
     assert len(model.requests()) == 2
+
+
+def test_a_message_behind_a_pending_turn_is_queued(people: AgentHost, model: PracticeModel, book):
+    """`run` and its stream say so at once, with the calls that block it; the answer comes when these are decided."""
+    model.plan(plan_payments(1), {"text": "Paid."}, {"text": "Hello."})
+    turn = waiting_turn(people)
+    body = {"message": "hello?", "session_id": turn["session_id"]}
+    key = {"Idempotency-Key": uuid4().hex}
+    first, again = (people.run("Payer", body, headers=key) for _ in range(2))
+    assert first.json() == again.json()
+    queued = first.json()
+    assert (first.status_code, queued["status"], queued["running_turn_id"]) == (202, "queued", turn["turn_id"])
+    assert queued["pending_calls"] == turn["pending_calls"]
+    running = people.session("Payer", turn["session_id"])["running_turn"]
+    assert (running["turn_id"], running["message"], running["status"]) == (turn["turn_id"], "pay", "waiting")
+    url = f"{people.url}/api/agents/Payer/run"
+    with requests.post(url, json=body, headers=key | {"accept": "text/event-stream"}, stream=True) as stream:
+        lines = stream.iter_lines(decode_unicode=True)
+        assert next(line for line in lines if line.startswith("event")) == "event: turn.queued"
+        assert approve(turn, allow(turn["pending_calls"][0])).status_code == 200
+        assert [line for line in lines if line.startswith("event")][-1] == "event: turn.completed"
+    answer = people.run("Payer", body, headers=key)
+    assert (answer.status_code, answer.json()["response"]) == (200, "Hello.")
 
 
 def test_a_retry_of_a_pending_turn_gets_its_pending_calls(people: AgentHost, model: PracticeModel, book):

@@ -401,6 +401,64 @@ class TurnClient:
             )
         return turn
 
+    async def wait_or_queue(self, request: TurnRequest, *, seconds: float) -> Turn:
+        """Wait until a turn has ended or waits for an answer, or stands in the queue behind a turn that waits for one.
+
+        Returns:
+            The turn, or else the turn that runs before it.
+
+        Raises:
+            TurnTimedOutError: it is still running, and continues.
+        """
+        end = asyncio.ensure_future(self.wait(request.turn_id, seconds=seconds, or_people=True))
+        block = asyncio.ensure_future(self.wait_for_block(request, seconds=seconds))
+        try:
+            await asyncio.wait({end, block}, return_when=asyncio.FIRST_COMPLETED)
+            if not end.done() and (running := await block) is not None:
+                return running
+            return await end
+        finally:
+            end.cancel()
+            block.cancel()
+
+    async def wait_for_block(self, request: TurnRequest, *, seconds: float) -> Turn | None:
+        """Wait until a queued turn stands behind a turn that waits for answers.
+
+        Returns:
+            The turn that waits; None when the queued turn runs, or the time is over.
+        """
+        deadline = time.monotonic() + seconds
+        pause = FIRST_POLL_SECONDS
+        while request.policy == "queue" and (remaining_seconds := deadline - time.monotonic()) > 0:
+            await asyncio.sleep(min(pause, remaining_seconds))
+            pause = min(pause * 2, MAX_POLL_SECONDS)
+            with suppress(StateError):
+                session = await self.documents.session(request.agent, request.session_id)
+                if session is None or session.running is None:
+                    continue
+                if session.running == request.turn_id:
+                    return None
+                if request.turn_id not in session.queue:
+                    continue
+                running = await self._poll(
+                    session.running,
+                    lambda turn: turn.outcome is not None or bool(turn.pending),
+                    seconds=remaining_seconds,
+                    first_poll_seconds=AFTER_HINT_SECONDS,
+                )
+                if running is not None and running.pending:
+                    return running
+                pause = FIRST_POLL_SECONDS
+        return None
+
+    async def can_read(self, request: TurnRequest) -> bool:
+        """Return whether the caller may read a turn."""
+        access = self.context.access
+        if not access.is_restricted or access.owner == request.session_owner:
+            return True
+        owner = (await self.documents.lookup(request.agent, request.session_id)).owner
+        return await access.can_access(request.agent, request.session_id, owner, exists=True, action="turn.read")
+
     async def admission(self, request: TurnRequest, *, seconds: float) -> TurnOutcome | None:
         """Wait until a started turn has been admitted or rejected.
 

@@ -8,6 +8,7 @@ after the last entry. The next page is read when the client has taken the previo
 
 import asyncio
 import logging
+import math
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
@@ -25,7 +26,7 @@ from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogPage
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.blob_cache import MAX_BYTES
-from durable_agent_host.turn.turn_events import ProblemWire, RunAnswerWire
+from durable_agent_host.turn.turn_events import TURN_QUEUED, ProblemWire, RunAnswerWire, turn_queued
 from durable_agent_host.turn_log.protocol import TurnLog
 
 _LOGGER = logging.getLogger(__name__)
@@ -146,11 +147,11 @@ def body_of(answer: Response) -> bytes:
     return bytes(getattr(answer, "body", b""))
 
 
-async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | None:
-    """Wait for the first sign of a turn: it runs, or was refused.
+async def first_sign(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | Turn | None:
+    """Wait for the first sign of a turn: it runs, was refused, or stands behind a turn that waits.
 
     Returns:
-        The outcome when the turn never ran; None when it runs, has run, or waits.
+        The outcome when the turn never ran; the turn before it that waits; None when the turn runs or has run.
 
     Raises:
         LogError: the log's store does not answer.
@@ -160,16 +161,20 @@ async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) 
         sign = asyncio.ensure_future(anext(pages, None))
         wait = client.wait(request.turn_id, seconds=FIRST_SIGN_SECONDS, first_poll_seconds=FIRST_SIGN_SECONDS / 2)
         end = asyncio.create_task(wait)
+        block = asyncio.create_task(client.wait_for_block(request, seconds=FIRST_SIGN_SECONDS))
+        either = asyncio.create_task(_wait_for_either(end, block))
         try:
-            await asyncio.wait({sign, end}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sign, either}, return_when=asyncio.FIRST_COMPLETED)
             if sign.done():
                 sign.result()
                 return None
+            if (running := either.result()) is not None:
+                return running
             outcome = end.result().outcome
         except TurnTimedOutError:
             return None
         finally:
-            await _cancel(sign, end)
+            await _cancel(sign, end, block, either)
     has_run = bool((await log.read(log_id, max_bytes=1)).records)
     return None if has_run else outcome
 
@@ -185,6 +190,7 @@ async def follow_turn(
     has_ended: bool = False,
     hidden_events: Container[str] = (),
     working: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    running: Turn | None = None,
 ) -> AsyncGenerator[bytes]:
     """Stream a turn's past and future events, and how it ends.
 
@@ -201,10 +207,13 @@ async def follow_turn(
     yield OPENING
     end = asyncio.create_task(_wait_for_end(client, request, has_ended=has_ended))
     try:
-        async with aclosing(_follow(log, log_id, first_offset, heartbeat_seconds, end)) as pages:
+        followed = _follow_queued(
+            log, client, request, first_offset, heartbeat_seconds=heartbeat_seconds, end=end, running=running
+        )
+        async with aclosing(followed) as pages:
             async for page in pages:
-                if not page.records:
-                    yield HEARTBEAT
+                if isinstance(page, bytes):
+                    yield page
                     continue
                 offset = page.next_offset
                 has_run = page.records[-1].entry.kind == OUTCOME
@@ -265,6 +274,50 @@ async def has_all_events(log: TurnLog, request: TurnRequest, outcome: TurnOutcom
             return is_last and bool((await log.read(log_id, max_bytes=1)).records)
     except (LogError, TimeoutError):
         return False
+
+
+async def _follow_queued(
+    log: TurnLog,
+    client: TurnClient,
+    request: TurnRequest,
+    offset: int,
+    *,
+    heartbeat_seconds: float,
+    end: "asyncio.Task[Turn | None]",
+    running: Turn | None,
+) -> AsyncGenerator[LogPage | bytes]:
+    """Follow a log until the turn ends; yield heartbeats, and an event if the turn first stands behind one that waits.
+
+    That event has the id 0: the log's first entry, which no client gets.
+    """
+    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    block = asyncio.create_task(client.wait_for_block(request, seconds=0.0 if offset else math.inf))
+    until = asyncio.create_task(_wait_for_either(end, block))
+    try:
+        if running is None:
+            async with aclosing(_follow(log, log_id, offset, heartbeat_seconds, until)) as pages:
+                async for page in pages:
+                    offset = page.next_offset
+                    yield page if page.records else HEARTBEAT
+            running = until.result() if until.done() else None
+        if running is None:
+            return
+        data = turn_queued(request, running, may_read=await client.can_read(running.request))
+        yield encode_event(TURN_QUEUED, data, 0)
+        async with aclosing(_follow(log, log_id, offset, heartbeat_seconds, end)) as pages:
+            async for page in pages:
+                yield page if page.records else HEARTBEAT
+    finally:
+        await _cancel(block, until)
+
+
+async def _wait_for_either(end: asyncio.Task[Any], block: "asyncio.Task[Turn | None]") -> Turn | None:
+    """Wait until a turn has ended, or stands behind a turn that waits, which is returned."""
+    await asyncio.wait({end, block}, return_when=asyncio.FIRST_COMPLETED)
+    if not end.done() and (running := block.result()) is not None:
+        return running
+    await asyncio.wait({end})
+    return None
 
 
 async def _follow(

@@ -12,6 +12,7 @@ from durable_agent_host.turn.turn_events import (
     ProblemWire,
     ResponseMessageWire,
     TurnIdentityWire,
+    TurnQueuedWire,
     UsageWire,
 )
 
@@ -49,6 +50,16 @@ class WaitingWire(TurnIdentityWire):
     message: str
     status: Literal["waiting"]
     pending_calls: Sequence[PendingCallWire]
+
+
+class QueuedWire(TurnIdentityWire, TurnQueuedWire):
+    """A turn behind a turn that waits, with that turn's pending calls for a caller who may read it."""
+
+    message: str
+
+
+class QueuedTurnWire(QueuedWire, TurnUrlsWire):
+    """A turn behind a turn that waits, and where to follow it."""
 
 
 class AcceptedTurnWire(AcceptedWire, TurnUrlsWire):
@@ -428,6 +439,15 @@ class RepairChangeWire(TypedDict):
     repair: str
 
 
+class RunningTurnWire(TypedDict):
+    """The request of a turn that has not ended, which is not yet among the messages."""
+
+    turn_id: str
+    message: str
+    created_at: str
+    status: Literal["running", "waiting"]
+
+
 class ConversationWire(SessionIdentityWire):
     """A page of a conversation as it is stored, oldest message first."""
 
@@ -436,6 +456,7 @@ class ConversationWire(SessionIdentityWire):
     messages: Sequence[ConversationMessageWire]
     previous: str | None
     running_turn_id: str | None
+    running_turn: NotRequired[RunningTurnWire]
     queued_turn_ids: Sequence[str]
     turns: Sequence[EndedTurnWire]
     spent: NotRequired[SpentWire]

@@ -339,8 +339,8 @@ def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [cast("dict[str, Any]", message) for message in cast("list[Any]", messages) if isinstance(message, dict)]
 
 
-def session_view(agent: str, session_id: str, session: Session, page: Page) -> ConversationWire:
-    """Return a page of a conversation as it is stored."""
+def session_view(agent: str, session_id: str, session: Session, page: Page, running: Turn | None) -> ConversationWire:
+    """Return a page of a conversation as it is stored, and the request of the turn that has not ended."""
     messages = [
         {"createdAt": entry.get("createdAt")}
         | message
@@ -380,6 +380,13 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> C
         "queued_turn_ids": list(session.queue),
         "turns": turns,
     }
+    if running is not None and running.outcome is None:
+        view["running_turn"] = {
+            "turn_id": running.request.turn_id,
+            "message": running.request.message,
+            "created_at": running.request.created_at,
+            "status": "waiting" if running.pending else "running",
+        }
     if session.budget_usage is not None:
         view["spent"] = encode_budget_usage(session.budget_usage)
     if page.left_out:

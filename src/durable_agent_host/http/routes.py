@@ -57,7 +57,7 @@ ROUTES: Final = (
         turn_routes.run,
         {
             _OK: (RunAnswerWire, _TEXT, EVENTS),
-            _ACCEPTED: (types.AcceptedTurnWire, types.WaitingTurnWire),
+            _ACCEPTED: (types.AcceptedTurnWire, types.WaitingTurnWire, types.QueuedTurnWire),
             HTTPStatus.NO_CONTENT: (),
         },
         problems=(402, 409, 410, 422, 502, 504),

@@ -156,8 +156,10 @@ async def read_session(host: HandlerContext, call: RouteRequest, client: TurnCli
     read = await client.documents.page(agent, session_id, before=parse_position(call.query), limit=limit)
     if read is None:
         raise unknown_session(agent, session_id)
-    view = partial(session_view, agent, session_id, *read)
-    return await large_json_response(len(read[1].entries), view, session_headers(session_id))
+    session, page = read
+    running = await client.find(agent, session_id, session.running) if session.running else None
+    view = partial(session_view, agent, session_id, session, page, running)
+    return await large_json_response(len(page.entries), view, session_headers(session_id))
 
 
 async def _read_context(host: HandlerContext, agent: str, session_id: str, client: TurnClient) -> Response:

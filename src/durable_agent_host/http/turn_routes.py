@@ -12,13 +12,20 @@ from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, TurnTimedOutError
-from durable_agent_host.http.event_stream import EventStream, check_readable, early_outcome, follow_turn, has_all_events
+from durable_agent_host.http.event_stream import EventStream, check_readable, first_sign, follow_turn, has_all_events
 from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
 from durable_agent_host.http.parse import RunParameters, parse_hidden_events, parse_limit, parse_position, parse_resume
 from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
 from durable_agent_host.http.question_messages import answer_question
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session, read_log
-from durable_agent_host.http.response_types import AcceptedWire, CancellingWire, ResumingWire, TurnWire, WaitingWire
+from durable_agent_host.http.response_types import (
+    AcceptedWire,
+    CancellingWire,
+    QueuedWire,
+    ResumingWire,
+    TurnWire,
+    WaitingWire,
+)
 from durable_agent_host.http.response_views import (
     accepted_view,
     figures_of,
@@ -39,7 +46,7 @@ from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.request_options import check_options
 from durable_agent_host.turn.step_reader import StepReader, turn_summary
 from durable_agent_host.turn.step_types import StepPageWire
-from durable_agent_host.turn.turn_events import ProblemTurnWire
+from durable_agent_host.turn.turn_events import ProblemTurnWire, turn_queued
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_requests import ClientRequest, SessionTarget, request_of_client
 
@@ -117,7 +124,7 @@ async def _respond(
     if call.run.wants_events:
         return await _streamed_run(host, call, client, request, turn)
     try:
-        turn = turn or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
+        turn = turn or await client.wait_or_queue(request, seconds=host.settings.wait_seconds)
         if turn.outcome is not None and request.turn_id != own_turn_id:
             turn = await client.wait(own_turn_id, seconds=host.settings.wait_seconds, or_people=True)
             request = replace(request, turn_id=(turn.outcome and turn.outcome.joined_turn_id) or own_turn_id)
@@ -127,7 +134,7 @@ async def _respond(
         return problem_of_error(error, headers=headers, turn_status="running", **turn_identity(request), **urls)
     await client.claims.reject_foreign_turn(request, turn.outcome)
     if (outcome := turn.outcome) is None:
-        return _accepted_response(call, request, waiting_view(turn))
+        return _accepted_response(call, request, await _unfinished_view(client, request, turn))
     if outcome.error is not None:
         return _failed_run(call, request, outcome)
     return _answer(call, client, request, outcome)
@@ -159,12 +166,20 @@ async def _steered_turn_id(
 def _accepted_response(
     call: RouteRequest,
     request: TurnRequest,
-    view: AcceptedWire | WaitingWire | CancellingWire | ResumingWire | TurnWire,
+    view: AcceptedWire | WaitingWire | QueuedWire | CancellingWire | ResumingWire | TurnWire,
     status: HTTPStatus = HTTPStatus.ACCEPTED,
 ) -> Response:
     """Answer with the state of a turn, and where to follow it."""
     urls = turn_urls(call.base_url, request)
     return json_response(status, {**view, **urls}, turn_headers(request) | {"Location": urls["turn_url"]})
+
+
+async def _unfinished_view(client: TurnClient, request: TurnRequest, running: Turn) -> WaitingWire | QueuedWire:
+    """Return that a turn waits, or stands behind the turn that does."""
+    if running.request.turn_id == request.turn_id:
+        return waiting_view(running)
+    data = turn_queued(request, running, may_read=await client.can_read(running.request))
+    return {**turn_identity(request), **data, "message": request.message}
 
 
 def _answer(call: RouteRequest, client: TurnClient, request: TurnRequest, outcome: TurnOutcome) -> Response:
@@ -251,12 +266,8 @@ async def resume_turn(host: HandlerContext, call: RouteRequest, client: TurnClie
 
 async def view_for_caller(call: RouteRequest, client: TurnClient, turn: Turn) -> TurnWire:
     """Return a turn's state for a caller who has changed it: without what was said if the caller may not read it."""
-    access = client.context.access
     request = turn.request
-    if not access.is_restricted or access.owner == request.session_owner:
-        return turn_view(turn, call.base_url)
-    owner = (await client.documents.lookup(request.agent, request.session_id)).owner
-    if await access.can_access(request.agent, request.session_id, owner, exists=True, action="turn.read"):
+    if await client.can_read(request):
         return turn_view(turn, call.base_url)
     return {**turn_identity(request), "agent": request.agent, "status": turn_view(turn, call.base_url)["status"]}
 
@@ -306,8 +317,11 @@ async def _streamed_run(
     if completed_turn is None:
         if client.context.access.is_restricted:
             await _admission(host, client, request)
-        outcome = await early_outcome(host.open_log(), client, request)
+        sign = await first_sign(host.open_log(), client, request)
+        running = sign if isinstance(sign, Turn) else None
+        outcome = None if isinstance(sign, Turn) else sign
     else:
+        running = None
         outcome = completed_turn.outcome
     if outcome and outcome.error and (completed_turn is None or outcome.status == "rejected"):
         return _failed_run(call, request, outcome)
@@ -319,6 +333,7 @@ async def _streamed_run(
         last_event_id=call.run.last_event_id,
         turn=completed_turn,
         hidden_events=parse_hidden_events(call.query),
+        running=running,
     )
 
 
@@ -331,6 +346,7 @@ async def _stream(
     last_event_id: int | None,
     turn: Turn | None,
     hidden_events: Container[str],
+    running: Turn | None = None,
 ) -> Response:
     """Stream a turn's events; 204 for a client that has them all, which an ``EventSource`` takes as the end."""
     heartbeat = host.settings.stream_heartbeat_seconds
@@ -348,6 +364,7 @@ async def _stream(
         has_ended=outcome is not None,
         hidden_events=hidden_events,
         working=lambda: host.gate.working(client.context, "turn.follow"),
+        running=running,
     )
     return EventStream(events, turn_headers(request), host.readers.enter(request.turn_id))
 

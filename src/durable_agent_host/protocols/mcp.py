@@ -116,9 +116,14 @@ async def _run_turn(
     )
     request = location.claim(request)
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
-    turn = completed_turn or await client.wait(request.turn_id, seconds=wait_seconds, or_people=True)
+    turn = completed_turn or await client.wait_or_queue(request, seconds=wait_seconds)
     await client.claims.reject_foreign_turn(request, turn.outcome)
     request = replace(request, session_id=request.session_id.removeprefix(client.claims.known_mark))
+    if (running_id := turn.request.turn_id) != request.turn_id:
+        raise TurnError(
+            f"turn {request.turn_id} of session {request.session_id} is queued behind turn {running_id}, which waits "
+            "for an answer: give it over HTTP, then call again with the same idempotencyKey"
+        )
     if turn.outcome is None:
         tool_names = ", ".join(str(call["name"]) for call in turn.pending)
         raise TurnError(

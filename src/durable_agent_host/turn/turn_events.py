@@ -8,8 +8,9 @@ from durable_agent_host.codec.wire_types import SpentWire
 from durable_agent_host.model.ending import AnswerEndWire, AnswerStatus, VisibleStatus
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.pending_call import PendingCallWire, PendingKind, PrincipalWire
-from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.model.turn import Turn, TurnRequest
 
+TURN_QUEUED: Final = "turn.queued"
 TURN_STARTED: Final = "turn.started"
 MESSAGE_STARTED: Final = "message.started"
 MESSAGE_DELTA: Final = "message.delta"
@@ -28,6 +29,16 @@ NESTED: Final = "inner"
 TURN_COMPLETED: Final = "turn.completed"
 TURN_FAILED: Final = "turn.failed"
 TURN_CANCELLED: Final = "turn.cancelled"
+
+
+class TurnQueuedWire(TypedDict):
+    """The turn stands behind a turn that waits; its pending calls are there for a caller who may read that turn."""
+
+    turn_id: str
+    session_id: str
+    status: Literal["queued"]
+    running_turn_id: str
+    pending_calls: NotRequired[Sequence[PendingCallWire]]
 
 
 class TurnStartedWire(TypedDict):
@@ -263,6 +274,7 @@ class EventRule(NamedTuple):
 
 
 EVENTS: Final[Mapping[str, EventRule]] = {
+    TURN_QUEUED: EventRule(TurnQueuedWire),
     TURN_STARTED: EventRule(TurnStartedWire),
     MESSAGE_STARTED: EventRule(MessageStartedWire, is_discardable=True),
     MESSAGE_DELTA: EventRule(TextWire, is_delta=True, is_discardable=True),
@@ -306,6 +318,19 @@ class LiveEvent(NamedTuple):
 
     event: str
     data: Mapping[str, Any]
+
+
+def turn_queued(request: TurnRequest, running: Turn, *, may_read: bool) -> TurnQueuedWire:
+    """Make the data of the event of a queued turn that stands behind a turn that waits; no log has the event."""
+    data = TurnQueuedWire(
+        turn_id=request.turn_id,
+        session_id=request.session_id,
+        status="queued",
+        running_turn_id=running.request.turn_id,
+    )
+    if may_read:
+        data["pending_calls"] = cast("Sequence[PendingCallWire]", running.pending)
+    return data
 
 
 def turn_started(request: TurnRequest) -> LiveEvent:
