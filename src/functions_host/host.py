@@ -25,7 +25,7 @@ from functions_host.host_json import read_host_settings
 from functions_host.host_names import HostNames, check_names
 from functions_host.log_secrets import mask_log_output
 from functions_host.memory import return_large_blocks
-from functions_host.settings import apply_local_settings, prepare_environment
+from functions_host.settings import apply_local_settings, prepare_environment, read_stop_seconds
 from functions_host.startup_report import list_functions, list_keys, list_oddities
 from functions_host.web.body_limit import BodyLimit, read_body_limit
 from functions_host.web.keys import KEYS_NAME, load_keys
@@ -36,6 +36,7 @@ from functions_host.web.server import HostServer, open_listener
 _logger = logging.getLogger(__name__)
 _DEFAULT_PORT = 7071
 _KILLED_STATUS = 130
+_POLL_SECONDS = 0.05
 _ANY_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not bound
 
 
@@ -82,6 +83,7 @@ class _Prepared:
     context: AppContext
     functions: tuple[AppFunction, ...]
     listener: socket.socket
+    stop_seconds: float
 
 
 def _prepare(options: StartOptions) -> _Prepared:
@@ -109,7 +111,7 @@ def _prepare(options: StartOptions) -> _Prepared:
     max_body_bytes = read_body_limit(os.environ)
     arm_crash(os.environ)
     middleware = MiddlewareSettings(context.addresses.names, local, max_body_bytes, log_requests=options.verbose)
-    return _Prepared(middleware, context, functions, listener)
+    return _Prepared(middleware, context, functions, listener, read_stop_seconds(os.environ))
 
 
 def _load(app_dir: Path) -> tuple[AppFunction, ...]:
@@ -173,9 +175,12 @@ async def _serve(options: StartOptions, prepared_host: _Prepared, store: SqliteS
         _logger.warning("Host.CORS is '*': every page in a browser on this machine may read and call all of this host.")
     server = HostServer(http_app, announce)
     loop = asyncio.get_running_loop()
+    stop = _Stop(server, host, prepared_host.stop_seconds)
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop, server, own_calls)
+        loop.add_signal_handler(number, stop.proceed)
     await server.serve(sockets=[prepared_host.listener])
+    for calls in own_calls:
+        calls.close()
     await host.stop()
 
 
@@ -191,12 +196,44 @@ def _announcement(options: StartOptions, context: AppContext, functions: tuple[A
     return "\n".join(lines)
 
 
-def _stop(server: HostServer, own_calls: list[OwnCalls]) -> None:
-    for calls in own_calls:  # the app learns of the stop as it would from a host that no longer listens
-        calls.close()
-    if server.should_exit:
-        os._exit(_KILLED_STATUS)  # asked twice: nothing that is committed can be lost
-    server.should_exit = True
+class _Stop:
+    """Stops the host: at the first signal it takes no new work, and what runs has its time; a second one ends that.
+
+    Args:
+        server: is shut down in the end.
+        host: whose work ends before that.
+        seconds: how long it may take.
+    """
+
+    def __init__(self, server: HostServer, host: AppHost, seconds: float) -> None:
+        self._server = server
+        self._host = host
+        self._seconds = seconds
+        self._drain: asyncio.Task[None] | None = None
+
+    def proceed(self) -> None:
+        """Go one step further; called for each signal."""
+        if self._server.should_exit:
+            os._exit(_KILLED_STATUS)  # asked again: nothing that is committed can be lost
+        if self._drain is not None:
+            self._server.should_exit = True
+            return
+        self._server.reject_requests()
+        self._host.worker.close()
+        self._server.should_exit = self._host.worker.is_idle
+        self._drain = asyncio.get_running_loop().create_task(self._wait())
+
+    async def _wait(self) -> None:
+        if not self._server.should_exit:
+            _logger.warning(
+                "Stopping. What runs has %g s to end; a second signal cuts it off, and the next start resumes it.",
+                self._seconds,
+            )
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                while not self._server.should_exit and not self._host.worker.is_idle:  # noqa: ASYNC110 - of many jobs
+                    await asyncio.sleep(_POLL_SECONDS)
+        self._server.should_exit = True
 
 
 def _displayed_host(host: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from functions_host.errors import StartupError
 
+STOP_SECONDS = "FUNCTIONS_HOST_STOP_SECONDS"
 _SETTING = re.compile(r"%([^%]+)%")
 _TEXT = r'(?P<text>"(?:[^"\\]|\\.)*")'
 _COMMENT = re.compile(rf"{_TEXT}|//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -86,6 +87,18 @@ def prepare_environment(app_dir: Path, data_dir: Path, port: int, environment: M
     environment.setdefault("AZURE_FUNCTIONS_ENVIRONMENT", "Development")
     environment.setdefault("FUNCTIONS_WORKER_RUNTIME", "python")
     environment["FUNCTIONS_HOST_DATA"] = str(data_dir)
+
+
+def read_stop_seconds(environment: Mapping[str, str]) -> float:
+    """Return how long running functions may take to end when the host stops: ``FUNCTIONS_HOST_STOP_SECONDS``.
+
+    Raises:
+        StartupError: it is not a number of seconds.
+    """
+    text = environment.get(STOP_SECONDS, "30")
+    if not re.fullmatch(r"\d+(?:\.\d+)?", text):
+        raise StartupError(f"{STOP_SECONDS} has to be a number of seconds, such as 30; it is {text!r}.")
+    return float(text)
 
 
 def is_disabled(function_name: str, environment: Mapping[str, str] = os.environ) -> bool:

@@ -1,5 +1,6 @@
 """``start --reload``: a parent process that restarts the host whenever a file of the app changes."""
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from functions_host.errors import StartupError
+from functions_host.settings import STOP_SECONDS
 
 _SUFFIXES = (".py", ".json")
 _IGNORED_FOLDERS = {".venv", "venv", "env", "node_modules", "__pycache__", ".git"}
@@ -35,6 +37,7 @@ def run_reloading(arguments: Sequence[str], app_dir: Path, data_dir: Path) -> in
         names = ", ".join(sorted({str(Path(name).relative_to(app_dir)) for _, name in changes}))
         sys.stderr.write(f"Changed: {names}. Restarting.\n")
 
+    os.environ.setdefault(STOP_SECONDS, "0")  # a developer who has changed a file waits for the new code
     command = shlex.join([sys.executable, "-m", "functions_host", "start", *arguments])
     watchfiles.run_process(
         app_dir, target=command, target_type="command", callback=announce, watch_filter=is_watched, debounce=200

@@ -32,7 +32,7 @@ class KeyedJobs[Key: Hashable]:
         """Schedule the key's job."""
         if key in self._running:
             self._woken_again.add(key)
-        else:
+        elif self._limit:
             self._queued_keys[key] = None
             self._start_queued()
 
@@ -41,10 +41,14 @@ class KeyedJobs[Key: Hashable]:
         """Return whether no job runs or waits."""
         return not self._running and not self._queued_keys
 
-    def cancel(self) -> list[asyncio.Task[None]]:
-        """Cancel all jobs; returns the tasks to await."""
+    def close(self) -> None:
+        """Start no further job; those that run go on."""
         self._queued_keys.clear()
         self._limit = 0
+
+    def cancel(self) -> list[asyncio.Task[None]]:
+        """Cancel all jobs; returns the tasks to await."""
+        self.close()
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
@@ -81,10 +85,10 @@ class KeyedJobs[Key: Hashable]:
         except Exception:  # the edge of the engine: whatever a job raises must not stop the lane
             _logger.exception("%s %r failed and is tried again in %g s", self._name, key, self._wake_later(key))
         except BaseException as error:  # noqa: BLE001 - the same
-            if self._limit:  # otherwise it was cancelled
+            if self._limit:  # otherwise it was cancelled, or the host stops
                 message = f"{self._name} {key!r} failed and is tried again in {self._wake_later(key):g} s"
                 asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
         if key in self._woken_again:
             self._woken_again.discard(key)
-            self._queued_keys[key] = None
+            self.wake(key)
         self._start_queued()

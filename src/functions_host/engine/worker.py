@@ -102,6 +102,10 @@ class Worker:
             self._entities.wake(entity_id)
         self._alarm.add(self.store.pending_timers())
 
+    def close(self) -> None:
+        """Start no further activity; orchestrations and entities go on, so that what runs can end."""
+        self._activities.close()
+
     async def stop(self) -> None:
         """Abandon running work; the next start runs it again."""
         self._alarm.cancel()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from http import HTTPStatus
 
 import uvicorn
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from functions_host.errors import StartupError
@@ -19,6 +20,8 @@ KEEP_ALIVE_SECONDS = 75
 MOST_CONNECTIONS = 2000
 HEAD_BYTES = 64 * 1024
 _GRACE_SECONDS = 1
+_RETRY_AFTER_SECONDS = 5
+_LAST_EVENT = f": the host is stopping\nretry: {_RETRY_AFTER_SECONDS * 1000}\n\n".encode()
 _LAST_PORT = 65535
 _BACKLOG = 2048
 _ACCEPTED_AT_ONCE = 64
@@ -49,27 +52,50 @@ def open_listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _answer_when_stopped(app: ASGIApp) -> ASGIApp:
-    """Answer requests with 503 that are cancelled before their answer begins."""
+class _StoppingApp:
+    """ASGI middleware that answers for a host that stops.
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        has_started = False
+    Requests that come then, and those that are cancelled before their answer begins, get 503; a stream of events that
+    is cancelled between two of them ends with the time after which its client tries again.
+
+    Attributes:
+        is_stopping: whether the host accepts no more requests.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.is_stopping = False
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward one request, or answer it."""
+        if self.is_stopping and scope["type"] == "http":
+            await _stopping_response()(scope, receive, send)
+            return
+        has_started = is_stream = is_between_events = False
 
         async def watch(message: Message) -> None:
-            nonlocal has_started
-            has_started = True
+            nonlocal has_started, is_stream, is_between_events
+            if not has_started:
+                has_started = True
+                types = (value for name, value in message["headers"] if name.lower() == b"content-type")
+                is_stream = next(types, b"").startswith(b"text/event-stream")
+            body = message.get("body", b"\n\n")
+            is_between_events = is_stream and body.endswith(b"\n\n") and message.get("more_body") is not False
             await send(message)
 
         try:
-            await app(scope, receive, watch)
+            await self._app(scope, receive, watch)
         except asyncio.CancelledError:
             if not has_started:
-                stopped_response = problem(
-                    HTTPStatus.SERVICE_UNAVAILABLE, "The host was stopped; try again once it runs."
-                )
-                await stopped_response(scope, receive, send)
+                await _stopping_response()(scope, receive, send)
+            elif is_between_events:
+                await send({"type": "http.response.body", "body": _LAST_EVENT})
 
-    return answer
+
+def _stopping_response() -> Response:
+    response = problem(HTTPStatus.SERVICE_UNAVAILABLE, "The host is stopping; try again once it runs.")
+    response.headers.update({"retry-after": str(_RETRY_AFTER_SECONDS), "connection": "close"})
+    return response
 
 
 class HostServer(uvicorn.Server):
@@ -77,9 +103,10 @@ class HostServer(uvicorn.Server):
 
     def __init__(self, app: ASGIApp, on_ready: Callable[[], None]) -> None:
         self._on_ready = on_ready
+        self._app = _StoppingApp(app)
         super().__init__(
             uvicorn.Config(
-                _answer_when_stopped(app),
+                self._app,
                 lifespan="off",
                 http="h11",
                 h11_max_incomplete_event_size=HEAD_BYTES,
@@ -94,6 +121,10 @@ class HostServer(uvicorn.Server):
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
             )
         )
+
+    def reject_requests(self) -> None:
+        """Answer new requests with 503; those that have begun go on."""
+        self._app.is_stopping = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop; requests that exceed the grace period are cancelled, without uvicorn's tracebacks."""
