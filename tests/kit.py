@@ -211,6 +211,7 @@ def start_host(
     data: Path, model: Server | None, *, app: Path = ROOT, port: int = 0, options: Sequence[str] = (), **env: str
 ) -> AgentHost:
     """Start the embedded host with an app on a data directory; ``options`` are further ones of its command line."""
+    env = {"FUNCTIONS_HOST_STOP_SECONDS": "0", **env}
     environment = clean_environment() | (model_environment(model, **env) if model else env)
     host = AgentHost(*host_arguments(data, app, port), *options, env=environment, preload=AGENTS)
     host.data = data

@@ -174,6 +174,8 @@ def run_limits(settings: Settings) -> RunLimits:
         recording_bounds=settings,
         answer_seconds=min(settings.approval_timeout_seconds, settings.turn_log_retention_hours * 3600),
         deferral_seconds=settings.turn_log_retention_hours * 3600,
+        max_deaths=settings.activity_attempts,
+        death_seconds=settings.crash_retry_seconds,
     )
 
 

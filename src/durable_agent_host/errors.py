@@ -29,6 +29,7 @@
             ├── TurnCancelledError         somebody cancelled it, or another turn interrupted it
             ├── TurnTimedOutError          still running when the wait was over
             ├── AnswerGoneError            it has ended, and its answer is no longer kept
+            ├── ProcessDiedError           the process died at it again and again
             ├── InvalidAnswerError         the answer does not match the requested response format
             ├── HistoryError               a history provider of the app does not answer
             ├── BudgetExceededError        the next call would cross a budget; it was not made
@@ -209,6 +210,10 @@ class AnswerGoneError(TurnError):
 
 class TurnTimedOutError(TurnError):
     """The turn was still running when the wait ended; it continues."""
+
+
+class ProcessDiedError(TurnError):
+    """The process has died several times in a row while the turn ran, and the turn had finished nothing between."""
 
 
 class HistoryError(TurnError):

@@ -61,15 +61,19 @@ class Settings(ResponseLimits, RecordingLimits):
         approval_timeout_seconds: how long a pending call waits for its answer. Seconds,
             default 518400 (6 days), at most the retention of a turn's log, which a waiting turn still needs.
         activity_attempts: maximum attempts at a turn's activity when it fails for reasons other than the agent,
-            including the platform's. Default 3, with pauses of 2 and 8 seconds.
-        turn_timeout_seconds: how long an agent may work on one attempt of a turn before the turn fails. Seconds,
-            default 1800: on Azure, ``functionTimeout`` of host.json must be longer.
+            including the platform's, with pauses of 2 and 8 seconds; and after how many deaths of its process in a row
+            a turn fails that has finished no call between. Default 3.
+        crash_retry_seconds: how long a turn waits, and others go first, after the second of these deaths and later
+            ones; half of it is random. Seconds, default 20.
+        turn_timeout_seconds: how long an agent may work on a turn before the turn fails, with the waits that a model's
+            service asks for; after a wait for answers and after a crash it counts anew. Seconds, default 1800: on
+            Azure, ``functionTimeout`` of host.json must be longer.
         model_attempts: maximum attempts at a model call on transient failures: 429, 5xx, a broken connection. Default
             5; 1 for no retries.
         model_retry_seconds: the wait before the second attempt, half of it random; doubled each time. Seconds,
             default 0.5.
-        model_retry_most_seconds: the longest wait; a service that asks for a longer one fails the turn. Seconds,
-            default 30.
+        model_retry_most_seconds: the longest wait in the process; if a service asks for a longer one, the turn waits
+            without a process. Seconds, default 30.
         turn_log: where turns are logged while they run: ``sqlite:PATH``, ``blob`` (the app's storage account) or
             ``redis://…``. Empty, the default: a file beside the embedded host's own, else ``blob``.
         turn_log_retention_hours: how long a turn's log is kept after its last entry; after that, clients get only the
@@ -121,6 +125,7 @@ class Settings(ResponseLimits, RecordingLimits):
     lease_seconds: float = 30.0
     approval_timeout_seconds: float = 6 * 24 * 3600.0
     activity_attempts: int = 3
+    crash_retry_seconds: float = 20.0
     turn_timeout_seconds: float = 1800.0
     model_attempts: int = 5
     model_retry_seconds: float = 0.5

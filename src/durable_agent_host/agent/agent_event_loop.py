@@ -7,6 +7,7 @@ every other turn; a watchdog logs which one.
 """
 
 import asyncio
+import atexit
 import logging
 import sys
 import threading
@@ -14,7 +15,9 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
+from weakref import WeakSet
 
 from durable_agent_host.concurrency.singleton import once
 from durable_agent_host.concurrency.thread_offload import set_switch_interval
@@ -23,6 +26,7 @@ from durable_agent_host.tool_calls import RUNNING_CALL
 _LOGGER = logging.getLogger(__name__)
 _STALLED_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 0.5
+_STOP_SECONDS: Final = 2.0
 
 
 class _DaemonThreads(ThreadPoolExecutor):
@@ -52,6 +56,7 @@ def _loop() -> asyncio.AbstractEventLoop:
     thread = threading.Thread(target=_run, args=(loop,), name="durable-agent-loop", daemon=True)
     thread.start()
     threading.Thread(target=_watch, args=(loop, thread), name="durable-agent-watchdog", daemon=True).start()
+    atexit.register(_stop, loop)
     return loop
 
 
@@ -93,10 +98,33 @@ def _blame(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> str:
     )
 
 
+_TASKS: Final = WeakSet[asyncio.Task[Any]]()
+"""The tasks of what was submitted."""
+
+
+async def _register[T](coroutine: Coroutine[Any, Any, T]) -> T:
+    if (task := asyncio.current_task()) is not None:
+        _TASKS.add(task)
+    return await coroutine
+
+
+def _stop(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what was submitted, and wait a moment for its end: turns record that their process was stopped."""
+
+    async def cancel() -> None:
+        for task in (tasks := [task for task in _TASKS if not task.done()]):
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_STOP_SECONDS)
+
+    with suppress(TimeoutError):
+        asyncio.run_coroutine_threadsafe(cancel(), loop).result(_STOP_SECONDS)
+
+
 def submit[T](coroutine: Coroutine[Any, Any, T]) -> Future[T]:
     """Run a coroutine on the agents' loop.
 
     Returns:
         Its future: ``.result()`` blocks a thread, `asyncio.wrap_future` waits in another loop.
     """
-    return asyncio.run_coroutine_threadsafe(coroutine, _loop())
+    return asyncio.run_coroutine_threadsafe(_register(coroutine), _loop())

@@ -7,7 +7,9 @@ for the time limit. How that ends is a type (`ending`); the turn's outcome (`out
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import random
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, cast
@@ -60,6 +62,7 @@ from durable_agent_host.errors import (
     HistoryError,
     LogError,
     NotFoundError,
+    ProcessDiedError,
     ProviderError,
     RedactionError,
     log_reason,
@@ -93,6 +96,12 @@ _CANCEL_SECONDS: Final = 10.0
 
 _ABANDON_SECONDS: Final = 0.3
 """How long a stopped run may take to end; after that it is abandoned."""
+
+_MANY_DEATHS: Final = 2
+"""In a row, after which a turn is a suspect."""
+
+_SUSPECT: Final = asyncio.Lock()
+"""Held by the one suspect that runs in this process."""
 
 INBOX_NOTIFIER: Final = Notifier()
 """Makes a running turn of this process read its inbox at once; by turn id.
@@ -161,6 +170,8 @@ class RunLimits:
         recording_bounds: limits on the recorded exchanges of model calls.
         answer_seconds: how long a call waits for its answer from outside.
         deferral_seconds: how long a call may wait whose tool has deferred its result.
+        max_deaths: how often the process may die in a row at a turn that has finished nothing between.
+        death_seconds: the wait before an attempt after the second of these deaths and later ones, half of it random.
     """
 
     turn_seconds: float = 1800.0
@@ -169,6 +180,8 @@ class RunLimits:
     recording_bounds: RecordingLimits = field(default_factory=RecordingLimits)
     answer_seconds: float = 6 * 24 * 3600.0
     deferral_seconds: float = 7 * 24 * 3600.0
+    max_deaths: int = 3
+    death_seconds: float = 20.0
 
 
 class AgentRunner:
@@ -310,7 +323,7 @@ class AgentRunner:
         attempt = await TurnAttempt.open(self._open_log(), request, self._observers, self._redactor, resumes=resumes)
         if (outcome := attempt.outcome) is not None:
             return outcome
-        await attempt.resume(replies or {}, was_cancelled=collects is not None)
+        await attempt.resume(replies or {})
         record = self.storage.record(session)
         withdrawal: Withdrawal | None = None
         if resumes:
@@ -347,7 +360,7 @@ class AgentRunner:
             exchange_recorder=attempt.new_exchange_recorder(self._limits.recording_bounds),
             started_at=start.started_at,
         )
-        ending = self._postpone(runs, await self._run_to_end(runs), can_postpone=can_postpone)
+        ending = await self._run_to_end(runs, can_postpone=can_postpone)
         try:
             return await self._conclude(runs, ending)
         except FencedError:
@@ -357,33 +370,75 @@ class AgentRunner:
             raise
         return await self._await_successor(runs)
 
-    async def _run_to_end(self, runs: AgentRuns) -> Ending:
-        """Run the agent until it ends or is given up."""
+    async def _run_to_end(self, runs: AgentRuns, *, can_postpone: bool) -> Ending:
+        """Run the agent until it ends or is given up, unless the process has died at it too often."""
+        attempt = runs.attempt
+        is_suspect = attempt.recorded.deaths.count >= min(_MANY_DEATHS, self._limits.max_deaths)
+        can_postpone = can_postpone and runs.collects is None
+        if is_suspect and (ending := self._end_after_deaths(runs, can_postpone=can_postpone)) is not None:
+            return ending
         await wait_until_warm()
-        task = asyncio.create_task(runs.finish(), name=f"turn {runs.request.turn_id}")
-        stop: Stop | None = None
-        try:
-            stop = await self._watch(runs, task)
-        finally:
-            await _abandon_task(runs, task, stop or Cancelled())
-        if stop is not None:
-            return stop
-        try:
-            task.result()
-            return Completed(runs.output.response())
-        except RunStoppedError as stop_error:
-            return runs.run.gate.final_stop(stop_error.stop) if runs.run is not None else stop_error.stop
-        except BaseException as error:  # noqa: BLE001 - the edge: whatever the agent's task raised ends its turn
-            return _find_stop(runs, error)
+        async with self._run_suspect(attempt) if is_suspect and runs.collects is None else nullcontext():
+            task = asyncio.create_task(runs.finish(), name=f"turn {runs.request.turn_id}")
+            stop: Stop | None = None
+            try:
+                stop = await self._watch(runs, task)
+            except asyncio.CancelledError:  # the process stops
+                with suppress(LogError):
+                    await attempt.record_stop()
+                raise
+            finally:
+                await _abandon_task(runs, task, stop or Cancelled())
+        if stop is None:
+            try:
+                task.result()
+                return Completed(runs.output.response())
+            except RunStoppedError as stop_error:
+                stop = runs.run.gate.final_stop(stop_error.stop) if runs.run is not None else stop_error.stop
+            except BaseException as error:  # noqa: BLE001 - the edge: whatever the agent's task raised ends its turn
+                stop = _find_stop(runs, error)
+        return self._postpone(runs, stop, can_postpone=can_postpone)
 
-    def _postpone(self, runs: AgentRuns, ending: Ending, *, can_postpone: bool) -> Ending:
+    def _end_after_deaths(self, runs: AgentRuns, *, can_postpone: bool) -> Ending | None:
+        """Fail a turn at which the process has died again and again; before the last attempt, it waits.
+
+        Others are taken first meanwhile. The first attempt after a death runs at once, as most processes die of
+        something else. A turn that fails collects what it has done, unless the process dies at that, too.
+        """
+        deaths = runs.attempt.recorded.deaths
+        times = f"{deaths.count} times" if deaths.count > 1 else "once"
+        error = ProcessDiedError(
+            f"its process died {times} while {deaths.running}, and the turn had finished nothing between: see the log "
+            "of the process, then resume the turn, or ask for something else"
+        )
+        if deaths.count > self._limits.max_deaths:
+            return Failed(error)
+        if deaths.count == self._limits.max_deaths:
+            runs.collects = runs.collects or Failed(error)
+            return None
+        return Postponed(error, self._death_seconds()) if can_postpone and not deaths.has_waited else None
+
+    def _death_seconds(self) -> float:
+        return self._limits.death_seconds * (0.5 + random.random() / 2)  # noqa: S311
+
+    @asynccontextmanager
+    async def _run_suspect(self, attempt: TurnAttempt) -> AsyncGenerator[None]:
+        """Run a turn at which the process may have died not beside another such turn: that could be the reason."""
+        await attempt.record_stop()  # the process may die while this one waits
+        if not attempt.recorded.deaths.has_waited:  # the caller cannot postpone it
+            await asyncio.sleep(self._death_seconds())
+        async with _SUSPECT:
+            await attempt.record_stop(goes_on=True)
+            yield
+
+    def _postpone(self, runs: AgentRuns, stop: Stop, *, can_postpone: bool) -> Stop:
         """Let the turn wait as long as a service asks, if it can end in its time; otherwise it fails at once."""
-        if isinstance(ending, Failed):
-            seconds = self._limits.retry_policy.long_wait(ending.error, runs.provider.explain)
-            ending = ending if seconds is None else Postponed(ending.error, seconds)
-        if isinstance(ending, Postponed) and not (can_postpone and ending.seconds < self._remaining_seconds(runs)):
-            return Failed(ending.error)
-        return ending
+        if isinstance(stop, Failed):
+            seconds = self._limits.retry_policy.long_wait(stop.error, runs.provider.explain)
+            stop = stop if seconds is None else Postponed(stop.error, seconds)
+        if isinstance(stop, Postponed) and not (can_postpone and stop.seconds < self._remaining_seconds(runs)):
+            return Failed(stop.error)
+        return stop
 
     def _remaining_seconds(self, runs: AgentRuns) -> float:
         return runs.remaining_seconds(self._limits.turn_seconds - runs.attempt.postponed_seconds)

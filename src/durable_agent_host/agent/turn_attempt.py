@@ -38,7 +38,7 @@ from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.call_path import AGENT_RUN
 from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.log_entry import RESUMED, Inbox, LogEntry
+from durable_agent_host.model.log_entry import ATTEMPT_STARTED, RESUMED, STOPPED, Inbox, LogEntry
 from durable_agent_host.model.turn import RecordingLimits, TurnOutcome, TurnRequest
 from durable_agent_host.stream.live_events import EventReader
 from durable_agent_host.turn.timeline import bounded_name
@@ -251,7 +251,7 @@ class TurnAttempt:
         """Keep the attempt's model calls in its log; see `ExchangeRecorder`."""
         return ExchangeRecorder(self._writer, bounds, attempt=self.number)
 
-    async def resume(self, replies: Mapping[str, Mapping[str, Any]], *, was_cancelled: bool) -> None:
+    async def resume(self, replies: Mapping[str, Mapping[str, Any]]) -> None:
         """Log a line when an attempt resumes from another, and notify clients of answers; nothing for the first one.
 
         Raises:
@@ -265,7 +265,7 @@ class TurnAttempt:
         finished_count = sum(1 for tool in tools if tool.finished is not None)
         deferred_count = sum(1 for tool in tools if tool.finished is None and tool.deferral is not None)
         _LOGGER.log(
-            logging.INFO if replies or was_cancelled else logging.WARNING,
+            logging.WARNING if self.recorded.deaths.is_latest else logging.INFO,
             "%s resumes from the previous attempt: %d model calls and %d tool calls finished and %d in doubt",
             self.label,
             len(self.recorded.responses),
@@ -275,6 +275,15 @@ class TurnAttempt:
         for call_id, call in self.recorded.pending_calls.items():
             if call_id in replies and call_id not in self.recorded.replied_call_ids:
                 await self.observers.notify(CallReplied(call, replies[call_id]))
+
+    async def record_stop(self, *, goes_on: bool = False) -> None:
+        """Make durable that the attempt's end from now on is no death of its process, or that it goes on after that.
+
+        Raises:
+            FencedError: a later attempt has begun.
+            LogError: the store does not answer.
+        """
+        await self._writer.commit(LogEntry(ATTEMPT_STARTED if goes_on else STOPPED, {}))
 
     async def read_again(self) -> JournalState:
         """Read the current records, including everything this attempt has written."""

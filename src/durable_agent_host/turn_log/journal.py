@@ -17,7 +17,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
@@ -38,13 +38,22 @@ from durable_agent_host.model.journal_entry import (
 )
 from durable_agent_host.model.log_entry import (
     AT,
+    ATTEMPT,
+    ATTEMPT_STARTED,
     EVENT,
     MODEL_FAILED,
+    MODEL_FINISHED,
+    MODEL_SENT,
     OUTCOME,
     POSTPONED,
     RESUMED,
     RETRIED,
+    SIDE_CALL_FINISHED,
+    STOPPED,
     SUSPENDED,
+    TOOL_FINISHED,
+    TOOL_STARTED,
+    WORKFLOW_WAITING,
     LogEntry,
     LogRecord,
 )
@@ -96,6 +105,63 @@ class RecordedTool:
             self.finished = entry
 
 
+@dataclass
+class ProcessDeaths:
+    """How often a turn's process has died since the turn's last finished call, and what was running.
+
+    An attempt whose end the log lacks has died, unless its process was stopped. One that another attempt has overtaken
+    looks the same.
+
+    Attributes:
+        count: deaths in a row.
+        is_latest: whether the attempt before the current one died.
+        has_waited: whether the turn has waited since the latest one.
+        running: what was running then.
+    """
+
+    count: int = 0
+    is_latest: bool = False
+    has_waited: bool = False
+    running: str = ""
+    _is_open: bool = False
+    _tools: dict[tuple[Any, ...], str] = field(default_factory=dict[tuple[Any, ...], str])
+    _calls_model: bool = False
+
+    def add(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Add the next entry of the log."""
+        key = data.get("path"), data.get("call_id"), data.get("occurrence")
+        if kind == ATTEMPT:
+            self._begin_attempt()
+        elif kind == ATTEMPT_STARTED:
+            self._is_open = True
+        elif kind in _ENDS:
+            self._is_open = False
+            self.has_waited = self.has_waited or kind == POSTPONED
+        elif kind == TOOL_STARTED:
+            self._tools[key] = data["name"]
+        elif kind in {MODEL_SENT, *_COMPLETIONS}:
+            self._calls_model = kind == MODEL_SENT
+            self._tools.pop(key, None)
+        if kind in _COMPLETIONS or kind in {SUSPENDED, OUTCOME}:
+            self.count = 0
+
+    def _begin_attempt(self) -> None:
+        self.is_latest = self._is_open
+        if self._is_open:
+            self.count += 1
+            self.has_waited = False
+            tools = ", ".join(sorted({repr(name) for name in self._tools.values()}))
+            what = "its model call was running" if self._calls_model else "it was about to call its model"
+            self.running = f"the tool {tools} was running" if tools else what
+        self._is_open = True
+        self._tools.clear()
+        self._calls_model = False
+
+
+_COMPLETIONS: Final = frozenset({MODEL_FINISHED, TOOL_FINISHED, SIDE_CALL_FINISHED, WORKFLOW_WAITING})
+_ENDS: Final = frozenset({SUSPENDED, POSTPONED, STOPPED, OUTCOME})
+
+
 class JournalState:
     """The records of a turn's log so far.
 
@@ -114,6 +180,7 @@ class JournalState:
         has_started: whether clients know that the turn runs.
         postponed_seconds: how long the turn has worked and waited since an attempt was first postponed; 0 after a wait
             for answers.
+        deaths: of the turn's process.
         first_output: offset of the first event of the agent that clients have not discarded, since a workflow last
             waited; or None.
         state_changes: by the path of a run, changes of its session's state by finished steps, each with its offset, in
@@ -142,6 +209,7 @@ class JournalState:
         self.waiting_call_ids: tuple[str, ...] = ()
         self.has_started = False
         self.postponed_seconds = 0.0
+        self.deaths = ProcessDeaths()
         self.first_output: int | None = None
         self.state_changes: dict[CallPath, list[tuple[int, Mapping[str, Any]]]] = {}
         self.compaction_responses: dict[CallPath, Mapping[str, Any]] = {}
@@ -161,6 +229,7 @@ class JournalState:
         if kind == EVENT:
             self._add_event(data, record.offset)
             return
+        self.deaths.add(kind, data)
         if kind == POSTPONED:
             self.postponed_seconds += data["seconds"] + data["worked_seconds"]
         elif kind == SUSPENDED:
