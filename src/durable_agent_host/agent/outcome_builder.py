@@ -15,7 +15,12 @@ from durable_agent_host.agent.transcript_provider import DurableSession, Transcr
 from durable_agent_host.codec.content import decode_usage, encode_agent_session
 from durable_agent_host.codec.extension_data import extension_of, with_extension
 from durable_agent_host.codec.journal_entry import decode_model_response, decode_tool_result, tool_result_text
-from durable_agent_host.codec.message import encode_request_entry, encode_response_entry, is_structured, with_replies
+from durable_agent_host.codec.message import (
+    encode_request_entry,
+    encode_response_entry,
+    is_structured,
+    with_replies,
+)
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import (

@@ -135,7 +135,8 @@ def failing_drive(admission):
     drive = Drive().expect(ADMIT, admission)
     for seconds in (2, 8):
         drive.expect(RunAgent(), RuntimeError("no worker")).expect(CreateTimer(seconds))
-    return drive.expect(RunAgent(), RuntimeError("no worker"))
+    drive.expect(RunAgent(), RuntimeError("no worker"))
+    return drive.expect(drive.step, RuntimeError("no worker"))  # which would have collected what the turn has done
 
 
 def commits(drive, usage):
