@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
-from durable_agent_host.errors import FencedError
+from durable_agent_host.errors import FencedError, InvalidAnswerError
 from durable_agent_host.model.call_path import TURN_AGENT, CallPath
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
@@ -220,6 +220,7 @@ class JournalState:
         self.failures: list[Mapping[str, Any]] = []
         self.nested_events: set[tuple[str, str | int]] = set()
         self._last_offset = -1
+        self._last_answer: int | None = None
 
     def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""
@@ -240,8 +241,7 @@ class JournalState:
             self.outcome = {name: value for name, value in data.items() if name != AT}
             return
         if kind == RESUMED:
-            self.before = (self.outcome or {}).get("before") or self.before
-            self.outcome = None
+            self._void_outcome(self.outcome or {})
             self.resumptions += 1
             self.postponed_seconds = 0.0
             return
@@ -250,12 +250,25 @@ class JournalState:
         self.discard_from = None
         self.open_events = []
 
+    def _void_outcome(self, outcome: Mapping[str, Any]) -> None:
+        """Go on after a failure; the model is asked again for an answer that was not accepted."""
+        self.before = outcome.get("before") or self.before
+        self.outcome = None
+        error: Mapping[str, Any] = outcome.get("error") or {}
+        own_paths = [path for path in self.responses if not path.is_nested]
+        if error.get("type") == InvalidAnswerError.__name__ and own_paths:
+            reason = str(error["message"])
+            last = max(own_paths, key=lambda path: path.position)
+            self.rejections[last] = Rejection(reason, f"{reason}. Answer again.")
+            self.discard_from = self._last_answer
+
     def _add_step(self, record: LogRecord) -> bool:
         """Add a step; return whether the events before it are confirmed."""
         step = decode_journal_entry(record.entry)
         match step:
             case ModelCallCompletedEntry():
                 self.responses[step.path] = step.response
+                self._last_answer = self._last_answer if step.path.is_nested else self.discard_from
                 self._add_completion(step.path, step.state, record.offset)
                 if step.rejection is not None:
                     self.rejections[step.path] = step.rejection

@@ -494,6 +494,5 @@ def _failure(
     if answer is not None:
         denial_text = "; a person has not allowed more" + (f": {answer['reason']}" if answer.get("reason") else "")
     return BudgetExceededError(
-        f"{sentence or crossing.sentence}{denial_text}. The turn has ended and the conversation is as it was: "
-        f"{_HINTS[crossing.scope]}"
+        f"{sentence or crossing.sentence}{denial_text}. The turn has ended: {_HINTS[crossing.scope]}"
     )
