@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.outcome_builder import rebuild_error, utc_now
+from durable_agent_host.agent.run_result import Failed
 from durable_agent_host.codec.content_fields import dump_value
 from durable_agent_host.codec.entity_state import (
     decode_budget_usage,
@@ -35,7 +36,7 @@ from durable_agent_host.errors import IdempotencyKeyReusedError, RequestError, S
 from durable_agent_host.model.ids import MAX_FULL_ID_CHARACTERS, check_session_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
-from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.segments.conversation_reader import TurnRecord
 from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage
 from durable_agent_host.session.admission import (
@@ -314,9 +315,12 @@ class DurableAgentEntity:
         if receipt is None:
             submit(self.storage.owned.record_turn_owner(request.agent, request.session_id, session)).result()
             outcome = submit(self.runner.run(session, request)).result()
+            if outcome.status == "suspended":
+                failure = Failed(TurnError(_CANNOT_WAIT))
+                outcome = submit(self.runner.run(session, request, collects=failure)).result()
             if (timeline := timeline_without_orchestration(request, outcome)) is not None:
                 self.runner.notify_end(timeline)
-            session, _ = commit_outcome(session, _without_suspension(outcome), window=self._window())
+            session, _ = commit_outcome(session, outcome, window=self._window())
             self.save(context, session)
             receipt = session.receipts[-1]
         elif not is_same_request(receipt.request_hash, request.request_hash):
@@ -385,15 +389,11 @@ def _next(session: Session, turn_id: str | None) -> dict[str, Any]:
     return {"next": turn_id} | ({"next_request": dict(request)} if request else {})
 
 
-def _without_suspension(outcome: TurnOutcome) -> TurnOutcome:
-    """Fail a turn that waits for a person: a waiting entity would block its session for days."""
-    if outcome.status != "suspended":
-        return outcome
-    message = (
-        "a tool needs a person's approval, and a call of the entity cannot wait for one: run the turn over HTTP, or "
-        "as the sub-orchestration 'agent_turn'"
-    )
-    return replace(outcome, status="failed", error={"type": "TurnError", "message": message}, entries=())
+_CANNOT_WAIT: Final = (
+    "a tool needs a person's approval, and a call of the entity cannot wait for one: run the turn over HTTP, or as the "
+    "sub-orchestration 'agent_turn'"
+)
+"""A waiting entity would block its session for days."""
 
 
 def _input_of(context: DurableEntityContext) -> Any:
