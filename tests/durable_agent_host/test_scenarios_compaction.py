@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -102,9 +103,9 @@ def test_a_summary_whose_service_asks_for_a_long_wait_is_left_out(host, model):
     model.plan({"error": {"status": 429, "message": "slow", "retry_after": 50}}, times=None, user_text="1. [")
     model.plan(TOOL, {"text": "An answer."}, times=None, by_round=True)
     talk(host, "Summing", "slow", range(3))
-    kinds = [is_summary(request) for request in model.requests()]
-    assert (True, False) in zip(kinds, kinds[1:], strict=False)
-    assert (True, True) not in zip(kinds, kinds[1:], strict=False)
+    pairs = [*pairwise(map(is_summary, model.requests()))]
+    assert (True, False) in pairs
+    assert (True, True) not in pairs
     assert "question 0" in str(model.requests()[-1]["body"])
 
 
