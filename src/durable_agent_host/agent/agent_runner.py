@@ -406,12 +406,13 @@ class AgentRunner:
         something else. A turn that fails collects what it has done, unless the process dies at that, too.
         """
         deaths = runs.attempt.recorded.deaths
+        has_finished = bool(runs.attempt.recorded.responses)
         times = f"{deaths.count} times" if deaths.count > 1 else "once"
         error = ProcessDiedError(
             f"its process died {times} while {deaths.running}, and the turn had finished nothing between: see the log "
             "of the process, then resume the turn, or ask for something else"
         )
-        if deaths.count > self._limits.max_deaths:
+        if deaths.count > self._limits.max_deaths or (deaths.count == self._limits.max_deaths and not has_finished):
             return Failed(error)
         if deaths.count == self._limits.max_deaths:
             runs.collects = runs.collects or Failed(error)
