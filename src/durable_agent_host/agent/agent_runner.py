@@ -8,10 +8,11 @@ for the time limit. How that ends is a type (`ending`); the turn's outcome (`out
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, cast
 
 from agent_framework import AgentResponse, Content, SupportsAgentRun
@@ -79,7 +80,6 @@ from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage
 from durable_agent_host.session.external_messages import without_messages
 from durable_agent_host.session.ownership import external_session_id
-from durable_agent_host.session.sealing import Withdrawal
 from durable_agent_host.turn.recorded_stream import FinalResponse
 from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn.turn_redactor import Redactor
@@ -301,20 +301,7 @@ class AgentRunner:
         resumes: str = "",
         can_postpone: bool = False,
     ) -> TurnOutcome:
-        """Run the agent for a turn and fold what it streamed; a turn that has ended has its outcome again.
-
-        Args:
-            session: as its entity has it.
-            request: of the turn.
-            replies: to pending calls, by their ids.
-            collects: how the turn ends, if that is decided: only what is in the journal is collected.
-            resumes: when the failure ended from which the turn resumes; empty for a turn that has not failed.
-            can_postpone: whether the caller continues the turn after a postponed outcome.
-
-        Returns:
-            A completed outcome with the entries to append, a failed one with the reason, and with entries if something
-            has happened outside of the host, a cancelled one with both, a suspended one with the calls that wait for a
-            person, or, if the caller can wait, a postponed one. Failures of agent, model and tools do not raise.
+        """Run the agent for a turn, to its outcome, also if agent, model or tools fail; one that has ended has its own.
 
         Raises:
             FencedError: another process runs the turn, and has not ended it in time.
@@ -324,18 +311,13 @@ class AgentRunner:
         if (outcome := attempt.outcome) is not None:
             return outcome
         await attempt.resume(replies or {})
+        withdrawal = await self.storage.record(session).withdraw(request.turn_id) if resumes else None
+        session = session if withdrawal is None else withdrawal.session
         record = self.storage.record(session)
-        withdrawal: Withdrawal | None = None
-        if resumes:
-            withdrawal = await record.withdraw(request.turn_id)
-            session = withdrawal.session
-            record = self.storage.record(session)
-        before = attempt.recorded.before
+        before = attempt.recorded.before or {"agent_session": await record.agent_session()}
         with_files = SessionFiles(self.storage, request.agent, request.session_id, session).with_files
 
-        async def load_message(request: TurnRequest) -> TurnRequest:
-            return await with_files(await self.storage.load_request(request))
-
+        load_message = partial(self._load_message, with_files)
         overlay = await stored_overlay(record)
         start = AttemptStart(attempt, request, session, overlay, self._redactor, replies or {}, load_message)
         runs = AgentRuns(
@@ -346,7 +328,7 @@ class AgentRunner:
             attempt=attempt,
             record=record,
             with_files=with_files,
-            agent_session_before=await record.agent_session() if before is None else before["agent_session"],
+            agent_session_before=before["agent_session"],
             history_session_id=external_session_id(request.session_id, session.owner)
             if self.history.where.owners
             else "",
@@ -364,11 +346,15 @@ class AgentRunner:
         try:
             return await self._conclude(runs, ending)
         except FencedError:
-            pass
+            return await self._await_successor(runs)
         except LogError as error:
             await attempt.abandon(LogUnavailable(error))
             raise
-        return await self._await_successor(runs)
+
+    async def _load_message(
+        self, with_files: Callable[[TurnRequest], Awaitable[TurnRequest]], request: TurnRequest
+    ) -> TurnRequest:
+        return await with_files(await self.storage.load_request(request))
 
     async def _run_to_end(self, runs: AgentRuns, *, can_postpone: bool) -> Ending:
         """Run the agent until it ends or is given up, unless the process has died at it too often."""

@@ -639,7 +639,7 @@ class AgentRuns:
         return RunHistoryProviders(
             session=self.agent_session,
             turn_id=self.request.turn_id,
-            void_turn_ids=self.record.session.void_turn_ids,
+            conversation=self.record.session,
             resumptions=self.attempt.recorded.resumptions,
             may_have_saved=self.attempt.number > 1,
             rehydrate=self._rehydrate,

@@ -275,7 +275,9 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     if agent_response.additional_properties.pop(CALLS_NOT_RUN, None):  # the service's own record has them
         runs.agent_session.service_session_id = None
     if runs.hosted_agent.has_journal:  # its updates lack calls: of agents within it, before approvals, rejected ones
-        agent_response.usage_details = usage_of(runs) or agent_response.usage_details
+        agent_response.usage_details = runs.attempt.metrics.usage or agent_response.usage_details
+        if runs.context is not None:
+            agent_response.usage_details = add_usage_details(agent_response.usage_details, runs.context.usage)
     elif runs.run is not None and (responses := runs.run.journal.recorded.responses):
         # a workflow reports the tokens of some of its agents, as its outputs are chosen
         usages = (decode_usage(response["usage"]) for response in responses.values() if response.get("usage"))

@@ -14,7 +14,6 @@ implements it.
 import asyncio
 import copy
 from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
@@ -27,6 +26,7 @@ from durable_agent_host.agent.history_providers import get_provider_name, histor
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import HistoryError, log_reason
+from durable_agent_host.model.session import Session
 from durable_agent_host.session.external_messages import (
     POSITION,
     name_of,
@@ -55,7 +55,7 @@ class RunHistoryProviders:
     Args:
         session: of the run.
         turn_id: of the turn.
-        void_turn_ids: turns that are not part of the conversation according to the session.
+        conversation: the session as stored, which knows the turns that are not part of it.
         resumptions: how often the turn has been resumed: each has names of its own for the turn's messages.
         may_have_saved: whether an earlier attempt may have saved the turn's messages.
         rehydrate: prepares loaded messages for the model.
@@ -68,7 +68,7 @@ class RunHistoryProviders:
 
     session: DurableSession
     turn_id: str
-    void_turn_ids: AbstractSet[str]
+    conversation: Session
     resumptions: int
     may_have_saved: bool
     rehydrate: Callable[[Sequence[Message]], list[Message]]
@@ -108,7 +108,11 @@ class RunHistoryProviders:
     @property
     def void(self) -> set[str]:
         """Turns whose messages do not count: failed ones, and this one, which is not yet part of the conversation."""
-        return {self.turn_id, *self.void_turn_ids, *cast("list[str]", self.session.state.get(VOID_TURNS) or [])}
+        return {
+            self.turn_id,
+            *self.conversation.void_turn_ids,
+            *cast("list[str]", self.session.state.get(VOID_TURNS) or []),
+        }
 
     def mark_failed_turn(self, turn_id: str) -> None:
         """Record in the session that messages of a failed turn are kept: its receipt expires."""

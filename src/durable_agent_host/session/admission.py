@@ -222,9 +222,7 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
         CorruptStateError: the outcome seals entries that the session does not hold.
     """
     voided = session.receipt_of(outcome.turn_id)
-    if voided is not None and session.running != outcome.turn_id:
-        return session, _first(session) if session.running is None else None
-    if outcome.status == "rejected":  # it never ran, and may be requested again
+    if outcome.status == "rejected" or (voided is not None and session.running != outcome.turn_id):
         session = replace(session, running=None) if session.running == outcome.turn_id else session
         return session, _first(session) if session.running is None else None
     if session.running not in (None, outcome.turn_id):
@@ -232,10 +230,13 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
             f"turn {outcome.turn_id} does not hold the session, turn {session.running} does",
             running_turn_id=session.running,
         )
-    session = withdraw_receipt(session, outcome.turn_id, with_entries=outcome.adds_entries)
+    if voided is not None:
+        session = withdraw_receipt(session, outcome.turn_id, with_entries=outcome.adds_entries)
     if outcome.sealing is not None:
         session = apply_sealing(session, outcome.sealing)
-    session, receipt = _count(session, outcome, receipt_of_outcome(outcome, ended_at=window.now), voided)
+    receipt = receipt_of_outcome(outcome, ended_at=window.now)
+    if voided is not None or outcome.budget_usage is not None:
+        session, receipt = _count(session, outcome, receipt, voided)
     session = _with_receipt(replace(session, running=None), receipt, window)
     session = _end_joined_turns(session, outcome, receipt, window)
     if outcome.overlay is not None:
