@@ -63,9 +63,9 @@ def test_the_embedded_host_has_one_command(arguments: list[str], message: str):
         (["strat"], "", "Error: No such command 'strat'. Did you mean 'start'?"),
         (["sessions", "lsit"], " sessions", "Error: No such command 'lsit'. Did you mean 'list'?"),
         (
-            ["turns", "show", "--jsno", "A", "s"],
-            " turns show",
-            "Error: No such option '--jsno'. Did you mean '--json'?",
+            ["sessions", "verify", "--dfif", "A", "s"],
+            " sessions verify",
+            "Error: No such option '--dfif'. Did you mean '--diff'?",
         ),
     ],
 )

@@ -38,10 +38,10 @@ def format_usage(usage: Mapping[str, Any] | None) -> str:
         return ""
     if (cost := usage.get("cost")) is None:
         return f"{usage.get('tokens', 0):,} tokens"
-    return f"cost {format_cost(cost)}"
+    return f"cost {_format_cost(cost)}"
 
 
-def format_cost(cost: float) -> str:
+def _format_cost(cost: float) -> str:
     """Format a cost in full, to a millionth."""
     if 0 < cost < _LEAST_COST:
         return f"<{_LEAST_COST:f}"

@@ -340,7 +340,7 @@ class TurnEvents:
                 LOGGER.removeHandler(self._remarks)
         raise CommandError(
             f"turn {self.turn_id!r} has ended, and the host no longer has its events after {self._last}: "
-            "see 'durable-agent-host turns show'"
+            "see 'durable-agent-host sessions show'"
         )
 
 

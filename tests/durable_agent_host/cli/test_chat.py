@@ -1,6 +1,5 @@
-"""``durable-agent-host chat`` and ``turns``, as a person at a terminal and a script meet them."""
+"""``durable-agent-host chat``, as a person at a terminal and a script meet them."""
 
-import json
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -49,8 +48,6 @@ def test_a_closed_pipe_stops_a_command_quietly(lab: AgentHost, model: PracticeMo
         ["sessions", "list", "Ledger"],
         ["sessions", "show", "Ledger", session],
         ["sessions", "export", "Ledger", session],
-        ["turns", "show", "Ledger", session],
-        ["turns", "tail", "Ledger", session],
         ["chat", "Ledger"],
     )
     reader, writer = os.pipe()
@@ -199,34 +196,3 @@ def test_the_agent_has_to_be_named_where_there_are_several(lab: AgentHost):
     away = run_piped(["chat", "--url", "http://127.0.0.1:9", "Kept"], "hello\n")
     assert away.returncode == 2
     assert "no host answers" in away.stderr
-
-
-def test_turns_show_and_tail(lab: AgentHost, model: PracticeModel, ledger):
-    """What a turn has done is a line for each step; its events come again, also for programs."""
-    model.plan({"calls": [{"name": "charge", "arguments": {"amount": 9}}]}, {"text": "Done."})
-    answer = lab.run("Ledger", {"message": "charge"}).json()
-    session, turn = answer["session_id"], answer["turn_id"]
-    result = run_piped(["turns", "show", "--url", lab.url, "Ledger", session])
-    assert result.returncode == 0
-    assert f"turn {turn} of session {session}, agent Ledger: completed" in result.stdout
-    for line in (
-        "attempt 1: completed",
-        "model call 0",
-        'tool charge({"amount": 9.0}): success: charged 9.0',
-        "end: completed",
-    ):
-        assert line in result.stdout, result.stdout
-    turn_json = json.loads(run_piped(["turns", "show", "--json", "--url", lab.url, "Ledger", session, turn]).stdout)
-    assert [step["kind"] for step in turn_json["steps"]][-1] == "end"
-    tail = run_piped(["turns", "tail", "--url", lab.url, "Ledger", session, turn])
-    assert tail.stdout.splitlines()[-1] == "Done."
-    events = [
-        json.loads(line)
-        for line in run_piped(["turns", "tail", "--json", "--url", lab.url, "Ledger", session]).stdout.splitlines()
-    ]
-    assert [event["event"] for event in events][-1] == "turn.completed"
-    assert events[-1]["data"]["response"] == "Done."
-    failed_turn = lab.run("Raising", {"message": "break"}).json()
-    assert run_piped(["turns", "tail", "--url", lab.url, "Raising", failed_turn["session_id"]]).returncode == 1
-    nothing = run_piped(["turns", "show", "--url", lab.url, "Ledger", "no-such-session"])
-    assert (nothing.returncode, nothing.stderr.count("\n")) == (2, 1)

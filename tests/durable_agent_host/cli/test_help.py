@@ -34,7 +34,7 @@ def test_every_command_names_itself(capsys: pytest.CaptureFixture[str]):
         options = text.partition("\nOptions:\n")[2].partition("\n\n")[0]
         assert re.findall(r"^  (--[^ ]+)(?: \S+)*(?=\n  -|\Z)", options, re.MULTILINE) == [], "an option says nothing"
         pending += [(*command, name) for name in commands_in(text)]
-    for name in ("chat", "sessions list", "sessions delete", "turns tail", "import-threads"):
+    for name in ("chat", "sessions list", "sessions delete", "turns resume", "import-threads"):
         assert name in seen
 
 
@@ -47,8 +47,6 @@ def test_every_command_names_itself(capsys: pytest.CaptureFixture[str]):
         "sessions list --limit 2 Helper",
         "sessions fork Helper --at-turn t s1 --before",
         "sessions show Helper --limit 2 -- --s1",
-        "turns show Helper s1 --json t1",
-        "turns tail Helper --json s1",
         "chat Helper --session s1",
     ],
 )
