@@ -69,7 +69,6 @@ ROWS: Mapping[str, RouteRequest | None] = {
     "http-calls": RouteRequest(),
     "http-call": RouteRequest(),
     "http-call-body": RouteRequest(),
-    "http-turn-test": RouteRequest(),
     "http-events": RouteRequest(),
     "http-cancel": RouteRequest(),
     "http-resume": RouteRequest(),

@@ -158,7 +158,6 @@ def seeds(agent: str) -> list[RawRequest]:
         _agent("GET", f"{turns}/calls/1.0"),
         _agent("GET", f"{turns}/calls/1.0/request"),
         _agent("GET", f"{turns}/calls/1.0/answer"),
-        _agent("GET", f"{turns}/test"),
         replace(_agent("GET", f"{turns}/events", last_event_id="1"), query=(("after", "1"),)),
         _agent("POST", f"{turns}/cancel"),
         _agent("GET", "pending"),

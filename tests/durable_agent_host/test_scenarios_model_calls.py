@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +9,8 @@ import requests
 
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_steps import LONG_TEXT, steps_of
-from tests.forks import AGENTS
-from tests.kit import AgentHost, Lives, PracticeModel, clean_environment, running_host
-from tests.processes import Process, wait_until
+from tests.kit import AgentHost, Lives, PracticeModel, running_host
+from tests.processes import wait_until
 
 REST_STEP = {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]}
 CANARY = "canary-of-calls-4711"
@@ -120,34 +118,3 @@ def test_the_recorded_size_is_a_setting(tmp_path: Path, practice_model: Practice
     env["DURABLE_AGENT_HOST_KEPT_CALL_BYTES"] = "0"
     with running_host(tmp_path / "none", practice_model, app=PEOPLE, **env) as host:
         assert calls_of(turn_url(host, host.run("Talker", {"message": "x"}))) == []
-
-
-def test_a_turn_is_copied_as_a_test(people: AgentHost, model: PracticeModel, tmp_path: Path):
-    """The text runs as a file against the app's folder, and fails when a tool answers otherwise."""
-    model.plan(REST_STEP, {"text": "Rested 😀 'now' \"then\" {so}."})
-    url = turn_url(people, people.run("Rester", {"message": "rest größer"}))
-    text = requests.get(f"{url}/test")
-    assert (text.status_code, text.headers["content-type"]) == (200, "text/x-python; charset=utf-8"), text.text
-    app = tmp_path / "app"
-    shutil.copytree(PEOPLE, app)
-    (app / "test_turn.py").write_text(text.text)
-    passing_output = run_test(app)
-    assert "1 passed" in passing_output, passing_output
-    source = next(file for file in app.rglob("*.py") if '"rested"' in file.read_text())
-    source.write_text(source.read_text().replace('"rested"', '"fidgeted"'))
-    failing_output = run_test(app)
-    assert ("1 failed" in failing_output, "fidgeted" in failing_output) == (True, True), failing_output
-    model.plan({"error": {"status": 400, "message": "no such temperature"}})
-    people.run("Talker", {"message": "hi", "session_id": "untested"})
-    (turn,) = people.session("Talker", "untested")["turns"]
-    rejection = people.get(f"/agents/Talker/sessions/untested/turns/{turn['turn_id']}/test")
-    assert (rejection.status_code, "completed" in rejection.json()["detail"]) == (409, True)
-
-
-def run_test(app: Path) -> str:
-    """Run the test of an app's folder as its author does; gives what pytest says."""
-    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_turn.py"]
-    env = clean_environment() | {"LEDGER": str(app / "ledger.txt"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    with Process(*command, cwd=app, env=env, preload=AGENTS) as process:
-        process.process.wait(120)
-        return process.text

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from azurefunctions.extensions.http.fastapi import Response
 
@@ -15,7 +15,7 @@ from durable_agent_host.errors import NotFoundError
 from durable_agent_host.http.parse import parse_limit, parse_position
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, read_log
 from durable_agent_host.http.response_views import json_response, turn_headers, turn_urls
-from durable_agent_host.http.turn_routes import named_turn, turn_conflict
+from durable_agent_host.http.turn_routes import named_turn
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.turn.call_body import CallBody
 from durable_agent_host.turn.model_call_reader import (
@@ -26,7 +26,6 @@ from durable_agent_host.turn.model_call_reader import (
     Side,
 )
 from durable_agent_host.turn.recorded_stream import FinalResponse
-from durable_agent_host.turn.test_generator import generate_test, no_test_reason
 from durable_agent_host.turn.turn_redactor import Redactor
 
 INLINE_CHARACTERS: Final = 512 * 1024
@@ -131,31 +130,6 @@ async def read_body(host: HandlerContext, call: RouteRequest, client: TurnClient
         "cache-control": "private, no-store",
     }
     return Response(body.text.encode("utf-8", "replace"), headers=headers | turn_headers(calls.turn.request))
-
-
-async def read_test(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``GET …/turns/{turn}/test``: the turn as a pytest test, with the model's answers as a recording."""
-    calls = await _read_calls(host, call, client)
-    turn = calls.turn
-    if (reason := no_test_reason(turn)) is not None:
-        return turn_conflict(turn, reason)
-    exchanges: list[tuple[Any, Any]] = []
-    for model_call in calls.reader.calls():
-        if model_call["replayed"] or model_call["outcome"] != "completed":
-            continue
-        name = model_call["name"]
-        bodies = [await calls.body(name, side) for side in _SIDES.values()]
-        request, answer = (json.loads(body.text) if body is not None and body.is_json else None for body in bodies)
-        if request is None or answer is None:
-            return turn_conflict(turn, f"call {name} of the turn is not kept as a whole, so it cannot be played")
-        exchanges.append((request, answer))
-    path = f"{urlsplit(call.base_url).path}/agents/{quote(turn.request.agent)}/run"
-    text = generate_test(turn, exchanges, path)
-    if text is None:
-        return turn_conflict(turn, "the turn has no calls that are kept, or they are not of the Responses API")
-    download_headers = {"content-disposition": f'attachment; filename="test_turn_{turn.request.turn_id[:12]}.py"'}
-    headers = turn_headers(turn.request) | (download_headers if turn.request.turn_id.isalnum() else {})
-    return Response(text, headers=headers, media_type="text/x-python")
 
 
 async def _read_calls(host: HandlerContext, call: RouteRequest, client: TurnClient) -> _TurnCalls:

@@ -250,14 +250,6 @@ ROUTES: Final = (
         {_OK: (Any, _TEXT)},
     ),
     Route(
-        "http-turn-test",
-        "GET",
-        _TURN + "/test",
-        "calls.read",
-        model_call_routes.read_test,
-        {_OK: ("text/x-python",)},
-    ),
-    Route(
         "http-events",
         "GET",
         _TURN + "/events",
