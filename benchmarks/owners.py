@@ -1,6 +1,6 @@
-"""What owners cost: how long a stranger waits for "there is no such session", what taken names cost, and lists.
+"""What owners cost: how long a stranger waits for "there is no such session", and lists.
 
-    .venv/bin/python benchmarks/owners.py [--rounds 500] [--only reads|names|lists] [--strangers 5000]
+    .venv/bin/python benchmarks/owners.py [--rounds 500] [--only reads|lists] [--strangers 5000]
 
 What is compared is asked in an order that is drawn for each round, so that both meet the same neighbours, and neither
 always comes first. ``ratio`` is that of the medians.
@@ -77,19 +77,6 @@ def measure_reads(host: AgentHost, rounds: int) -> None:
     show("owner, GET session", in_turns(rounds, {"": ask("there", "", "ada")}, 200))
 
 
-def measure_names(host: AgentHost, rounds: int) -> None:
-    """Begin sessions under names that somebody else has and under free ones."""
-    http = requests.Session()
-
-    def begin(name: str) -> Callable[[int], Ask]:
-        url = f"{host.url}/api/agents/Echo/run?session_id={name}"
-        return lambda number: lambda: http.post(f"{url}-{number}", data=b"hi", headers={"x-who": "bob"})
-
-    for number in range(rounds):
-        assert host.run("Echo", "hi", headers={"x-who": "ada"}, session_id=f"taken-{number}").ok
-    show("names of one's own, POST run", in_turns(rounds, {name: begin(name) for name in ("taken", "free")}, 200))
-
-
 def cpu_seconds(host: AgentHost) -> float:
     """Read how long the host's process has computed."""
     fields = Path(f"/proc/{host.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -136,7 +123,7 @@ def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=500)
-    parser.add_argument("--only", choices=("reads", "names", "lists"))
+    parser.add_argument("--only", choices=("reads", "lists"))
     parser.add_argument("--strangers", type=int, default=5000)
     asked = parser.parse_args()
 
@@ -154,9 +141,6 @@ def main() -> None:
                 http, url = requests.Session(), f"{host.url}/api/agents/Echo/sessions/there"
                 asks: dict[str, Callable[[int], Ask]] = {"": lambda _: lambda: http.get(url)}
                 show("nobody is known, GET session", in_turns(asked.rounds, asks, 200))
-        if wants("names"):
-            with running_host(data / "names", None, app=APP, **env, DURABLE_AGENT_HOST_SESSION_NAMES="own") as host:
-                measure_names(host, asked.rounds)
         if wants("lists"):
             with running_host(data / "lists", None, app=APP, **env) as host:
                 measure_lists(host, asked.rounds, asked.strangers)

@@ -179,9 +179,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._notify = make_notify(notify, valid_settings)
         self._entity_class = entity_class
         limits = CallerLimits.of(valid_settings)
-        self._gate = Authorizer(
-            identify, authorize, valid_settings.adopt_sessions, valid_settings.session_names, limits
-        )
+        self._gate = Authorizer(identify, authorize, valid_settings.adopt_sessions, limits)
         self._observers = observers
         self._default_redact = redact
         self._redactors: dict[str, Redactor] = {}

@@ -16,8 +16,6 @@ from ncrontab import ScheduleError, parse_cron
 PREFIX = "DURABLE_AGENT_HOST_"
 NO_MAINTENANCE = "off"
 NOBODY = "nobody"
-SHARED_NAMES = "shared"
-OWN_NAMES = "own"
 PUBLIC_ADDRESS = "public"
 ANY_ADDRESS = "any"
 READ_PLAINTEXT = "read"
@@ -31,7 +29,6 @@ _FOR_TESTS = frozenset({PREFIX + "CRASH"})
 _CHOICES = {
     "adopt_sessions": (ANYBODY, NOBODY, _ROLE + "NAME"),
     "notify_addresses": (PUBLIC_ADDRESS, ANY_ADDRESS),
-    "session_names": (SHARED_NAMES, OWN_NAMES),
     "encryption_plaintext": (READ_PLAINTEXT, REJECT_PLAINTEXT),
 }
 _MAY_BE_ZERO = frozenset({"session_ttl_seconds", "requests_per_second", "kept_call_bytes"})
@@ -95,9 +92,6 @@ class Settings(ResponseLimits, RecordingLimits):
             trigger's schedule: six fields, or ``off``. Default every 15 minutes.
         adopt_sessions: who may take over sessions without an owner, in an app that identifies its callers:
             ``anybody``, ``nobody`` or ``role:NAME``. Default ``anybody``, for sessions older than owners.
-        session_names: in an app that identifies its callers, what happens when a client chooses a session id that
-            somebody else has taken: ``shared``, the default, refuses it as a session that does not exist; ``own``
-            begins another session, so that nobody learns that the id is taken.
         stream_heartbeat_seconds: maximum silence on a stream of events. Seconds, default 15: proxies commonly give up
             after 30 or 60.
         max_stream_readers: how many clients may follow one turn's events in one process; 429 above. Default 100.
@@ -140,7 +134,6 @@ class Settings(ResponseLimits, RecordingLimits):
     piece_grace_seconds: float = 3600.0
     maintenance_schedule: str = "0 */15 * * * *"
     adopt_sessions: str = ANYBODY
-    session_names: str = SHARED_NAMES
     stream_heartbeat_seconds: float = 15.0
     max_stream_readers: int = 100
     max_arriving_bytes: int = 256 * 1024 * 1024

@@ -121,11 +121,10 @@ def test_invalid_arguments_are_rejected_at_start(arguments: dict[str, Any], mess
         DurableAgentApp(agents=[Agent(OpenAIChatClient(model="m", api_key="k"), name="Echo")], **arguments)
 
 
-@pytest.mark.parametrize(("name", "value"), [("ADOPT_SESSIONS", "nobody"), ("SESSION_NAMES", "own")])
-def test_owner_settings_require_identify(name: str, value: str):
-    """Settings about owners without `identify` are rejected: no caller could use the sessions."""
-    settings = Settings.from_environment({f"DURABLE_AGENT_HOST_{name}": value})
-    with pytest.raises(RegistrationError, match=f"{name} is '{value}'.*give identify"):
+def test_who_adopts_sessions_requires_identify():
+    """A setting about owners without `identify` is rejected: no caller could use the sessions."""
+    settings = Settings.from_environment({"DURABLE_AGENT_HOST_ADOPT_SESSIONS": "nobody"})
+    with pytest.raises(RegistrationError, match=r"ADOPT_SESSIONS is 'nobody'.*give identify"):
         DurableAgentApp(agents=[Silent("Echo")], settings=settings)
     assert DurableAgentApp(agents=[Silent("Echo")], settings=settings, identify=later)
 

@@ -1,6 +1,5 @@
-"""Sessions of before: who may take them over, with names that are shared and with names of one's own."""
+"""Sessions of before: who may take them over."""
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,26 +33,22 @@ class Settings(Site):
     """The host with one setting, and who may adopt by it."""
 
     may: tuple[str, ...] = ()
-    has_own_names = False
 
     def state(self, session: str) -> Any:
         """Read what is stored of a session."""
         return self.host.state("Echo", session)
 
 
-@pytest.fixture(
-    scope="module", params=[(adopters, names) for adopters in ADOPTERS for names in ("shared", "own")], ids="-".join
-)
+@pytest.fixture(scope="module", params=ADOPTERS)
 def site(request: pytest.FixtureRequest, before: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """The same app and data, with callers who are known, for each setting."""
-    adopters, names = request.param
     data, ledger = tmp_path_factory.mktemp("after") / "data", tmp_path_factory.mktemp("ledger") / "asked.txt"
     shutil.copytree(before, data)
     ledger.touch()
-    env = {"DURABLE_AGENT_HOST_ADOPT_SESSIONS": adopters, "DURABLE_AGENT_HOST_SESSION_NAMES": names}
-    with running_host(data, None, app=APP, LEDGER=str(ledger), **env) as host:
+    env = {"LEDGER": str(ledger), "DURABLE_AGENT_HOST_ADOPT_SESSIONS": request.param}
+    with running_host(data, None, app=APP, **env) as host:
         settings = Settings(host, data, ledger)
-        settings.may, settings.has_own_names = ADOPTERS[adopters], names == "own"
+        settings.may = ADOPTERS[request.param]
         yield settings
 
 
@@ -101,7 +96,7 @@ def test_copies_of_an_unowned_session_belong_to_their_creator(site: Settings):
 
 
 def test_the_first_turn_adopts(site: Settings):
-    """Who may not is refused, or has a session of his own of that name; of who may, the first has it."""
+    """Who may not is refused; of who may, the first has it."""
     state_before, owner = site.state("old-3"), None
     for caller in ("vic:visitor", "cu:curator", "ann"):
         response = site.run(caller, f"words of {caller}.", "old-3")
@@ -109,11 +104,6 @@ def test_the_first_turn_adopts(site: Settings):
             assert response.ok, response.text
             owner = caller
             assert site.ask("GET", f"{SESSIONS}/old-3", caller).json()["message_count"] == 4
-        elif site.has_own_names:
-            assert response.ok, response.text
-            conversation = site.ask("GET", f"{SESSIONS}/old-3", caller).json()
-            assert conversation["message_count"] == 2
-            assert MESSAGE_TEXT not in json.dumps(conversation)
         else:
             assert response.status_code == 404
             assert site.ask("GET", f"{SESSIONS}/old-3", caller).status_code == 404

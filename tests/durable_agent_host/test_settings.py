@@ -161,7 +161,6 @@ def test_unrelated_variables_are_ignored():
     ("name", "value", "requirement"),
     [
         ("encryption_plaintext", "Refuse", "'read' or 'refuse'"),
-        ("session_names", "Own", "'shared' or 'own'"),
         ("adopt_sessions", "nobdy", "'anybody' or 'nobody' or 'role:NAME'"),
         ("adopt_sessions", None, "'anybody' or 'nobody' or 'role:NAME'"),
         ("encryption_keys", None, "a text"),

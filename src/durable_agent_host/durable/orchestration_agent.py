@@ -32,7 +32,7 @@ from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ending import status_of_end
-from durable_agent_host.model.ids import MAX_FULL_ID_CHARACTERS, check_session_id
+from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.turn.turn_wire import encode_turn_request
 
@@ -186,4 +186,4 @@ class OrchestrationAgent(DurableAIAgent[Any]):
                     f"the session {session_id!r} belongs to agent {agent!r}, and this is {self.name!r}: give the "
                     "id of a session of this agent"
                 )
-        return check_session_id(session_id, max_characters=MAX_FULL_ID_CHARACTERS)
+        return check_session_id(session_id)

@@ -2,7 +2,7 @@
 
 import hashlib
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -65,7 +65,6 @@ class SessionCopier:
         *,
         max_bytes: int,
         owner: Owner | None = None,
-        free_id: Callable[[], Awaitable[str]] | None = None,
     ) -> Imported:
         """Store an exported document as a new session; the head goes last.
 
@@ -83,7 +82,8 @@ class SessionCopier:
         if self._external_sessions.has_owner(agent):
             import_result = await read_document(body, InMemoryWriter(), max_bytes=max_bytes, owner=owner)
             await self._reject_untrusted(agent, session_id, import_result)
-            return await self._put_with_provider(SessionKey(agent, session_id), import_result, id_in_use_error, free_id)
+            await self._import_with_provider(SessionKey(agent, session_id), import_result, id_in_use_error)
+            return import_result
         is_new = now in (None, {})
         writer = ConversationWriter(
             self._storage.open_store if is_new else None,
@@ -103,10 +103,8 @@ class SessionCopier:
             except TurnRejectedError:
                 now = await self._documents.read(agent, session_id)
                 if now in (None, {}):
-                    if (other := await _other_id(session_id, free_id)) is None:
-                        raise
-                    await self._put_as(agent, other, import_result.document, instead_of_name=session_id)
-                elif not await self._is_same(now, import_result.document):
+                    raise
+                if not await self._is_same(now, import_result.document):
                     raise id_in_use_error from None
         return import_result
 
@@ -120,14 +118,6 @@ class SessionCopier:
                 f"{import_result.on_trust[0]}: remove such parts from the document, or let the app's authorize "
                 "allow 'session.import' for the caller"
             )
-
-    async def _put_as(self, agent: str, session_id: str, document: Any, *, instead_of_name: str) -> None:
-        """Store a document whose pieces were written for a session of another name."""
-        if namespace := _get_namespace(document):
-            store = self._storage.open_store()
-            await store.hold(namespace, holder_of(agent, session_id))
-            await store.release(namespace, holder_of(agent, instead_of_name))
-        await self._documents.put(agent, session_id, document, instead_of=None)
 
     async def _is_same(self, state: Any, document: Any) -> bool:
         """Return whether two heads are of the same conversation, wherever each stores it.
@@ -144,21 +134,6 @@ class SessionCopier:
         async for part in export_document(uncached_conversation(self._storage, state)):
             digest.update(part)
         return digest.digest()
-
-    async def _put_with_provider(
-        self,
-        name: SessionKey,
-        import_result: Imported,
-        id_in_use_error: TurnRejectedError,
-        free_id: Callable[[], Awaitable[str]] | None,
-    ) -> Imported:
-        try:
-            await self._import_with_provider(name, import_result, id_in_use_error)
-        except TurnRejectedError:
-            if (other := await _other_id(name.session_id, free_id)) is None:
-                raise
-            await self._import_with_provider(SessionKey(name.agent, other), import_result, id_in_use_error)
-        return import_result
 
     async def _import_with_provider(
         self, name: SessionKey, import_result: Imported, id_in_use_error: TurnRejectedError
@@ -227,11 +202,6 @@ class SessionCopier:
             copy = replace(copy, used_at=datetime.now(UTC).isoformat())
         await self._documents.put(agent, new_id, encode_session(copy), instead_of=None)
         return fork.session.message_count
-
-
-async def _other_id(session_id: str, free_id: Callable[[], Awaitable[str]] | None) -> str | None:
-    other = session_id if free_id is None else await free_id()
-    return None if other == session_id else other
 
 
 def _get_namespace(state: Any) -> str:

@@ -33,7 +33,7 @@ from durable_agent_host.durable.app_secret import AppSecret, signal_purpose
 from durable_agent_host.durable.session_documents import PUT_OPERATION, raise_if_busy
 from durable_agent_host.durable.store_health import CHECK_OPERATION
 from durable_agent_host.errors import IdempotencyKeyReusedError, RequestError, StateError, TurnError, TurnRejectedError
-from durable_agent_host.model.ids import MAX_FULL_ID_CHARACTERS, check_session_id
+from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
@@ -202,7 +202,7 @@ class DurableAgentEntity:
         name = context.operation_name
         if name == CHECK_OPERATION:
             return
-        check_session_id(str(context.entity_key), max_characters=MAX_FULL_ID_CHARACTERS)
+        check_session_id(str(context.entity_key))
         if name == PUT_OPERATION:
             self._put_document(_input_of(context), context)
             return

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import islice, product
+from itertools import islice
 from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext, OrchestrationRuntimeStatus
@@ -41,7 +41,7 @@ from durable_agent_host.errors import (
     log_reason,
 )
 from durable_agent_host.model.access import Access
-from durable_agent_host.model.ids import ENTITY_PREFIX, derived_id, turn_log_id, without_any_mark
+from durable_agent_host.model.ids import ENTITY_PREFIX, derived_id, turn_log_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.segments.conversation_reader import ConversationReader
@@ -395,9 +395,8 @@ class _Erasing:
 
     async def erase_uploads(self, owner: Owner | None) -> None:
         """Delete the uploads of an owner, or of nobody, under the session's name."""
-        names = dict.fromkeys((self._session_id, without_any_mark(self._session_id)))  # they can come before the mark
-        for namespace, name in product(upload_namespaces(self._agent, self._session_id, owner), names):
-            await self._sweep(namespace, holder_of(self._agent, name))
+        for namespace in upload_namespaces(self._agent, self._session_id, owner):
+            await self._sweep(namespace, holder_of(self._agent, self._session_id))
             reach("erasure.between_homes")
 
     async def _sweep(self, namespace: str, holder: str) -> None:

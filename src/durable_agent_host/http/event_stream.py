@@ -385,9 +385,7 @@ async def _terminal_parts(
     working: Callable[[], AbstractAsyncContextManager[None]],
 ) -> AsyncGenerator[bytes]:
     async def terminal() -> bytes:
-        event = encode_event(*await _terminal_event(client, request, turn, base_url), offset)
-        mark = client.claims.known_mark.encode()  # removed here, because a slice may end within it
-        return event.replace(mark, b"") if mark else event
+        return encode_event(*await _terminal_event(client, request, turn, base_url), offset)
 
     async with working():
         parts = await slices_of(await terminal(), terminal)

@@ -28,7 +28,7 @@ from durable_agent_host.model.access import (
 from durable_agent_host.model.access import Action as Action  # noqa: PLC0414 - apps import it from here
 from durable_agent_host.model.access import AuthorizationTarget as AuthorizationTarget  # noqa: PLC0414 - the same
 from durable_agent_host.model.principal import ANONYMOUS, Principal
-from durable_agent_host.settings import OWN_NAMES, PREFIX, SHARED_NAMES
+from durable_agent_host.settings import PREFIX
 from durable_agent_host.turn.turn_requests import valid_traceparent
 
 COSTLY: Final = frozenset[Action](
@@ -85,7 +85,6 @@ class Authorizer:
         identify: identifies the caller; None identifies nobody, and everybody may do everything.
         authorize: lets callers other than the owner into a session; None lets nobody in.
         adopters: who may take over sessions without an owner: ``anybody``, ``nobody`` or ``role:NAME``.
-        names: whether session names chosen by clients are ``shared`` by all, or each caller's ``own``.
         limits: of each principal, over all entry points.
 
     Attributes:
@@ -100,21 +99,15 @@ class Authorizer:
         identify: Identify | None,
         authorize: Authorize | None = None,
         adopters: str = ANYBODY,
-        names: str = SHARED_NAMES,
         limits: CallerLimits | None = None,
     ) -> None:
         if authorize is not None and identify is None:
             raise RegistrationError("authorize is given without identify, so sessions have no owners: give both")
-        if identify is None:
-            for setting, value, default in (
-                ("ADOPT_SESSIONS", adopters, ANYBODY),
-                ("SESSION_NAMES", names, SHARED_NAMES),
-            ):
-                if value != default:
-                    raise RegistrationError(
-                        f"{PREFIX}{setting} is {value!r}, and the app gives no identify, so that everyone has all "
-                        "sessions: give identify, or remove the setting"
-                    )
+        if identify is None and adopters != ANYBODY:
+            raise RegistrationError(
+                f"{PREFIX}ADOPT_SESSIONS is {adopters!r}, and the app gives no identify, so that everyone has all "
+                "sessions: give identify, or remove the setting"
+            )
         check_hook("identify", identify, "request")
         check_hook("authorize", authorize, "principal", "action", "session")
         self._identify = identify
@@ -123,7 +116,7 @@ class Authorizer:
         self._rates = RequestRates(limits.requests_per_second)
         self._arriving = ArrivingBodies(limits.arriving_bytes)
         self._working = ConcurrentWork(limits.reads_at_once)
-        self.rules = AccessRules(adopters, names == OWN_NAMES, self._is_authorized)
+        self.rules = AccessRules(adopters, self._is_authorized)
 
     @property
     def identifies(self) -> bool:

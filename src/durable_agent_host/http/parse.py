@@ -4,7 +4,7 @@ import base64
 import binascii
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, cast
@@ -441,15 +441,14 @@ def page_of(
     *,
     limit: int,
     cursor: tuple[str, str] | None,
-    sort_key: Callable[[tuple[str, str]], tuple[str, str]] = lambda session: session,
 ) -> tuple[Sequence[tuple[str, str]], str | None]:
     """Cut a page out of a list.
 
     Returns:
         The page, and the cursor of the next page; None when this is the last.
     """
-    remaining = [session for session in sessions if cursor is None or tuple(sort_key(session)) < cursor]
+    remaining = [session for session in sessions if cursor is None or tuple(session) < cursor]
     page = remaining[:limit]
     if len(remaining) <= limit:
         return page, None
-    return page, base64.urlsafe_b64encode(json.dumps(list(sort_key(page[-1]))).encode()).decode()
+    return page, base64.urlsafe_b64encode(json.dumps(list(page[-1])).encode()).decode()

@@ -4,7 +4,7 @@ import inspect
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from http import HTTPStatus
@@ -24,7 +24,7 @@ from durable_agent_host.errors import (
     RequestTooLargeError,
 )
 from durable_agent_host.http.body_parsing import MAX_UPLOAD, BodyLimit, read_body
-from durable_agent_host.http.event_stream import EventStream, PartStream, body_of, each_in_turn, in_slices
+from durable_agent_host.http.event_stream import PartStream, each_in_turn, in_slices
 from durable_agent_host.http.gate import Action, Authorizer, IncomingRequest, wait_for_even_time
 from durable_agent_host.http.parse import RunParameters, parse_run, reject_repeated_parameters
 from durable_agent_host.http.problem_details import problem, problem_of_error
@@ -44,48 +44,7 @@ from durable_agent_host.turn.feature_view import ShowEntry
 from durable_agent_host.turn.recorded_stream import FinalResponse
 from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.trace_ids import traceparent_in
-from durable_agent_host.turn.turn_requests import SessionTarget
 from durable_agent_host.turn_log.protocol import TurnLog
-
-# Removes from answers the mark that prefixes names in ids; see `durable_agent_host.session.ownership`.
-#
-# A caller who chooses a taken name must see what a free name would show. The mark is a hash that nobody is shown, so
-# wherever it occurs in the caller's answer, it is the mark.
-
-
-def without_mark(answer: Response, mark: str) -> Response:
-    """Remove the caller's mark from the ids in an answer."""
-    if not mark:
-        return answer
-    for name, value in answer.headers.items():
-        if mark in value:
-            answer.headers[name] = value.replace(mark, "")
-    data = mark.encode()
-    if isinstance(answer, EventStream):
-        answer.map(lambda events: _events_without(events, data))
-    elif data in (body := body_of(answer)):
-        answer.body = body.replace(data, b"")
-        answer.headers["content-length"] = str(len(answer.body))
-    return answer
-
-
-async def _events_without(events: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
-    async with aclosing(events):
-        async for event in events:  # each is one whole event
-            yield event.replace(mark, b"")
-
-
-async def parts_without_mark(parts: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
-    """Remove the caller's mark from a document of any size."""
-    tail = b""  # it may end with a part of the mark
-    async with aclosing(parts):
-        async for part in parts:
-            text = (tail + part).replace(mark, b"")
-            safe_bytes = max(0, len(text) - len(mark) + 1)
-            yield text[:safe_bytes]
-            tail = text[safe_bytes:]
-    yield tail
-
 
 logger = logging.getLogger(__name__)
 CALLER_LEFT: Final = 499
@@ -203,7 +162,7 @@ class RouteRequest:
         max_request_bytes: the largest body of ``run``.
 
     Attributes:
-        location: the session on the path, once the caller is known.
+        owner: of the session that the request may begin, or its future owner; None where nobody is identified.
         body: set by `read_body`.
         again: makes the answer again, for a client that reads slowly; None where only a ``GET`` can be made again.
     """
@@ -213,18 +172,13 @@ class RouteRequest:
     def __init__(self, request: func.HttpRequest, max_request_bytes: int = 0) -> None:
         self._request = request
         self._max_request_bytes = max_request_bytes
-        self.location: SessionTarget | None = None
+        self.owner: Owner | None = None
         self.body = b""
 
     @property
     def span(self) -> tuple[int, int] | None:
         """Trace id and flags of the request's own span, if it has one."""
         return getattr(self._request, "span", None)
-
-    @property
-    def owner(self) -> Owner | None:
-        """The owner or future owner of the session on the path; None where nobody is identified."""
-        return self.location and self.location.owner
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -298,15 +252,14 @@ def named_session(host: HandlerContext, call: RouteRequest) -> tuple[str, str]:
     """Read agent and session from the path.
 
     Returns:
-        The agent's registered name, and the stored id of the session that the caller means.
+        The agent's registered name, and the session's id.
 
     Raises:
         NotFoundError: no such agent is reachable by HTTP.
         RequestError: the session id is not usable.
     """
     agent = host.agent(call.path_part("agent"))
-    name = check_session_id(call.path_part("session"))
-    return agent, name if call.location is None else call.location.session_id
+    return agent, check_session_id(call.path_part("session"))
 
 
 async def read_log(host: HandlerContext, request: TurnRequest) -> AsyncGenerator[Sequence[LogRecord]]:
@@ -433,13 +386,12 @@ class Route(NamedTuple):
                 raise
 
         async def again() -> Response:
-            answer = await (call.again() if call.again else self.handler(host, call, client))
-            return without_mark(answer, client.claims.known_mark)
+            return await (call.again() if call.again else self.handler(host, call, client))
 
         def working() -> AbstractAsyncContextManager[None]:
             return host.gate.working(context, self.action)
 
-        answer = without_mark(await handle_errors(call.line, handle), client.claims.known_mark)
+        answer = await handle_errors(call.line, handle)
         if call.method == "GET" or call.again:
             answer = await in_slices(answer, again)
         if isinstance(answer, PartStream):
@@ -447,13 +399,11 @@ class Route(NamedTuple):
         return answer
 
     async def _find_session(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> None:
-        """Check that what is stored can be read, and find the session on the path."""
+        """Check that what is stored can be read, and find whose session a request may begin."""
         if self.action not in _WITHOUT_SESSIONS:  # not all that is stored is read in a way that would tell
             await client.check_keys()
-        access = client.context.access
-        if access.is_restricted and (self.may_begin or (access.has_own_names and call.path_part("session"))):
-            agent, session_id = named_session(host, call)
-            call.location = await client.claims.resolve_session(agent, session_id, starts_session=self.may_begin)
+        if self.may_begin:
+            call.owner = (await client.claims.resolve_session(*named_session(host, call))).owner
 
 
 async def handle_errors(line: str, answer: Callable[[], Awaitable[Response]]) -> Response:

@@ -23,7 +23,6 @@ from durable_agent_host.http.request_handling import (
     HandlerContext,
     RouteRequest,
     named_session,
-    parts_without_mark,
 )
 from durable_agent_host.http.response_types import (
     ContextResetWire,
@@ -130,8 +129,7 @@ async def list_sessions(host: HandlerContext, call: RouteRequest, client: TurnCl
     cursor = parse_cursor(call.query.get("cursor"))
     search = parse_search(call.query)
     sessions_by_use = await client.documents.list_sessions(agent)
-    mark = await client.claims.mark()
-    page, following = await find_sessions(client, agent, search, sessions_by_use, limit=limit, cursor=cursor, mark=mark)
+    page, following = await find_sessions(client, agent, search, sessions_by_use, limit=limit, cursor=cursor)
     sessions: list[ListedSessionWire] = [
         {"session_id": key, "last_used_at": used, "session_url": session_url_of(call.base_url, agent, key), **details}
         for (used, key), details in page
@@ -188,8 +186,6 @@ async def export_session(host: HandlerContext, call: RouteRequest, client: TurnC
     if document is None:
         raise unknown_session(agent, session_id)
     headers = {"content-type": "application/json"} | session_headers(session_id)
-    if mark := client.claims.known_mark:
-        document = parts_without_mark(document, mark.encode())
     return PartStream(document, headers)
 
 
@@ -198,11 +194,9 @@ async def import_session(host: HandlerContext, call: RouteRequest, client: TurnC
     agent, session_id = named_session(host, call)
     max_bytes = host.settings.max_import_bytes
     body = call.stream()
-    name = call.path_part("session")
-    free_id = partial(client.claims.free_id, agent, name) if client.context.access.has_own_names else None
     try:
         import_result = await client.copies.import_document(
-            agent, session_id, body, max_bytes=max_bytes, owner=call.owner, free_id=free_id
+            agent, session_id, body, max_bytes=max_bytes, owner=call.owner
         )
     except DurableAgentHostError as error:
         with suppress(TimeoutError):
@@ -262,7 +256,7 @@ async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnC
         if state is None:
             raise unknown_session(agent, session_id)
         host.agents[agent].history_locations.reject_unsupported(agent, "repair")
-        backup_id = backup_session_id(session_id, document_digest(state), client.claims.known_mark)
+        backup_id = backup_session_id(session_id, document_digest(state))
         try:
             rules = host.agents[agent].repair_rules
             changes = await client.documents.repair(agent, session_id, rules=rules, keep_as=backup_id)
@@ -291,20 +285,10 @@ async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnCli
     if at_turn:
         host.agents[agent].history_locations.reject_unsupported(agent, "fork at")
 
-    async def fork(copy_id: str) -> int | None:
-        if await client.documents.is_id_in_use(agent, copy_id):
-            raise TurnRejectedError(f"agent {agent!r} already has a session {copy_id!r}: fork under another id")
-        return await client.copies.fork(agent, session_id, copy_id, at_turn=at_turn, is_before=is_before)
-
-    name = new_id
-    new_id = await client.claims.free_id(agent, new_id) if new_id else uuid.uuid4().hex
-    try:
-        count = await fork(new_id)
-    except TurnRejectedError:  # somebody else may have begun a session of this name in between
-        if not name or (other := await client.claims.free_id(agent, name)) == new_id:
-            raise
-        count = await fork(other)
-        new_id = other
+    new_id = new_id or uuid.uuid4().hex
+    if await client.documents.is_id_in_use(agent, new_id):
+        raise TurnRejectedError(f"agent {agent!r} already has a session {new_id!r}: fork under another id")
+    count = await client.copies.fork(agent, session_id, new_id, at_turn=at_turn, is_before=is_before)
     if count is None:
         raise unknown_session(agent, session_id)
     view: ForkedSessionWire = {
@@ -356,12 +340,11 @@ async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnC
     return session_response(view)
 
 
-def backup_session_id(session_id: str, digest: str, owners_mark: str = "") -> str:
+def backup_session_id(session_id: str, digest: str) -> str:
     """Return the id of the session that keeps the original document of a repaired one.
 
     Returns:
         An id that is the same for the same document.
     """
     mark = _BACKUP_MARK + digest[:8]
-    hidden = len(owners_mark) if session_id.startswith(owners_mark) else 0
-    return session_id[: hidden + MAX_SESSION_ID_CHARACTERS - len(mark)] + mark
+    return session_id[: MAX_SESSION_ID_CHARACTERS - len(mark)] + mark

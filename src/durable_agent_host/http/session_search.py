@@ -5,7 +5,7 @@ read, or, to search for a status, up to `_MAX_HEADS`, a few at a time.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, cast, get_args
 
@@ -14,7 +14,6 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, StateError
 from durable_agent_host.http.parse import page_of, parse_flag
 from durable_agent_host.http.response_types import SessionDetailsWire, SessionStatus
-from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.session import Session
 
 STATUSES: Final[tuple[SessionStatus, ...]] = get_args(SessionStatus)
@@ -42,14 +41,10 @@ class SessionSearch(NamedTuple):
     statuses: frozenset[str] = frozenset()
     details: bool = False
 
-    def filter_by_name(self, sessions: Sequence[tuple[str, str]], mark: str = "") -> list[tuple[str, str]]:
+    def filter_by_name(self, sessions: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return those of a list whose name and time are wanted."""
         text = self.text.casefold()
-        return [
-            session
-            for session in sessions
-            if text in session[1].removeprefix(mark).casefold() and self._is_in_time(session[0])
-        ]
+        return [session for session in sessions if text in session[1].casefold() and self._is_in_time(session[0])]
 
     def _is_in_time(self, used: str) -> bool:
         if self.used_from is None and self.used_to is None:
@@ -87,7 +82,6 @@ async def find_sessions(
     *,
     limit: int,
     cursor: tuple[str, str] | None,
-    mark: str = "",
 ) -> tuple[list[tuple[tuple[str, str], SessionDetailsWire]], str | None]:
     """Cut a page out of a list.
 
@@ -95,36 +89,22 @@ async def find_sessions(
         The page with each session's details, and the cursor of the next page, or None. A search for a status can
         return a short or empty page with a cursor: the search continues there.
     """
-    matching = search.filter_by_name(sessions, mark)
-    sort_key = _sort_key(mark)
-    if mark:
-        matching.sort(key=sort_key, reverse=True)
+    matching = search.filter_by_name(sessions)
     if not search.statuses:
-        page, following = page_of(matching, limit=limit, cursor=cursor, sort_key=sort_key)
+        page, following = page_of(matching, limit=limit, cursor=cursor)
         no_details: list[SessionDetailsWire] = [{} for _ in page]
         details = await _details(client, agent, page) if search.details else no_details
         return list(zip(page, details, strict=True)), following
     matches: list[tuple[tuple[str, str], SessionDetailsWire]] = []
     following: str | None = None
     for _ in range(0, _MAX_HEADS, _AT_ONCE):
-        page, following = page_of(matching, limit=min(_AT_ONCE, limit - len(matches)), cursor=cursor, sort_key=sort_key)
+        page, following = page_of(matching, limit=min(_AT_ONCE, limit - len(matches)), cursor=cursor)
         details = await _details(client, agent, page)
         matches += [item for item in zip(page, details, strict=True) if item[1].get("status") in search.statuses]
         if following is None or len(matches) == limit:
             break
-        cursor = sort_key(page[-1])
+        cursor = page[-1]
     return matches, following
-
-
-def _sort_key(mark: str) -> Callable[[tuple[str, str]], tuple[str, str]]:
-    """Give what a cursor says of a session, by which the list is ordered: last use and id.
-
-    Where ids can have a mark, it is the name instead, and a hash that tells two of one name apart; nobody can compute
-    it.
-    """
-    if not mark:
-        return lambda session: session
-    return lambda session: (session[0], f"{session[1].removeprefix(mark)}/{derived_id('cursor', mark, session[1])}")
 
 
 async def _details(client: TurnClient, agent: str, page: Sequence[tuple[str, str]]) -> list[SessionDetailsWire]:

@@ -69,7 +69,7 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> R
     # A session that the host names cannot be somebody else's.
     if not parameters.session_id or not client.context.access.is_restricted:
         return await _run_in(host, call, client, SessionTarget(parameters.session_id or "", None))
-    location = await client.claims.resolve_session(agent, parameters.session_id, of_turn=True)
+    location = await client.claims.resolve_session(agent, parameters.session_id)
     try:
         return await _run_in(host, call, client, location)
     except NotFoundError:  # somebody else began a session of this name in between

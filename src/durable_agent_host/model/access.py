@@ -80,11 +80,6 @@ class Access(Protocol):
         """Whether there can be sessions that do not exist for the reader."""
         ...
 
-    @property
-    def has_own_names(self) -> bool:
-        """Whether the reader may use a name that somebody else has chosen; see `session.ownership.name_mark`."""
-        ...
-
     async def can_access(
         self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, action: Action | None = None
     ) -> bool:
@@ -112,7 +107,6 @@ class AppAccess:
 
     owner = None
     is_restricted = False
-    has_own_names = False
 
     async def can_access(
         self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, action: Action | None = None
@@ -135,12 +129,10 @@ class AccessRules:
 
     Attributes:
         adopters: who may take over sessions without an owner: ``anybody``, ``nobody`` or ``role:NAME``.
-        has_own_names: whether session names chosen by clients are each caller's own, or shared by all.
         is_authorized: asks the app whether a principal may act in somebody else's session.
     """
 
     adopters: str
-    has_own_names: bool
     is_authorized: Callable[[Principal, Action, AuthorizationTarget], Awaitable[bool]]
 
     def may_adopt(self, principal: Principal) -> bool:
@@ -168,11 +160,6 @@ class CallerAccess:
     def owner(self) -> Owner:
         """The caller."""
         return self.principal.owner
-
-    @property
-    def has_own_names(self) -> bool:
-        """Whether the caller may use a name that somebody else has chosen."""
-        return self.rules.has_own_names
 
     async def can_access(
         self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, action: Action | None = None

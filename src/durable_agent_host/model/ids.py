@@ -11,12 +11,8 @@ ENTITY_PREFIX = "dafx-"
 
 MAX_SESSION_ID_CHARACTERS = 128
 """Maximum length of a session's name."""
-MAX_FULL_ID_CHARACTERS = MAX_SESSION_ID_CHARACTERS + 17
-"""Maximum length of an id with the mark that precedes a taken name; see `durable_agent_host.session.ownership`."""
 MAX_KEY_CHARACTERS = 255
 """Maximum length of an idempotency key."""
-
-_MARK: Final = re.compile("[0-9a-f]{16}~")
 
 FORBIDDEN_IN_SESSION_IDS = "/\\#?@%"
 _FORBIDDEN: Final = re.compile(f"[{re.escape(FORBIDDEN_IN_SESSION_IDS)}\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -37,12 +33,11 @@ def entity_name(agent_name: str) -> str:
     return ENTITY_PREFIX + agent_name
 
 
-def check_session_id(session_id: str, *, max_characters: int = MAX_SESSION_ID_CHARACTERS) -> str:
+def check_session_id(session_id: str) -> str:
     r"""Refuse a session id that a store or a URL cannot carry.
 
     Args:
         session_id: the client's id, raw.
-        max_characters: maximum length.
 
     Returns:
         The same id.
@@ -56,8 +51,10 @@ def check_session_id(session_id: str, *, max_characters: int = MAX_SESSION_ID_CH
             f"the session id {session_id!r} has no letter or digit: "
             "leave it out to begin a new session, or give 1 to 128 characters"
         )
-    if len(session_id) > max_characters:
-        raise RequestError(f"the session id has {len(session_id)} characters, and {max_characters} are allowed")
+    if len(session_id) > MAX_SESSION_ID_CHARACTERS:
+        raise RequestError(
+            f"the session id has {len(session_id)} characters, and {MAX_SESSION_ID_CHARACTERS} are allowed"
+        )
     if found := _FORBIDDEN.search(session_id):
         raise RequestError(
             f"the session id has the character {found[0]!r}: "
@@ -79,16 +76,6 @@ def check_idempotency_key(key: str | None, name: str) -> str | None:
     if key is not None and (not key.strip() or len(key) > MAX_KEY_CHARACTERS):
         raise RequestError(f"{name} has {len(key)} characters: use 1 to {MAX_KEY_CHARACTERS}, not blank")
     return key
-
-
-def is_marked(session_id: str) -> bool:
-    """Tell whether an id looks like one with a mark before the name."""
-    return _MARK.match(session_id) is not None
-
-
-def without_any_mark(session_id: str) -> str:
-    """Give the name in an id with a mark before it, whosever the mark is; any other id as it is."""
-    return _MARK.sub("", session_id, count=1) if is_marked(session_id) else session_id
 
 
 def can_be_instance(instance_id: str) -> bool:

@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Final
@@ -103,9 +102,7 @@ async def _run_turn(
     session_id = check_session_id(_key(session_argument)) if session_argument else None
     key = check_idempotency_key(_text(arguments, "idempotencyKey") or None, "idempotencyKey")
     claims = client.claims
-    location = (
-        SessionTarget("", None) if session_id is None else await claims.resolve_session(agent, session_id, of_turn=True)
-    )
+    location = SessionTarget("", None) if session_id is None else await claims.resolve_session(agent, session_id)
     request = request_of_client(
         agent,
         ClientRequest(MessageInput(query), hash_of(query), location.session_id or None, key),
@@ -118,7 +115,6 @@ async def _run_turn(
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
     turn = completed_turn or await client.wait_or_queue(request, seconds=wait_seconds)
     await client.claims.reject_foreign_turn(request, turn.outcome)
-    request = replace(request, session_id=request.session_id.removeprefix(client.claims.known_mark))
     if (running_id := turn.request.turn_id) != request.turn_id:
         raise TurnError(
             f"turn {request.turn_id} of session {request.session_id} is queued behind turn {running_id}, which waits "

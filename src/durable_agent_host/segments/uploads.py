@@ -12,7 +12,7 @@ from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.conversation_file import ConversationFile
-from durable_agent_host.model.ids import derived_id, without_any_mark
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.session.entry_files import FileBytes
@@ -25,7 +25,7 @@ def upload_namespaces(agent: str, session_id: str, owner: Owner | None = None) -
     """Return the homes of a session's uploads: of the bytes, and of their descriptions."""
     names = agent.casefold(), session_id
     if owner is not None:
-        names = agent.casefold(), without_any_mark(session_id), owner.tenant, owner.principal
+        names = agent.casefold(), session_id, owner.tenant, owner.principal
     return derived_id("uploads", *names), derived_id("upload-names", *names)
 
 

@@ -1,9 +1,4 @@
-"""The owner of a session: set by the first admitted turn, and never changed.
-
-Clients choose names, and two may choose the same one. The first gets the name itself as the session's id. For everybody
-else there is no such session, so the name is free: their session's id is a mark and the name. The mark, derived from
-the principal and a secret of the app, is not shown. So a taken name works like a free one.
-"""
+"""The owner of a session: set by the first admitted turn, and never changed."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,11 +20,6 @@ def bind_session(session: Session, owner: Owner | None) -> Session | None:
         is_new = not session.document
         return session if owner is None and not is_new else replace(session, owner=owner or THE_APP)
     return session if owner is None or owner == session.owner else None
-
-
-def name_mark(owner: Owner, secret: str) -> str:
-    """Return the prefix of the name in the id of a session whose name is taken."""
-    return derived_id("name-mark", owner.tenant, owner.principal, secret)[:16] + "~"
 
 
 def external_session_id(session_id: str, owner: Owner | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, cast, get_args
 from durable_agent_host.codec.entity_state import encode_owner
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.access import RequestContext
-from durable_agent_host.model.ids import MAX_FULL_ID_CHARACTERS, check_session_id, derived_id
+from durable_agent_host.model.ids import check_session_id, derived_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.turn import Policy, TurnRequest
 from durable_agent_host.turn.message_input import MessageInput, read_message
@@ -214,9 +214,7 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
             f"'turn_id' is {fields['turn_id']!r}, and the orchestration has the instance id {instance_id!r}: "
             "start it with the turn's id as its instance id, or leave turn_id out"
         )
-    fields["session_id"] = check_session_id(
-        fields.get("session_id") or derived_id("session", instance_id), max_characters=MAX_FULL_ID_CHARACTERS
-    )
+    fields["session_id"] = check_session_id(fields.get("session_id") or derived_id("session", instance_id))
     fields["traceparent"] = valid_traceparent(fields.get("traceparent"))
     defaults = {"turn_id": instance_id, "created_at": created_at}
     request = decode_turn_request(defaults | fields)
