@@ -525,7 +525,7 @@ class DurableAgentApp(AgentFunctionApp):
         register_agent_entity(cast("DFApp", self), agent_name, entity, self._services.hub)
 
     def _setup_executor_activity(self, workflow: Workflow, executor_id: str) -> None:
-        register_executor_activity(cast("DFApp", self), workflow, executor_id, provider_for, self.settings)
+        register_executor_activity(cast("DFApp", self), workflow, executor_id)
 
     def _setup_workflow_orchestration(self, workflow: Workflow) -> None:
         register_workflow_orchestration(cast("DFApp", self), workflow, run_workflow_orchestrator)

@@ -1,7 +1,8 @@
 """Hosted copies of agents within an agent: tools (`as_tool()`), at any depth, and the agents of a workflow's executors.
 
 They get copies of their chat clients, which pass each call through the layers of the turn in which it is made
-(`durable_agent_host.agent.nested_runs`). Outside of a turn, only the limits on what a model sends apply.
+(`durable_agent_host.agent.nested_runs`). To calls of a compaction strategy, which the turn journals, only the limits on
+what a model sends apply.
 """
 
 import copy
@@ -97,17 +98,13 @@ class NestedAgents:
             ]
         )
 
-    def host_executor(self, executor: Any, *, prefix: str = "", is_tool: bool = False) -> None:
-        """Give an executor of a workflow hosted copies of its agents."""
-        for holder, name, member, executor_id in _list_members(executor, prefix):
-            if isinstance(member, Workflow):
-                self._host_workflow(member, prefix=f"{executor_id}.", is_tool=is_tool)
-            elif (hosted_agent := self.agent(member, executor_id=executor_id, is_tool=is_tool)) is not member:
-                setattr(holder, name, hosted_agent)
-
     def _host_workflow(self, workflow: Workflow, *, prefix: str, is_tool: bool) -> None:
         for executor in workflow.executors.values():
-            self.host_executor(executor, prefix=prefix, is_tool=is_tool)
+            for holder, name, member, executor_id in _list_members(executor, prefix):
+                if isinstance(member, Workflow):
+                    self._host_workflow(member, prefix=f"{executor_id}.", is_tool=is_tool)
+                elif (hosted_agent := self.agent(member, executor_id=executor_id, is_tool=is_tool)) is not member:
+                    setattr(holder, name, hosted_agent)
 
     def _copy(self, agent: Any, *, executor_id: str, is_tool: bool) -> Any:
         provider = self._provider_for(agent.client)
@@ -140,7 +137,6 @@ class NestedAgents:
         hosted_client.nested_client = nested_client
         hosted_client.agent_middleware = agent_middleware
         hosted_client.sdk_clients = nested_client.provider.sdk_clients(client)
-        hosted_client.retrying_sdk_clients = nested_client.provider.sdk_clients(client, retries=True)
         return hosted_client
 
     def _context_provider(self, provider: Any) -> Any:
@@ -234,13 +230,10 @@ class _HostedClient:
     nested_client: NestedClient
     agent_middleware: Sequence[Any]
     sdk_clients: dict[str, Any]
-    retrying_sdk_clients: dict[str, Any]
 
     def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
         scope = CALL_SCOPE.get()
         run: NestedCalls = _LimitedRun(self.nested_client) if scope is None else scope.begin_run(self.nested_client)
-        has_retries = scope is not None or self.nested_client.is_strategy  # of the turn
-        sdk_clients = self.sdk_clients if has_retries else self.retrying_sdk_clients
         calls = run.calls()
         provider = self.nested_client.provider
         host_tools = partial(self.nested_agents.host_tools, provider)
@@ -249,10 +242,10 @@ class _HostedClient:
             client = client_for_run(
                 self.app_client, calls, provider.continuation_messages, host_tools, self.agent_middleware
             )
-            client.__dict__.update(sdk_clients)
+            client.__dict__.update(self.sdk_clients)
             return run.until_end(client.get_response(messages, stream=stream, **arguments), stream=stream)
         client = copy.copy(self.app_client)
-        client.__dict__.update(sdk_clients)
+        client.__dict__.update(self.sdk_clients)
         middleware = ModelCallMiddleware(calls, provider.continuation_messages)
         return run.until_end(_respond(middleware, client, messages, arguments, stream=stream), stream=stream)
 
@@ -286,7 +279,7 @@ def _respond(
 
 
 class _LimitedRun:
-    """A run outside of a turn, or of a strategy whose calls the turn journals; only limits apply.
+    """A run of a strategy whose calls the turn journals, or outside of a turn; only limits apply.
 
     Args:
         client: the agent's.

@@ -58,13 +58,8 @@ class ModelProvider(ItemReader, Protocol):
         """Load what a process's first call needs; calls no service, and may do nothing."""
         ...
 
-    def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
-        """Return the SDK clients that a hosted chat client uses, by the attributes that they replace.
-
-        Args:
-            client: the chat client.
-            retries: whether the SDK retries failed requests, as the app set it; otherwise the host does.
-        """
+    def sdk_clients(self, client: Any, /) -> dict[str, Any]:
+        """Return the SDK clients that a hosted chat client uses, by the attributes that they replace; none retries."""
         ...
 
     def is_compaction_item(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:

@@ -4,8 +4,7 @@ What a workflow calls is given objects of Python, which upstream pickles into th
 who can start the orchestration can write such an input, so it counts only where a workflow has called it; elsewhere it
 is data, and no part of it is unpickled.
 
-An executor that holds agents, such as the leader of a group chat, calls them within its activity. Their traffic is
-counted per execution of the activity, and exceeding a limit fails it.
+An executor that holds agents calls them within its activity, without the host's limits.
 """
 
 import json
@@ -27,14 +26,9 @@ from agent_framework_durabletask._workflows.serialization import (
 )
 
 from durable_agent_host.agent.declarations import reject_lost_declarations
-from durable_agent_host.agent.nested_agents import NestedAgents
-from durable_agent_host.agent.provider import ProviderFor
-from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes
-from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.codec.strict_json import CLASS_FIELDS, names_python_class
 from durable_agent_host.durable.run_questions import run_asking
-from durable_agent_host.errors import RegistrationError, TurnError
-from durable_agent_host.model.turn import ResponseLimits
+from durable_agent_host.errors import RegistrationError
 
 type RunWorkflow = Callable[[df.DurableOrchestrationContext, Workflow, Any, dict[str, Any]], Generator[Any, Any, Any]]
 
@@ -104,9 +98,7 @@ def _without_classes(result: str) -> str:
     return json.dumps(fields)
 
 
-def register_executor_activity(
-    app: df.DFApp, workflow: Workflow, executor_id: str, provider_for: ProviderFor, bounds: ResponseLimits
-) -> None:
+def register_executor_activity(app: df.DFApp, workflow: Workflow, executor_id: str) -> None:
     """Register the activity of an executor, under upstream's name.
 
     Raises:
@@ -116,22 +108,10 @@ def register_executor_activity(
     executor = workflow.executors[executor_id]
     owner_name = f"executor {executor_id!r} of workflow {workflow.name!r}"
     reject_lost_declarations(owner_name, executor, "it calls the agents that it holds by itself")
-    NestedAgents(provider_for).host_executor(executor)
 
     @bind.function_name(workflow_executor_activity_name(workflow.name, executor_id))
     @bind.activity_trigger(input_name="inputData")
     def executor_activity(inputData: str) -> str:  # noqa: N803 - upstream's name
-        received_output = ReceivedBytes(bounds)
-        before = RECEIVED.set(received_output)
-        try:
-            return _without_classes(execute_workflow_activity(executor, inputData, workflow))
-        except RunStoppedError as stop_error:
-            match stop_error.stop:
-                case Failed(error):
-                    raise error from stop_error
-                case _:
-                    raise TurnError(f"the executor {executor_id!r} was stopped") from stop_error
-        finally:
-            RECEIVED.reset(before)
+        return _without_classes(execute_workflow_activity(executor, inputData, workflow))
 
     _ = executor_activity

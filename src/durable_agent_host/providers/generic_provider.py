@@ -58,9 +58,9 @@ class GenericProvider:
     async def warm_up(self) -> None:
         """Do nothing: the client's SDK is unknown."""
 
-    def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
+    def sdk_clients(self, client: Any, /) -> dict[str, Any]:
         """Guard the SDK clients recognized by their attributes; see `http_client_guards.sdk_clients`."""
-        return http_client_guards.sdk_clients(client, retries=retries)
+        return http_client_guards.sdk_clients(client)
 
     def final_response(self, event: Any, /) -> Any:
         """Return None: no event is known to have the full response."""

@@ -41,7 +41,7 @@ _TRAILER_BYTES: Final = 8
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
-def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
+def sdk_clients(client: Any) -> dict[str, Any]:
     """Copy the SDK's clients of a chat client with guards.
 
     Returns:
@@ -50,7 +50,7 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
     guarded_clients: dict[str, Any] = {}
     for name, value in cast("dict[str, Any]", vars(client)).items():
         if callable(getattr(value, "with_options", None)) and hasattr(value, "max_retries"):
-            sdk_client = value.with_options(max_retries=value.max_retries if retries else 0)
+            sdk_client = value.with_options(max_retries=0)
             if (http := getattr(sdk_client, "_client", None)) is not None and hasattr(http, "event_hooks"):
                 sdk_client._client = _guard_http_client(http, is_sdk=True)
             guarded_clients[name] = with_surrogate_replacement(sdk_client)
@@ -58,7 +58,7 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
         elif hasattr(value, "_api_client") and any(
             base.__module__.startswith("google.genai") for base in type(value).__mro__
         ):
-            guarded_clients[name] = _guard_google_client(value, retries=retries)
+            guarded_clients[name] = _guard_google_client(value)
             add_known_secrets(_list_credentials(value._api_client))
         elif hasattr(value, "event_hooks") and callable(getattr(value, "aclose", None)):
             guarded_clients[name] = _guard_http_client(value, is_sdk=False)
@@ -245,14 +245,17 @@ class _GoogleStream:
 
 
 class _GuardedGoogleMixin(_SharedConnectionsMixin):
-    """An API client of Google's SDK without redirects, with valid UTF-8 and limited responses."""
+    """An API client of Google's SDK without redirects and retries, with valid UTF-8 and limited responses."""
 
     async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         client: Any = super()
         if body := object_at(request.data):
             request.data = encode_body(body) or body
-        response = await client._async_request_once(request, *args, **kwargs)
+        response = await client._async_request_once(request, *args, **{**kwargs, "implicit_retry": False})
         return response if isinstance(response.response_stream, list) else _GoogleStream(response)
+
+    async def _async_retry(self, call: Any, *args: Any, **kwargs: Any) -> Any:
+        return await call(*args, **kwargs)
 
     async def async_request_streamed(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
         client: Any = super()
@@ -269,25 +272,13 @@ class _GuardedGoogleMixin(_SharedConnectionsMixin):
         return {**client._ensure_aiohttp_ssl_ctx(*args, **kwargs), "allow_redirects": False}
 
 
-class _NonRetryingGoogleMixin(_GuardedGoogleMixin):
-    """The same without retries."""
-
-    async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        client: Any = super()
-        return await client._async_request_once(request, *args, **{**kwargs, "implicit_retry": False})
-
-    async def _async_retry(self, call: Any, *args: Any, **kwargs: Any) -> Any:
-        return await call(*args, **kwargs)
-
-
-def _guard_google_client(client: Any, *, retries: bool) -> Any:
-    api = copy_with_mixin(client._api_client, _GuardedGoogleMixin if retries else _NonRetryingGoogleMixin)
+def _guard_google_client(client: Any) -> Any:
+    api = copy_with_mixin(client._api_client, _GuardedGoogleMixin)
     if isinstance(request_args := getattr(api, "_async_client_session_request_args", None), dict):
         api._async_client_session_request_args = {**cast("dict[str, Any]", request_args), "allow_redirects": False}
     if hasattr(http := getattr(api, "_async_httpx_client", None), "event_hooks"):
         api._async_httpx_client = _guard_http_client(http, is_sdk=True)
-    if not retries:
-        api.__dict__.pop("_async_retry", None)  # the override's is used then
+    api.__dict__.pop("_async_retry", None)  # the override's is used then
     client_copy = copy_with_mixin(client, _SharedConnectionsMixin)
     async_client = copy_with_mixin(client.aio, _SharedConnectionsMixin)
     models = copy_with_mixin(async_client.models, _SharedConnectionsMixin)

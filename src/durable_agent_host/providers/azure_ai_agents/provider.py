@@ -28,9 +28,8 @@ class AzureAIAgentsProvider(GenericProvider):
         """Copy the client so that its runs are journaled: a run continues at the service after a crash here."""
         return client if isinstance(client, _RemoteRunMixin) else copy_with_mixin(client, _RemoteRunMixin)
 
-    def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
+    def sdk_clients(self, client: Any, /) -> dict[str, Any]:
         """Limit the responses of the app's client; it never retries or redirects requests."""
-        del retries
         add_known_secrets([key for key in (client.api_key,) if isinstance(key, str)])
         return {"sdk": copy_with_limits(client.sdk)}
 

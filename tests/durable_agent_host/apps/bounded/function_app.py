@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 from pathlib import Path
-from typing import Never
 
 import httpx
 import httpx2
@@ -14,13 +13,10 @@ from agent_framework import (
     ChatMiddlewareLayer,
     ChatResponseUpdate,
     Content,
-    Executor,
     FunctionInvocationLayer,
     Message,
     WorkflowBuilder,
-    WorkflowContext,
     WorkflowExecutor,
-    handler,
 )
 from agent_framework_anthropic import AnthropicClient
 from agent_framework_gemini import GeminiChatClient
@@ -149,24 +145,7 @@ def summing(name: str, *, stream: bool) -> Agent:
     return Agent(clients["Completions"], "Talk.", name=name, compaction_strategy=strategy)
 
 
-class Holder(Executor):
-    """An executor that asks an agent within its activity."""
-
-    def __init__(self) -> None:
-        super().__init__(id="holder")
-        self.agent = talker("Completions", "held", say)
-
-    @handler
-    async def ask(self, text: str, ctx: WorkflowContext[Never, str]) -> None:
-        """Ask."""
-        stream = self.agent.run(text, stream=True)
-        async for _ in stream:
-            pass
-        await ctx.yield_output((await stream.get_final_response()).text)
-
-
 nodes = WorkflowBuilder(name="nodes", start_executor=talker("Completions", "node", say)).build()
-holders = WorkflowBuilder(name="holders", start_executor=Holder()).build()
 
 
 class Opaque(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
@@ -207,7 +186,7 @@ OWN_CLIENTS = {
     "ItsOwnHttp": (OpenAIChatCompletionClient(model="m", async_client=its_own), [say]),
 }
 app = DurableAgentApp(
-    workflows=[nodes, holders],
+    workflows=[nodes],
     agents=[
         *(talker(kind, kind, say) for kind in clients),
         *(typed(kind) for kind in clients),
