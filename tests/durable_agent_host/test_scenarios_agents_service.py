@@ -1,8 +1,6 @@
 """Sessions whose conversation is a thread of the Azure AI Agents service, over kills of the host."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -235,37 +233,6 @@ def test_a_deleted_thread_is_created_again(lives: Lives, model: PracticeModel):
     response = lives.host.run("Worker", "What do I like?", session_id="gone")
     assert response.status_code == 200, response.text
     assert "I like green." in response.text
-
-
-def import_threads(lives: Lives, model: PracticeModel, *threads: str) -> subprocess.CompletedProcess[str]:
-    """Run the command."""
-    endpoint = f"{model.control.removesuffix('/practice')}/agents"
-    command = [str(Path(sys.executable).parent / "durable-agent-host"), "import-threads", "--endpoint", endpoint]
-    command += ["--api-key", "k", "--url", lives.host.url, "Elsewhere", *threads]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-
-def test_threads_become_sessions_of_another_provider(lives: Lives, model: PracticeModel):
-    """With code, images, files and tools; importing them again changes nothing; the conversation continues."""
-    model.plan(
-        {"calls": [{"name": "note", "arguments": {"line": "moved"}}]},
-        {"code": "print(6 * 7)", "logs": "42\n", "image": True, "text": "It is 42.", "files": ["table.csv"]},
-        {"text": "You are welcome."},
-    )
-    lives.host.run("Worker", "What is six times seven?", session_id="to-move")
-    lives.host.run("Worker", "Thank you, Deep Thought.", session_id="to-move")
-    thread = posted_requests(model, "/messages")[0]["path"].split("/")[-2]
-    first = import_threads(lives, model, thread)
-    assert (first.returncode, first.stderr) == (0, ""), first
-    assert first.stdout == f"{thread}: imported, 6 messages, 2 files\n"
-    document = json.dumps(lives.host.state("Elsewhere", thread))
-    assert "print(6 * 7)" in document
-    assert "42" in document
-    again = import_threads(lives, model, thread)
-    assert again.stdout == f"{thread}: left alone, the session is there already\n"
-    response = lives.host.run("Elsewhere", "What did I ask you first?", session_id=thread)
-    assert "What is six times seven?" in response.text
-    assert "Thank you, Deep Thought." in response.text
 
 
 def test_a_failed_turn_cancels_its_pending_run(lives: Lives, model: PracticeModel):

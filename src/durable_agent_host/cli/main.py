@@ -9,7 +9,6 @@ from typing import Any, Final, NoReturn, cast
 import click
 
 from durable_agent_host.cli.chat_command import chat
-from durable_agent_host.cli.host_client import CommandError, HostRoutes, host_command
 from durable_agent_host.cli.sessions_command import sessions
 from durable_agent_host.cli.turns_command import turns
 
@@ -27,34 +26,7 @@ def _start(host_arguments: Sequence[str]) -> None:
     os.execv(sys.executable, [*_HOST, *host_arguments])  # noqa: S606 - this program, with its own arguments
 
 
-@host_command(
-    "import-threads",
-    epilog="Exit status: 0 all was taken, 1 some was not, 2 the command could not be carried out. "
-    "A thread whose session exists is left alone, so the command can be repeated.",
-)
-@click.option("--endpoint", required=True, help="of the project: https://….services.ai.azure.com/api/projects/…")
-@click.option("--api-key", help="instead of the credential that azure-identity finds")
-@click.option("--all", "is_all", is_flag=True, help="all threads of the project")
-@click.argument("agent")
-@click.argument("threads", metavar="[THREAD]...", nargs=-1)
-def _import_threads(
-    host: HostRoutes, *, endpoint: str, api_key: str | None, is_all: bool, agent: str, threads: Sequence[str]
-) -> int:
-    """Copy threads of the Azure AI Agents service into sessions of a running host.
-
-    Any AGENT of the host continues them, with messages, steps and files. A THREAD's id becomes its session's.
-    """
-    if bool(threads) == is_all:
-        raise CommandError("name threads by their ids, or give --all")
-    try:
-        from durable_agent_host.cli.threads_command import import_threads  # noqa: PLC0415 - no other command needs the SDK
-    except ModuleNotFoundError:
-        raise CommandError("the SDK is not installed: pip install 'durable-agent-host[azure-ai-agents]'") from None
-    host.ask("/agents")
-    return import_threads(host, agent, threads, endpoint=endpoint, api_key=api_key)
-
-
-@click.group(commands=[_start, chat, sessions, turns, _import_threads])
+@click.group(commands=[_start, chat, sessions, turns])
 @click.version_option(package_name="durable-agent-host", message="%(prog)s %(version)s")
 def _cli() -> None:
     """Host agents durably, on this machine."""

@@ -59,7 +59,6 @@ class AgentsService:
             ("GET", "/agents/assistants/{agent}", self.read_agent),
             ("GET", "/agents/threads", self.list_threads),
             ("POST", "/agents/threads", self.create_thread),
-            ("GET", thread_path, self.read_thread),
             ("DELETE", thread_path, self.delete_thread),
             ("GET", f"{thread_path}/messages", self.list_messages),
             ("POST", f"{thread_path}/messages", self.post_message),
@@ -132,10 +131,6 @@ class AgentsService:
             self._store.add_message(thread, message)
         self._store.threads[thread.json_object["id"]] = thread
         return exchange.respond(thread.json_object)
-
-    def read_thread(self, request: Request, exchange: Exchange) -> ASGIApp:
-        """Read a thread."""
-        return exchange.respond(self._find_thread(request).json_object)
 
     def delete_thread(self, request: Request, exchange: Exchange) -> ASGIApp:
         """Delete a thread."""

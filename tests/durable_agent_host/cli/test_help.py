@@ -34,7 +34,7 @@ def test_every_command_names_itself(capsys: pytest.CaptureFixture[str]):
         options = text.partition("\nOptions:\n")[2].partition("\n\n")[0]
         assert re.findall(r"^  (--[^ ]+)(?: \S+)*(?=\n  -|\Z)", options, re.MULTILINE) == [], "an option says nothing"
         pending += [(*command, name) for name in commands_in(text)]
-    for name in ("chat", "sessions list", "sessions delete", "turns resume", "import-threads"):
+    for name in ("chat", "sessions list", "sessions delete", "turns resume"):
         assert name in seen
 
 

@@ -2,7 +2,7 @@
 
 `client` is the chat client for agents; `provider` implements the port. `thread_contents` turns the service's blocks
 into contents, `run_events` reads its streams, `request_bodies` writes requests, `service_client` calls the SDK,
-`run_call` starts, continues and re-attaches to runs, `thread_import` reads threads to import them.
+`run_call` starts, continues and re-attaches to runs.
 """
 
 from durable_agent_host.providers.azure_ai_agents.client import AzureAIAgentsChatClient

@@ -96,7 +96,7 @@ _OLDEST_FIRST: Final = "asc"
 _RESULTS: Final = "step_details.tool_calls[*].file_search.results[*].content"
 
 
-def connect(endpoint: str, credential: Any = None, api_key: str | None = None) -> Any:
+def connect(endpoint: str, credential: Any, api_key: str | None) -> Any:
     """Create the SDK's client."""
     from azure.ai.agents.aio import AgentsClient  # noqa: PLC0415 - loaded when used
     from azure.core.credentials import AzureKeyCredential  # noqa: PLC0415 - the same
@@ -142,14 +142,6 @@ class AgentsService:
         """Create a thread."""
         return (await self.sdk.threads.create(without_lone_surrogates(body), **_ONCE)).as_dict()
 
-    async def thread(self, thread_id: str) -> Json:
-        """Read a thread."""
-        return (await self.sdk.threads.get(thread_id, **_ONCE)).as_dict()
-
-    async def threads(self) -> list[str]:
-        """List the ids of all threads, oldest first."""
-        return [thread.id async for thread in self.sdk.threads.list(limit=100, order=_OLDEST_FIRST, **_ONCE)]
-
     async def post_message(self, thread_id: str, body: Json) -> Json:
         """Add a message to a thread."""
         return (await self.sdk.messages.create(thread_id, without_lone_surrogates(body), **_ONCE)).as_dict()
@@ -157,11 +149,6 @@ class AgentsService:
     async def message(self, thread_id: str, message_id: str) -> Json:
         """Read a message."""
         return (await self.sdk.messages.get(thread_id, message_id, **_ONCE)).as_dict()
-
-    async def messages(self, thread_id: str) -> list[Json]:
-        """Read all messages of a thread, oldest first."""
-        pages = self.sdk.messages.list(thread_id, limit=100, order=_OLDEST_FIRST, **_ONCE)
-        return [message.as_dict() async for message in pages]
 
     async def has_message(self, thread_id: str, metadata: Mapping[str, str]) -> bool:
         """Return whether a thread has a message with these metadata among its newest."""
@@ -179,10 +166,10 @@ class AgentsService:
         """Read a run."""
         return (await self.sdk.runs.get(thread_id, run_id, **_ONCE)).as_dict()
 
-    async def runs(self, thread_id: str, max_runs: int | None = None) -> list[Json]:
-        """Read the runs of a thread, newest first."""
+    async def runs(self, thread_id: str, max_runs: int) -> list[Json]:
+        """Read the newest runs of a thread, newest first."""
         recent_runs: list[Json] = []
-        async for run in self.sdk.runs.list(thread_id, limit=max_runs or 100, order=_NEWEST_FIRST, **_ONCE):
+        async for run in self.sdk.runs.list(thread_id, limit=max_runs, order=_NEWEST_FIRST, **_ONCE):
             recent_runs.append(run.as_dict())
             if len(recent_runs) == max_runs:
                 break

@@ -166,13 +166,13 @@ def _output_content(output: Any) -> Content:
     """Return the logs or the image of a code run; an empty text for another output."""
     fields = object_at(output)
     if file_id := object_at(fields.get("image")).get("file_id"):
-        return hosted_file(str(file_id), kind="image")
+        return _hosted_image(str(file_id))
     return Content.from_text(_as_text(fields.get("logs")))
 
 
-def hosted_file(file_id: str, **properties: Any) -> Content:
-    """Return the content of a file stored by the service."""
-    return Content("hosted_file", file_id=file_id, additional_properties={"provider": PROVIDER, **properties})
+def _hosted_image(file_id: str) -> Content:
+    properties = {"provider": PROVIDER, "kind": "image"}
+    return Content("hosted_file", file_id=file_id, additional_properties=properties)
 
 
 def message_contents(message: Json) -> list[Content]:
@@ -185,7 +185,7 @@ def _part_content(part: Json) -> Content:
     payload = object_at(part.get(str(part.get("type"))))
     match part.get("type"):
         case "image_file" if "file_id" in payload:
-            return hosted_file(str(payload["file_id"]), kind="image")
+            return _hosted_image(str(payload["file_id"]))
         case "image_url" if isinstance(payload.get("url"), str):
             return Content("uri", uri=payload["url"], media_type="image/*")
         case _:

@@ -41,7 +41,6 @@ SERVER = {
 responses_client = OpenAIChatClient(model="practice", api_key="k", base_url=os.environ["RESPONSES_URL"])
 app = DurableAgentApp(
     agents=[
-        Agent(responses_client, "Be brief.", name="Elsewhere"),
         agent("Worker", tool(write_line, name="note"), careful, {"type": "code_interpreter"}),
         agent("Reader", SERVER),
     ],
