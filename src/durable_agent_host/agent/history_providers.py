@@ -16,7 +16,7 @@ from durable_agent_host.errors import (
     log_reason,
 )
 from durable_agent_host.model.history_locations import HistoryLocations
-from durable_agent_host.session.external_messages import IDENTITY, POSITION, REWRITTEN, name_of, read_once, turn_of
+from durable_agent_host.session.external_messages import IDENTITY, POSITION, name_of, read_once, turn_of
 from durable_agent_host.stream.fold import fold_contents
 
 _BATCH: Final = 100
@@ -183,8 +183,7 @@ def find_clear(provider: HistoryProvider) -> Clearing | None:
         `FileHistoryProvider` has no ``clear``: the file is deleted under the provider's own lock.
     """
     if isinstance(provider, CoalescingHistoryProvider):
-        clear = find_clear(provider.wrapped)
-        return provider.clearing(clear) if clear is not None else None
+        return find_clear(provider.wrapped)
     clear_method: Any = getattr(provider, "clear", None)
     if callable(clear_method):
 
@@ -233,7 +232,7 @@ async def _store(provider: HistoryProvider, session_id: str, messages: Sequence[
     numbered_messages: list[Message] = []
     for index, message in enumerate(messages):
         stored_message = Message.from_dict(message.to_dict())
-        properties = {name: value for name, value in stored_message.additional_properties.items() if name != REWRITTEN}
+        properties = dict(stored_message.additional_properties)
         if name_of(stored_message) is None:  # stored by others, perhaps chunk by chunk
             stored_message.contents = fold_contents(stored_message.contents)
             properties[IDENTITY] = f"copied-{index + 1}"

@@ -25,11 +25,8 @@ POSITION: Final = "durable_agent_host.place"
 """Key in a stored message's ``additional_properties``: its position in the conversation, from 0. Cosmos DB keeps the
 provider's own sort key, in nanoseconds, as a floating point number, in which neighbours of one save are equal."""
 
-REWRITTEN: Final = "durable_agent_host.rewritten"
-"""Key in the ``additional_properties`` of a rewritten session's first message: how many messages the session has."""
-
 _ATTRIBUTION: Final = "_attribution"
-_MARKS: Final = (IDENTITY, POSITION, REWRITTEN)
+_MARKS: Final = (IDENTITY, POSITION)
 
 
 def name_of(message: Message) -> str | None:
