@@ -415,7 +415,7 @@ class AgentRunner:
         if not attempt.recorded.deaths.has_waited:  # the caller cannot postpone it
             await asyncio.sleep(self._death_seconds())
         async with _SUSPECT:
-            await attempt.record_stop(goes_on=True)
+            await attempt.record_stop(is_resuming=True)
             yield
 
     def _postpone(self, runs: AgentRuns, stop: Stop, *, can_postpone: bool) -> Stop:
@@ -470,12 +470,12 @@ class AgentRunner:
 
     async def _collect_failed(self, runs: AgentRuns, error: BaseException) -> TurnOutcome:
         """Build the outcome of a failed turn: with what it has done if anything has happened outside of the host."""
-        failed = await _build_failed_outcome(runs, error)
+        failed_outcome = await _build_failed_outcome(runs, error)
         try:
             records = await runs.attempt.read_again()
             if runs.run is None or not happened_outside(runs, records):
-                return failed
-            return await self._save_cut_off(runs, await build_failed_with_entries(runs, records, failed))
+                return failed_outcome
+            return await self._save_cut_off(runs, await build_failed_with_entries(runs, records, failed_outcome))
         except (FencedError, LogError):
             raise
         except Exception as collect_error:  # noqa: BLE001 - the turn fails all the same
@@ -484,7 +484,7 @@ class AgentRunner:
                 runs.request.turn_id,
                 log_reason(collect_error),
             )
-            return failed
+            return failed_outcome
 
     async def _collect_cancelled(self, runs: AgentRuns) -> TurnOutcome:
         """Collect the output of a cancelled turn, also for the agent's own history providers."""
@@ -527,7 +527,7 @@ class AgentRunner:
         session = runs.record.session
         withdrawal = runs.withdrawal
         if withdrawal is not None and not outcome.adds_entries:  # what the turn has left in the session stays
-            session = withdrawal.stored
+            session = withdrawal.stored_session
             withdrawal = None
         return await self.storage.offload_outcome(
             session, runs.request, outcome, response=response, withdrawal=withdrawal

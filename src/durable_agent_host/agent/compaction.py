@@ -135,8 +135,10 @@ class OpenedStrategy:
         has_changed = await self._strategy(messages)
         questions = [message for message in messages if message.role == "user" or _is_summary(message)]
         if has_changed and questions:
-            included = (message for message in questions if not message.additional_properties.get(EXCLUDED_KEY))
-            first = next(included, questions[-1])
+            included_questions = (
+                message for message in questions if not message.additional_properties.get(EXCLUDED_KEY)
+            )
+            first = next(included_questions, questions[-1])
             first.role = "user"
             first.additional_properties[EXCLUDED_KEY] = False
             for message in takewhile(lambda message: message is not first, messages):

@@ -298,6 +298,6 @@ def _forbid_unknown(schema: Any) -> Any:
         return [_forbid_unknown(part) for part in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    copied = {name: _forbid_unknown(part) for name, part in cast("dict[str, Any]", schema).items()}
-    is_closed = copied.get("type") == "object" and "properties" in copied
-    return {"additionalProperties": False, **copied} if is_closed else copied
+    closed_schema = {name: _forbid_unknown(part) for name, part in cast("dict[str, Any]", schema).items()}
+    is_closed = closed_schema.get("type") == "object" and "properties" in closed_schema
+    return {"additionalProperties": False, **closed_schema} if is_closed else closed_schema

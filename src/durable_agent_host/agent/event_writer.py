@@ -271,8 +271,8 @@ def _build_log_entry(moment: Moment) -> LogEntry | None:
         case RunRestarted(reason, wait_seconds):
             return LogEntry(RETRIED, {"reason": reason, "seconds": wait_seconds})
         case AttemptEnded(Postponed(error, seconds), outcome) if outcome is not None:
-            worked_seconds = outcome.stats.agent_milliseconds / 1000
-            return LogEntry(POSTPONED, {"reason": _reason(error), "seconds": seconds, "worked_seconds": worked_seconds})
+            work_seconds = outcome.stats.agent_milliseconds / 1000
+            return LogEntry(POSTPONED, {"reason": _reason(error), "seconds": seconds, "worked_seconds": work_seconds})
         case AttemptEnded(outcome=outcome) if outcome is not None and outcome.status == "suspended":
             return LogEntry(SUSPENDED, {"calls": [call["call_id"] for call in outcome.pending]})
         case _:

@@ -199,7 +199,7 @@ class _Reconnecting:
             reason = _reason(error)
             if reason.startswith(_CUT) and exchange.is_traced and not exchange.was_sent:
                 raise self._unreachable() from error
-            if reason.startswith(_CUT) or (reason.startswith(_NO_ANSWER) and exchange.status not in _REFUSED):
+            if reason.startswith(_CUT) or (reason.startswith(_NO_ANSWER) and exchange.status not in _REFUSAL_STATUSES):
                 raise ConnectionLostError(f"the MCP server {self.name!r} has not answered: {reason}") from error
             raise
         finally:
@@ -240,7 +240,7 @@ class _ElicitingStack(AsyncExitStack):
         return await super().enter_async_context(cm)
 
 
-_REFUSED: Final = frozenset(range(400, 500)) - {408}
+_REFUSAL_STATUSES: Final = frozenset(range(400, 500)) - {408}
 """The statuses of requests that were not processed; another error may come from a gateway, after the tool has run."""
 
 

@@ -311,8 +311,8 @@ class _LimitedRun:
         received_bytes().inner_calls += 1
         provider = self._client.provider
         call = ModelCall(CallPath(), context.client, provider, context.messages, dict(context.options or {}), send)
-        nested = StopNestedRun(StreamProgress(), _no_others, lambda _: None)
-        return chain_limited_call(nested, ReadResponse(NestedOutput(provider, joins_texts=False)), call)
+        stop_nested = StopNestedRun(StreamProgress(), _no_others, lambda _: None)
+        return chain_limited_call(stop_nested, ReadResponse(NestedOutput(provider, joins_texts=False)), call)
 
 
 async def _no_others() -> None:

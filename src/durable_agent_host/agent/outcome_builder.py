@@ -123,7 +123,7 @@ def happened_outside(runs: AgentRuns, records: JournalState) -> bool:
     A tool has finished or is in doubt, a pending call has its answer, or a finished model call has run a hosted tool.
     Of an agent without a journal, its output tells, and that an earlier attempt was running it.
     """
-    started_calls = (call.started for path, call in records.tools.items() if path != AGENT_RUN)
+    started_calls = (call.start for path, call in records.tools.items() if path != AGENT_RUN)
     if records.replied_call_ids or any(entry is not None and not entry.is_agent for entry in started_calls):
         return True
     responses = [decode_model_response(response) for response in records.responses.values()]
@@ -209,10 +209,10 @@ def _build_missing_result(records: JournalState, end: str, path: CallPath) -> Co
 def _describe_calls_within(records: JournalState, path: CallPath) -> Iterator[str]:
     """Describe the calls that an agent had made in a call which was cut off."""
     for inner_path, call in records.tools.items():
-        if call.started is not None and inner_path.steps[: len(path.steps)] == path.steps and inner_path != path:
+        if call.start is not None and inner_path.steps[: len(path.steps)] == path.steps and inner_path != path:
             end = tool_result_text(call.finished.result) if call.finished is not None else "not known"
-            arguments = encode_strict(dict(call.started.arguments))
-            yield f"\nCall of {call.started.name} with {arguments[:_DESCRIBED]}: {end[:_DESCRIBED]}"
+            arguments = encode_strict(dict(call.start.arguments))
+            yield f"\nCall of {call.start.name} with {arguments[:_DESCRIBED]}: {end[:_DESCRIBED]}"
 
 
 def usage_of(runs: AgentRuns) -> UsageDetails | None:

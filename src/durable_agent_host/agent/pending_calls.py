@@ -167,7 +167,7 @@ class PendingCalls:
     def removed_tools(self, run_path: CallPath, tools: Iterable[Any]) -> list[RemovedTool]:
         """Return what stands for the tools of a run's earlier calls that are not among its tools any more."""
         recorded = self._journal.recorded
-        starts = [tool.started for path, tool in recorded.tools.items() if path.run == run_path]
+        starts = [tool.start for path, tool in recorded.tools.items() if path.run == run_path]
         kinds = {start.name: "" for start in starts if start is not None}
         for call in recorded.pending_calls.values():
             is_of_tool = call["kind"] in {"approval", "client_tool"} and call.get("reason") != _PROVIDER_REASON

@@ -234,8 +234,13 @@ class TurnAttempt:
             attempt.postponed_seconds = attempt.recorded.postponed_seconds
         elif resumes:
             raise missing_entries(attempt.log_id, 0)
-        ended = attempt.outcome
-        if resumes and ended is not None and ended.status == "failed" and ended.ended_at in {"", resumes}:
+        earlier_outcome = attempt.outcome
+        if (
+            resumes
+            and earlier_outcome is not None
+            and earlier_outcome.status == "failed"
+            and earlier_outcome.ended_at in {"", resumes}
+        ):
             await attempt._writer.commit(LogEntry(RESUMED, {"ended_at": resumes}))
             await attempt.read_again()
         if attempt.outcome is None:
@@ -276,14 +281,14 @@ class TurnAttempt:
             if call_id in replies and call_id not in self.recorded.replied_call_ids:
                 await self.observers.notify(CallReplied(call, replies[call_id]))
 
-    async def record_stop(self, *, goes_on: bool = False) -> None:
+    async def record_stop(self, *, is_resuming: bool = False) -> None:
         """Make durable that the attempt's end from now on is no death of its process, or that it goes on after that.
 
         Raises:
             FencedError: a later attempt has begun.
             LogError: the store does not answer.
         """
-        await self._writer.commit(LogEntry(ATTEMPT_STARTED if goes_on else STOPPED, {}))
+        await self._writer.commit(LogEntry(ATTEMPT_STARTED if is_resuming else STOPPED, {}))
 
     async def read_again(self) -> JournalState:
         """Read the current records, including everything this attempt has written."""

@@ -61,14 +61,14 @@ def turn_of_status(turn_id: str, status: Any) -> Turn | None:
         return None
     outcome = _outcome(request, status)
     try:
-        pending, replies, postponed = _read(turn_id, status.custom_status, _decode_wait)
+        pending, replies, postponement = _read(turn_id, status.custom_status, _decode_wait)
     except CorruptStateError:
         if outcome is None:
             raise
-        pending, replies, postponed = decode_pending(None)
+        pending, replies, postponement = decode_pending(None)
     if outcome is not None:
-        pending, postponed = (), None
-    return Turn(request=request, outcome=outcome, pending=pending, replies=replies, postponed=postponed)
+        pending, postponement = (), None
+    return Turn(request=request, outcome=outcome, pending=pending, replies=replies, postponement=postponement)
 
 
 def _request(turn_id: str, status: Any) -> TurnRequest | None:

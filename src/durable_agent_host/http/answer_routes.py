@@ -112,7 +112,7 @@ async def submit_callback(host: HandlerContext, call: RouteRequest, client: Turn
     is_known = call_id in turn.replies
     if not is_known:
         if turn.outcome is not None or token.expires_at <= datetime.now(UTC):
-            return _refuse_result(token.expires_at)
+            return _reject_result(token.expires_at)
         pending = calls.get(call_id, {"call_id": call_id, "kind": "callback"})
         if "progress" in answer:
             if _is_progress_due(pending):
@@ -173,7 +173,7 @@ async def _find_calls(
     return calls, replace(turn, replies={**found_replies, **turn.replies})
 
 
-def _refuse_result(expires_at: datetime) -> Response:
+def _reject_result(expires_at: datetime) -> Response:
     """Refuse a result that comes too late."""
     if expires_at <= datetime.now(UTC):
         return problem(HTTPStatus.GONE, f"the call has expired at {expires_at.isoformat()}")

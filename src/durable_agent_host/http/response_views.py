@@ -285,8 +285,8 @@ def turn_view(turn: Turn, base: str) -> TurnWire:
     }
     if turn.pending:
         view["pending_calls"] = pending_calls_of(turn)
-    if turn.postponed is not None:
-        view["postponed"] = cast("PostponedWire", turn.postponed)
+    if turn.postponement is not None:
+        view["postponed"] = cast("PostponedWire", turn.postponement)
     if request.options:
         view["options"] = request.options
     if request.principal:

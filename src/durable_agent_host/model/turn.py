@@ -230,11 +230,11 @@ class Turn:
         outcome: how it ended, or None while it runs or waits.
         pending: the calls that wait for a person: ``call_id``, ``name``, ``arguments``, ``reason``.
         replies: people's answers, by call id: ``approved``, ``reason``, ``arguments``.
-        postponed: until when it waits without a process (``until``, ``reason``); None when it does not.
+        postponement: until when it waits without a process (``until``, ``reason``); None when it does not.
     """
 
     request: TurnRequest
     outcome: TurnOutcome | None
     pending: tuple[Mapping[str, Any], ...] = ()
     replies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    postponed: Mapping[str, Any] | None = None
+    postponement: Mapping[str, Any] | None = None

@@ -315,20 +315,22 @@ class ConversationReader:
             CorruptStateError: a piece is missing.
             LogError: the store does not answer.
         """
-        stored = self.session
-        receipt = stored.receipt_of(turn_id)
-        session = withdraw_receipt(stored, turn_id, with_entries=True)
-        restored = Segment(())
-        refs = stored.sealed.refs
-        if receipt is not None and receipt.has_entries and session.entries == stored.entries and refs:
+        stored_session = self.session
+        receipt = stored_session.receipt_of(turn_id)
+        session = withdraw_receipt(stored_session, turn_id, with_entries=True)
+        other_segment = Segment(())
+        refs = stored_session.sealed.refs
+        if receipt is not None and receipt.has_entries and session.entries == stored_session.entries and refs:
             while refs[-1].depth:
                 refs = (*refs[:-1], *await self.below(refs[-1]))
             last = await self.segment(0, refs[-1])
-            others = tuple(entry for entry in last.entries if entry.get("correlationId") != turn_id)
-            restored = Segment(others, tuple(wire for wire in last.receipts if wire.get("turnId") != turn_id))
-            sealed = replace(stored.sealed, refs=refs[:-1])
-            session = replace(session, sealed=sealed, entries=(*others, *session.entries))
-        return Withdrawal(session, restored, stored)
+            other_entries = tuple(entry for entry in last.entries if entry.get("correlationId") != turn_id)
+            other_segment = Segment(
+                other_entries, tuple(wire for wire in last.receipts if wire.get("turnId") != turn_id)
+            )
+            segment_list = replace(stored_session.sealed, refs=refs[:-1])
+            session = replace(session, sealed=segment_list, entries=(*other_entries, *session.entries))
+        return Withdrawal(session, other_segment, stored_session)
 
     async def find_turn_end(self, turn_id: str) -> TurnEnd | None:
         """Return how a turn ended, or None when the session does not know."""

@@ -221,8 +221,8 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
         TurnRejectedError: another turn holds the session.
         CorruptStateError: the outcome seals entries that the session does not hold.
     """
-    voided = session.receipt_of(outcome.turn_id)
-    if outcome.status == "rejected" or (voided is not None and session.running != outcome.turn_id):
+    earlier_receipt = session.receipt_of(outcome.turn_id)
+    if outcome.status == "rejected" or (earlier_receipt is not None and session.running != outcome.turn_id):
         session = replace(session, running=None) if session.running == outcome.turn_id else session
         return session, _first(session) if session.running is None else None
     if session.running not in (None, outcome.turn_id):
@@ -230,13 +230,13 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
             f"turn {outcome.turn_id} does not hold the session, turn {session.running} does",
             running_turn_id=session.running,
         )
-    if voided is not None:
+    if earlier_receipt is not None:
         session = withdraw_receipt(session, outcome.turn_id, with_entries=outcome.adds_entries)
     if outcome.sealing is not None:
         session = apply_sealing(session, outcome.sealing)
     receipt = receipt_of_outcome(outcome, ended_at=window.now)
-    if voided is not None or outcome.budget_usage is not None:
-        session, receipt = _count(session, outcome, receipt, voided)
+    if earlier_receipt is not None or outcome.budget_usage is not None:
+        session, receipt = _count(session, outcome, receipt, earlier_receipt)
     session = _with_receipt(replace(session, running=None), receipt, window)
     session = _end_joined_turns(session, outcome, receipt, window)
     if outcome.overlay is not None:
@@ -251,10 +251,14 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
     return session, _first(session)
 
 
-def _count(session: Session, outcome: TurnOutcome, receipt: Receipt, voided: Receipt | None) -> tuple[Session, Receipt]:
+def _count(
+    session: Session, outcome: TurnOutcome, receipt: Receipt, earlier_receipt: Receipt | None
+) -> tuple[Session, Receipt]:
     """Add what a turn has used to the session; a resumed turn that adds nothing has the figures of its failure."""
-    if voided is not None and not outcome.adds_entries:
-        return session, replace(receipt, has_entries=voided.has_entries, budget_usage=voided.budget_usage)
+    if earlier_receipt is not None and not outcome.adds_entries:
+        return session, replace(
+            receipt, has_entries=earlier_receipt.has_entries, budget_usage=earlier_receipt.budget_usage
+        )
     if outcome.budget_usage is None:
         return session, receipt
     usage = (session.budget_usage or NO_USAGE).plus(outcome.budget_usage)
@@ -264,8 +268,10 @@ def _count(session: Session, outcome: TurnOutcome, receipt: Receipt, voided: Rec
 def _end_joined_turns(session: Session, outcome: TurnOutcome, receipt: Receipt, window: ReceiptWindow) -> Session:
     """End the queued turns whose messages the agent of another one has got, as that one has ended."""
     for turn_id, request_hash in outcome.steered_by.items():
-        joined = session.receipt_of(turn_id)
-        has_joined = joined is not None and joined.joined_turn_id == outcome.turn_id  # before the turn has resumed
+        earlier_receipt = session.receipt_of(turn_id)
+        has_joined = (
+            earlier_receipt is not None and earlier_receipt.joined_turn_id == outcome.turn_id
+        )  # before the turn has resumed
         if has_joined:
             session = withdraw_receipt(session, turn_id, with_entries=False)
         if turn_id in session.queue or has_joined:

@@ -62,13 +62,13 @@ class Withdrawal:
 
     Attributes:
         session: as before the turn; its head begins with the restored entries.
-        restored: what the segment of the turn's entries had besides them; sealed again with the turn's next end.
-        stored: the session as its entity has it.
+        other_entries: what the segment of the turn's entries had besides them; sealed again with the turn's next end.
+        stored_session: the session as its entity has it.
     """
 
     session: Session
-    restored: Segment
-    stored: Session
+    other_entries: Segment
+    stored_session: Session
 
 
 def turn_mark(turn_id: str) -> str:
@@ -98,11 +98,11 @@ def seal_outcome(
         The outcome to commit, and the pieces to store first.
     """
     stored_list = session.sealed
-    restored: list[Segment] = []
+    restored_segments: list[Segment] = []
     if withdrawal is not None:
-        stored_list = withdrawal.stored.sealed
-        restored = [withdrawal.restored] if withdrawal.restored.entries else []
-        session = replace(session, entries=session.entries[len(withdrawal.restored.entries) :])
+        stored_list = withdrawal.stored_session.sealed
+        restored_segments = [withdrawal.other_entries] if withdrawal.other_entries.entries else []
+        session = replace(session, entries=session.entries[len(withdrawal.other_entries.entries) :])
     namespace = session.sealed.namespace or new_namespace
     blobs: dict[str, bytes] = {}
     entries: list[Mapping[str, Any]] = []
@@ -116,7 +116,7 @@ def seal_outcome(
     outcome, segment_list, large_parts = _offload_overlay(segment_list, outcome, namespace)
     blobs |= large_parts
     entry_count, segments, receipts = _select_sealed_turns(session, outcome)
-    refs, segment_blobs = add_segments(segment_list.refs, [*restored, *segments], namespace)
+    refs, segment_blobs = add_segments(segment_list.refs, [*restored_segments, *segments], namespace)
     blobs |= segment_blobs
     sealed_turn_ids = [receipt.turn_id for receipt in session.receipts[:receipts]]
     marks = "".join(map(turn_mark, sealed_turn_ids))

@@ -69,7 +69,7 @@ _LONG_FIELDS: Final = ("arguments", "reason", "schema", "progress", "result", "e
 def encode_pending(
     pending: Sequence[Mapping[str, Any]],
     replies: Mapping[str, Mapping[str, Any]],
-    postponed: Mapping[str, Any] | None = None,
+    postponement: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Encode which calls wait and which answers have arrived, or until when the turn is postponed, and why.
 
@@ -81,8 +81,8 @@ def encode_pending(
     calls = [dict(call) for call in pending[:MAX_VISIBLE]]
     replies_json = {call_id: dict(answer) for call_id, answer in newest_replies.items()}
     status: dict[str, Any] = {"pending": calls, "answers": replies_json}
-    if postponed is not None:
-        status["postponed"] = postponed
+    if postponement is not None:
+        status["postponed"] = postponement
     for group in (calls, list(replies_json.values())):
         _shorten(group, status, _MAX_CHARACTERS)
     return status

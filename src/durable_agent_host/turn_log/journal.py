@@ -87,13 +87,13 @@ class RecordedTool:
 
     Attributes:
         starts: how often it has started.
-        started: its last start; None before it has started.
+        start: its last start; None before it has started.
         finished: how it ended, or None.
         deferral: what its pending call needs, when its result comes later; else None.
     """
 
     starts: int = 0
-    started: ToolCallStartedEntry | None = None
+    start: ToolCallStartedEntry | None = None
     finished: ToolCallCompletedEntry | None = None
     deferral: Mapping[str, Any] | None = None
 
@@ -134,7 +134,7 @@ class ProcessDeaths:
             self._begin_attempt()
         elif kind == ATTEMPT_STARTED:
             self._is_open = True
-        elif kind in _ENDS:
+        elif kind in _END_KINDS:
             self._is_open = False
             self.has_waited = self.has_waited or kind == POSTPONED
         elif kind == TOOL_STARTED:
@@ -151,15 +151,15 @@ class ProcessDeaths:
             self.count += 1
             self.has_waited = False
             tools = ", ".join(sorted({repr(name) for name in self._tools.values()}))
-            what = "its model call was running" if self._calls_model else "it was about to call its model"
-            self.running = f"the tool {tools} was running" if tools else what
+            model_state = "its model call was running" if self._calls_model else "it was about to call its model"
+            self.running = f"the tool {tools} was running" if tools else model_state
         self._is_open = True
         self._tools.clear()
         self._calls_model = False
 
 
 _COMPLETIONS: Final = frozenset({MODEL_FINISHED, TOOL_FINISHED, SIDE_CALL_FINISHED, WORKFLOW_WAITING})
-_ENDS: Final = frozenset({SUSPENDED, POSTPONED, STOPPED, OUTCOME})
+_END_KINDS: Final = frozenset({SUSPENDED, POSTPONED, STOPPED, OUTCOME})
 
 
 class JournalState:
@@ -276,7 +276,7 @@ class JournalState:
             case ToolCallStartedEntry():
                 started_call = self.tools.setdefault(step.path, RecordedTool())
                 started_call.starts += 1
-                started_call.started = step
+                started_call.start = step
                 self.nested_events.discard((str(step.path.run), step.path.call_id))
             case ToolCallCompletedEntry():
                 self.tools.setdefault(step.path, RecordedTool()).add_end(step)

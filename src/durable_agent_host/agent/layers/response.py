@@ -50,7 +50,7 @@ class ReadResponse:
                     _remove_calls(response, (), call.provider)
                 yield CompletedResponse(response, ())
                 return
-            calls = _HeldCalls(call.provider)
+            calls = _CallBuffer(call.provider)
             meter = OutputSizeMeter()
             is_truncated = call.provider.is_truncated
             async with cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result) as stream:
@@ -64,13 +64,13 @@ class ReadResponse:
                     raise _truncated(has_updates=bool(calls.updates))
                 response = cast("ChatResponse[Any]", await cast("Any", result).get_final_response())
             _release(result)
-            is_cut = _is_cut(response) and _remove_calls(response, calls.held_updates, call.provider)
-            for update in calls.held_updates:
+            is_cut = _is_cut(response) and _remove_calls(response, calls.buffered_updates, call.provider)
+            for update in calls.buffered_updates:
                 yield update
             yield CompletedResponse(response, calls.updates, is_folded=is_cut)
 
 
-class _HeldCalls:
+class _CallBuffer:
     """Holds back a stream from its first tool call until its finish reason lets the calls run.
 
     Args:
@@ -78,24 +78,24 @@ class _HeldCalls:
 
     Attributes:
         updates: all of the stream.
-        held_updates: those held back, joined like others that nobody has read.
+        buffered_updates: those held back, joined like others that nobody has read.
     """
 
     def __init__(self, items: ItemReader) -> None:
         self.updates: list[ChatResponseUpdate] = []
-        self.held_updates: list[ChatResponseUpdate] = []
+        self.buffered_updates: list[ChatResponseUpdate] = []
         self._items = items
         self._may_run = False
 
     def add(self, update: ChatResponseUpdate) -> list[ChatResponseUpdate]:
         """Add the next update, and return those that can be passed on."""
         self.updates.append(update)
-        if self._may_run or not (self.held_updates or any(map(_is_call, update.contents))):
+        if self._may_run or not (self.buffered_updates or any(map(_is_call, update.contents))):
             return [update]
-        self.held_updates.append(update)
+        self.buffered_updates.append(update)
         if update.finish_reason is None:
-            if len(self.held_updates) % EVERY == 0:
-                newest_updates = self.held_updates[-EVERY:]
+            if len(self.buffered_updates) % EVERY == 0:
+                newest_updates = self.buffered_updates[-EVERY:]
                 coalesce_updates(newest_updates, newest_updates, self._items)
             return []
         contents = [content for earlier in self.updates for content in earlier.contents]
@@ -103,7 +103,7 @@ class _HeldCalls:
         self._may_run = not _is_cut(ChatResponse(messages=message, finish_reason=cast("Any", update.finish_reason)))
         if not self._may_run:
             return []
-        released_updates, self.held_updates = self.held_updates, []
+        released_updates, self.buffered_updates = self.buffered_updates, []
         return released_updates
 
 
@@ -143,7 +143,7 @@ def _is_cut(response: ChatResponse[Any]) -> bool:
 
 
 def _remove_calls(
-    response: ChatResponse[Any], held_updates: Sequence[ChatResponseUpdate], provider: ModelProvider
+    response: ChatResponse[Any], buffered_updates: Sequence[ChatResponseUpdate], provider: ModelProvider
 ) -> bool:
     """Remove the calls of a response and of its updates, and list them in its properties.
 
@@ -152,15 +152,18 @@ def _remove_calls(
     """
     client_call_ids = {client_call.call_id for client_call in provider.client_calls(response.messages)}
     calls_not_run: list[list[str]] = []
-    for holder in (*response.messages, *held_updates):
+    for holder in (*response.messages, *buffered_updates):
         calls = [content for content in holder.contents if _is_call(content) or content.call_id in client_call_ids]
         holder.contents = [content for content in holder.contents if content not in calls]
         if isinstance(holder, Message):
-            named_calls = ((content, content.function_call or content) for content in calls)
-            calls_not_run += [[content.call_id or content.id or "", named.name or ""] for content, named in named_calls]
+            function_calls = ((content, content.function_call or content) for content in calls)
+            calls_not_run += [
+                [content.call_id or content.id or "", function_call.name or ""]
+                for content, function_call in function_calls
+            ]
     response.messages = [message for message in response.messages if message.contents]
     if calls_not_run:
-        for holder in (response, *held_updates[-1:]):
+        for holder in (response, *buffered_updates[-1:]):
             holder.additional_properties = {**(holder.additional_properties or {}), CALLS_NOT_RUN: calls_not_run}
     return bool(calls_not_run)
 

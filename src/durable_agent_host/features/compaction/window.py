@@ -312,7 +312,7 @@ class ContextWindow:
         if not self._slots or not self.has_our_history:
             return None
         if response is None:
-            replaced_slots = {replaced for slot in self._slots for replaced in slot.replaced_slots or ()}
+            replaced_slots = {replaced_slot for slot in self._slots for replaced_slot in slot.replaced_slots or ()}
             if self.shares or not replaced_slots:
                 return None
             for slot in self._slots:

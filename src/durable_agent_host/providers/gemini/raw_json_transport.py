@@ -78,15 +78,15 @@ def _lost_response(call: Json) -> Json:
 PART_FORMAT: Final = PartFormat("parts", lambda part: part.get(_CALL), lambda part: part.get(_RESPONSE), _lost_response)
 
 
-def _join_answers(contents: Sequence[Json]) -> list[Json]:
+def _join_model_contents(contents: Sequence[Json]) -> list[Json]:
     """Join answers that follow each other, as compaction can leave them: the service accepts no call after words."""
-    joined: list[Json] = []
+    merged_contents: list[Json] = []
     for content in contents:
-        if joined and joined[-1]["role"] == content["role"] == "model":
-            joined[-1] = {**content, "parts": [*joined[-1]["parts"], *content["parts"]]}
+        if merged_contents and merged_contents[-1]["role"] == content["role"] == "model":
+            merged_contents[-1] = {**content, "parts": [*merged_contents[-1]["parts"], *content["parts"]]}
         else:
-            joined.append(content)
-    return joined
+            merged_contents.append(content)
+    return merged_contents
 
 
 def with_valid_names(contents: Sequence[Json], tool_names: Collection[str]) -> list[Json]:
@@ -211,7 +211,7 @@ class _Call:
     def __init__(self, api: Any, model: str, contents: Any, config: Any) -> None:
         self._api = api
         contents_json = with_valid_names(request_json(contents), _tool_names(config))
-        self._contents = with_signatures(model, _join_answers(pair_results(contents_json, PART_FORMAT)))
+        self._contents = with_signatures(model, _join_model_contents(pair_results(contents_json, PART_FORMAT)))
         self._body: str | None = None
 
     def __getattr__(self, name: str) -> Any:
