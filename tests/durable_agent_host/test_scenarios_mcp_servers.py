@@ -92,6 +92,7 @@ class Gateway(ThreadingHTTPServer):
         url: where it listens.
         before: status of the answer to the next call, which the server does not get.
         after: status, type and body of the answer to the next call, when the server has answered.
+        breaks: what the requests contain whose connections end, in their order.
     """
 
     def __init__(self, target: str) -> None:
@@ -99,6 +100,7 @@ class Gateway(ThreadingHTTPServer):
         self.target = target
         self.before: int | None = None
         self.after: tuple[int, str, bytes] | None = None
+        self.breaks: list[bytes] = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}/mcp"
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -119,6 +121,10 @@ class _Passing(BaseHTTPRequestHandler):
         if is_call and gateway.before is not None:
             status, gateway.before = gateway.before, None
             self._send(status, {"retry-after": "1"}, b"no")
+            return
+        if gateway.breaks and gateway.breaks[0] in body:
+            del gateway.breaks[0]
+            self.close_connection = True
             return
         headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
         response = requests.post(gateway.target, data=body, headers=headers, stream=True)
@@ -364,6 +370,21 @@ def test_a_call_that_a_gateway_refuses_has_failed(
     assert turn(using, "Behind", f"refused-{status}").status_code == 200
     assert outputs(model) == ["Error: Function failed."]
     assert ledger(remote.folder) == []
+
+
+def test_a_cut_call_whose_server_does_not_list_its_tools_again_has_no_result(
+    using: AgentHost, model: PracticeModel, remote: Remote, gateway: Gateway
+):
+    """It is as with a server that cannot be reached, and the next turn has the tools."""
+    remote.start()
+    gateway.breaks = [b'"tools/call"', b'"tools/list"']
+    model.plan({"calls": [call("look", room="blue")]}, {"text": "Done."})
+    assert turn(using, "Behind", "unlisted").status_code == 200
+    (output,) = outputs(model)
+    assert output.startswith("Error: The call was cut and has no result; it is safe to make it again")
+    model.plan({"calls": [call("look", room="blue")]}, {"text": "Done."})
+    assert turn(using, "Behind", "unlisted").status_code == 200
+    assert "booked blue" in outputs(model)[-1]
 
 
 def test_an_approved_call_whose_server_is_away_fails_the_turn(using: AgentHost, model: PracticeModel, remote: Remote):

@@ -218,7 +218,9 @@ class _Reconnecting:
                 await server.connect(reset=True)
             except ModuleNotFoundError as error:
                 raise TurnError("tools of MCP servers need the package 'mcp': add it to requirements.txt") from error
-            except ToolException as error:
+            except (Exception, asyncio.CancelledError) as error:  # the SDK cancels what waits for a lost connection
+                if isinstance(error, asyncio.CancelledError) and cast("Any", asyncio.current_task()).cancelling():
+                    raise
                 _LOGGER.warning("MCP server %r cannot be reached: %s", self.name, error)
                 raise self._unreachable() from error
             finally:
