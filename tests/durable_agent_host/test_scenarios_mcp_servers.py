@@ -387,8 +387,10 @@ def test_a_cut_call_whose_server_does_not_list_its_tools_again_has_no_result(
     assert "booked blue" in outputs(model)[-1]
 
 
-def test_an_approved_call_whose_server_is_away_fails_the_turn(using: AgentHost, model: PracticeModel, remote: Remote):
-    """A retry can succeed, and the model does not learn of a call that did not run."""
+def test_an_approved_call_whose_server_is_away_keeps_its_approval(
+    using: AgentHost, model: PracticeModel, remote: Remote
+):
+    """The turn fails, the model does not learn of a call that did not run, and a resumed turn makes it once."""
     remote.start()
     model.plan(write_step("approved"), {"text": "Done."})
     waiting, question = waiting_turn(using, "Approving", "away")
@@ -399,6 +401,14 @@ def test_an_approved_call_whose_server_is_away_fails_the_turn(using: AgentHost, 
     assert "MCP server 'approving' cannot be reached" in error["message"]
     assert error["retryable"] is True
     assert (ledger(remote.folder), len(model.requests())) == ([], 1)
+    remote.start()
+    assert requests.post(f"{waiting['turn_url']}/resume").status_code == 202
+    assert end_of(waiting["turn_url"]) == "completed"
+    assert ledger(remote.folder) == ["note approved"]
+    events = requests.get(waiting["events_url"]).text
+    assert [events.count(f"event: call.{name}\n") for name in ("pending", "answered")] == [1, 1]
+    answers = [answer(waiting["turn_url"], question, approved=approved).status_code for approved in (True, False)]
+    assert answers == [200, 409]
 
 
 def test_a_server_at_a_url_that_restarts_is_used_again(using: AgentHost, model: PracticeModel, remote: Remote):

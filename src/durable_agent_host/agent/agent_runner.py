@@ -310,7 +310,7 @@ class AgentRunner:
         attempt = await TurnAttempt.open(self._open_log(), request, self._observers, self._redactor, resumes=resumes)
         if (outcome := attempt.outcome) is not None:
             return outcome
-        await attempt.resume(replies or {})
+        replies = await attempt.resume(replies or {})
         withdrawal = await self.storage.record(session).withdraw(request.turn_id) if resumes else None
         session = session if withdrawal is None else withdrawal.session
         record = self.storage.record(session)
@@ -319,7 +319,7 @@ class AgentRunner:
 
         load_message = partial(self._load_message, with_files)
         overlay = await stored_overlay(record)
-        start = AttemptStart(attempt, request, session, overlay, self._redactor, replies or {}, load_message)
+        start = AttemptStart(attempt, request, session, overlay, self._redactor, replies, load_message)
         runs = AgentRuns(
             host=self._host,
             provider=self._provider_for(object()),  # until the agent is created
@@ -333,7 +333,7 @@ class AgentRunner:
             if self.history.where.owners
             else "",
             request=request,
-            replies=replies or {},
+            replies=replies,
             wait_rules=self._wait_rules,
             collects=collects or (Cancelled() if await _is_cancelled(attempt) else None),
             withdrawal=withdrawal,

@@ -38,7 +38,7 @@ from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.call_path import AGENT_RUN
 from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.log_entry import ATTEMPT_STARTED, RESUMED, STOPPED, Inbox, LogEntry
+from durable_agent_host.model.log_entry import ATTEMPT_STARTED, REPLIED, RESUMED, STOPPED, Inbox, LogEntry
 from durable_agent_host.model.turn import RecordingLimits, TurnOutcome, TurnRequest
 from durable_agent_host.stream.live_events import EventReader
 from durable_agent_host.turn.timeline import bounded_name
@@ -256,8 +256,11 @@ class TurnAttempt:
         """Keep the attempt's model calls in its log; see `ExchangeRecorder`."""
         return ExchangeRecorder(self._writer, bounds, attempt=self.number)
 
-    async def resume(self, replies: Mapping[str, Mapping[str, Any]]) -> None:
-        """Log a line when an attempt resumes from another, and notify clients of answers; nothing for the first one.
+    async def resume(self, replies: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+        """Log a line when an attempt resumes from another, record answers, and notify clients of them.
+
+        Returns:
+            The answers, with those that the turn had before it failed.
 
         Raises:
             CorruptStateError: the records of the attempt that asked are gone, so its work would be repeated.
@@ -265,7 +268,7 @@ class TurnAttempt:
         if self.number == 1:
             if replies:
                 raise missing_entries(self.log_id, 0)
-            return
+            return replies
         tools = self.recorded.tools.values()
         finished_count = sum(1 for tool in tools if tool.finished is not None)
         deferred_count = sum(1 for tool in tools if tool.finished is None and tool.deferral is not None)
@@ -280,6 +283,10 @@ class TurnAttempt:
         for call_id, call in self.recorded.pending_calls.items():
             if call_id in replies and call_id not in self.recorded.replied_call_ids:
                 await self.observers.notify(CallReplied(call, replies[call_id]))
+        known_replies = self.recorded.replies
+        for call_id in replies.keys() - known_replies.keys():
+            self._writer.append_soon(LogEntry(REPLIED, {"call_id": call_id, "reply": replies[call_id]}))
+        return {**known_replies, **replies}
 
     async def record_stop(self, *, is_resuming: bool = False) -> None:
         """Make durable that the attempt's end from now on is no death of its process, or that it goes on after that.

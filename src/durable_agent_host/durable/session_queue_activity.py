@@ -84,9 +84,14 @@ class TurnStopper:
         return bool(page.records) and page.records[0].offset == 0
 
     async def record_replies(
-        self, request: TurnRequest, replies: Mapping[str, Mapping[str, Any]]
+        self, request: TurnRequest, replies: Mapping[str, Mapping[str, Any]], asked_at: Mapping[str, str]
     ) -> dict[str, dict[str, Any]]:
         """Record answers to calls of a turn, whether or not they wait yet; the first answer to a call stays.
+
+        Args:
+            request: of the turn.
+            replies: by the calls' ids.
+            asked_at: when a call was asked about: a turn that resumes may ask again.
 
         Returns:
             The answers that are recorded.
@@ -95,9 +100,9 @@ class TurnStopper:
             LogError: an answer could not be written.
         """
         log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
-        life = str(request.resumes)  # a turn that resumes may ask again
+        names = {call_id: derived_id("reply", call_id, asked_at.get(call_id, "")) for call_id in replies}
         sent = [
-            self._open_log().send_message(log_id, derived_id("reply", life, call_id), _reply_entry(call_id, reply))
+            self._open_log().send_message(log_id, names[call_id], _reply_entry(call_id, reply))
             for call_id, reply in replies.items()
         ]
         entries = await asyncio.gather(*sent)

@@ -18,6 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
@@ -46,6 +47,7 @@ from durable_agent_host.model.log_entry import (
     MODEL_SENT,
     OUTCOME,
     POSTPONED,
+    REPLIED,
     RESUMED,
     RETRIED,
     SIDE_CALL_FINISHED,
@@ -175,7 +177,8 @@ class JournalState:
         resumptions: how often the turn has been resumed.
         discard_from: offset of the first event of a model call without a response, or None.
         pending_calls: calls of which clients know that they wait, by their ids, as clients have them.
-        answered_call_ids: those of which clients know that they have their answers.
+        replied_call_ids: those of which clients know that they have their answers.
+        replies: the answers that the turn has taken, by the calls' ids.
         waiting_call_ids: those for which the turn was last suspended.
         has_started: whether clients know that the turn runs.
         postponed_seconds: how long the turn has worked and waited since an attempt was first postponed; 0 after a wait
@@ -206,6 +209,7 @@ class JournalState:
         self.discard_from: int | None = None
         self.pending_calls: dict[str, PendingCallWire] = {}
         self.replied_call_ids: set[str] = set()
+        self.replies: dict[str, Mapping[str, Any]] = {}
         self.waiting_call_ids: tuple[str, ...] = ()
         self.has_started = False
         self.postponed_seconds = 0.0
@@ -242,9 +246,12 @@ class JournalState:
             return
         if kind == RESUMED:
             self._void_outcome(self.outcome or {})
+            self._void_questions(datetime.fromtimestamp(data[AT] / 1000, UTC))
             self.resumptions += 1
             self.postponed_seconds = 0.0
             return
+        if kind == REPLIED:
+            self.replies[data["call_id"]] = data["reply"]
         if not self._add_step(record):
             return
         self.discard_from = None
@@ -261,6 +268,20 @@ class JournalState:
             last = max(own_paths, key=lambda path: path.position)
             self.rejections[last] = Rejection(reason, f"{reason}. Answer again.")
             self.discard_from = self._last_answer
+
+    def _void_questions(self, now: datetime) -> None:
+        """Ask again, from now on, what has no answer, or whose answer has ended the turn: a budget was not extended."""
+        for call_id, call in self.pending_calls.items():
+            reply = self.replies.get(call_id)
+            is_final = reply is not None and (call["kind"] != "budget" or reply["approved"])
+            if is_final or call["kind"] == "callback":
+                continue
+            self.replies.pop(call_id, None)
+            self.replied_call_ids.discard(call_id)
+            expires_at = now + (datetime.fromisoformat(call["expires_at"]) - datetime.fromisoformat(call["created_at"]))
+            times: Any = {"created_at": now.isoformat(), "expires_at": expires_at.isoformat()}
+            self.pending_calls[call_id] = {**call, **times}
+        self.waiting_call_ids = ()
 
     def _add_step(self, record: LogRecord) -> bool:
         """Add a step; return whether the events before it are confirmed."""
