@@ -164,6 +164,25 @@ def test_a_person_extends_the_budget(budgets: AgentHost, model: PracticeModel, p
     assert (len(model.requests()), purchases()) == (5, ["more"] * 4)
 
 
+def test_a_person_who_has_not_extended_the_budget_is_asked_again(budgets: AgentHost, model: PracticeModel, purchases):
+    """Each time that the failed turn resumes; what was allowed before stays allowed, and a new answer counts."""
+    model.plan(*[BUY_AGAIN] * 4, {"text": "Done."})
+    turn = waiting_turn(budgets, agent="AskCalls")
+    (first,) = turn["pending_calls"]
+    assert approve(turn, allow(first)).status_code == 200
+    (second,) = wait_until(lambda: read_other_pending_calls(turn, first))
+    for _ in range(2):
+        assert approve(turn, {"call_id": second["call_id"], "approved": False}).status_code == 200
+        assert wait_until(lambda: read_ended_turn(turn))["status"] == "failed"
+        assert requests.post(f"{turn['turn_url']}/resume").status_code == 202
+        (again,) = wait_until(lambda: read_other_pending_calls(turn, first))
+        assert (again["call_id"], again["created_at"] > second["created_at"]) == (second["call_id"], True)
+    assert approve(turn, allow(second)).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
+    assert approve(turn, {"call_id": second["call_id"], "approved": False}).status_code == 409
+    assert (len(model.requests()), purchases()) == (5, ["more"] * 4)
+
+
 def test_each_turn_and_each_model_call_has_its_cost(budgets: AgentHost, model: PracticeModel):
     """Turn, steps, session and list say it, and still do when the turn's orchestration was purged."""
     session, usage = uuid4().hex, {"usage": USAGE}

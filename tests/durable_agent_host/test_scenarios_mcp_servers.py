@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -390,23 +391,26 @@ def test_a_cut_call_whose_server_does_not_list_its_tools_again_has_no_result(
 def test_an_approved_call_whose_server_is_away_keeps_its_approval(
     using: AgentHost, model: PracticeModel, remote: Remote
 ):
-    """The turn fails, the model does not learn of a call that did not run, and a resumed turn makes it once."""
+    """The turn fails, and once it resumes, no call is asked about again; the call runs once."""
     remote.start()
-    model.plan(write_step("approved"), {"text": "Done."})
-    waiting, question = waiting_turn(using, "Approving", "away")
+    model.plan({"calls": [call("note", text="approved"), call("locate")]}, {"text": "Done."})
+    waiting = turn(using, "Approving", "away").json()
+    question, locating = sorted(waiting["pending_calls"], key=itemgetter("kind"))
     remote.kill()
     assert answer(waiting["turn_url"], question, approved=True).status_code == 200
+    assert answer(waiting["turn_url"], locating, result="Rome").status_code == 200
     assert end_of(waiting["turn_url"]) == "failed"
     error = requests.get(waiting["turn_url"]).json()["error"]
     assert "MCP server 'approving' cannot be reached" in error["message"]
     assert error["retryable"] is True
     assert (ledger(remote.folder), len(model.requests())) == ([], 1)
+    assert (answer(waiting["turn_url"], question, approved=False)).status_code == 409
     remote.start()
     assert requests.post(f"{waiting['turn_url']}/resume").status_code == 202
     assert end_of(waiting["turn_url"]) == "completed"
-    assert ledger(remote.folder) == ["note approved"]
+    assert (ledger(remote.folder), outputs(model)[1:]) == (["note approved"], ["Rome"])
     events = requests.get(waiting["events_url"]).text
-    assert [events.count(f"event: call.{name}\n") for name in ("pending", "answered")] == [1, 1]
+    assert [events.count(f"event: call.{name}\n") for name in ("pending", "answered")] == [2, 2]
     answers = [answer(waiting["turn_url"], question, approved=approved).status_code for approved in (True, False)]
     assert answers == [200, 409]
 

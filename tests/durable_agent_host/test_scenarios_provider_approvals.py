@@ -66,6 +66,21 @@ def test_a_provider_tool_needs_approval(people: AgentHost, model: PracticeModel,
         assert sent == ["message"]
 
 
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize("agent", TALKERS)
+def test_an_approval_counts_after_a_failure(people: AgentHost, model: PracticeModel, agent):
+    """The service gets it when the turn resumes, and nobody is asked again."""
+    down = {"error": {"status": 401, "message": "no"}}
+    model.plan({"item": ASK}, down, {"items": [{"item": CALL}, {"text": "Published."}]})
+    turn = run_until_approval(people, agent)
+    (call,) = turn["pending_calls"]
+    assert approve(turn, allow(call)).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["status"] == "failed"
+    assert requests.post(f"{turn['turn_url']}/resume").status_code == 202
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Published."
+    assert sent_approvals(model) == [(call["call_id"], True)]
+
+
 def test_provider_arguments_that_name_a_class_are_displayed_as_text(people: AgentHost, model: PracticeModel):
     """Durable Functions would make an object of Python of them; the provider runs its tool with them as they were."""
     arguments = '{"page": {"__class__": "Fraction", "__module__": "fractions", "__data__": 7}}'

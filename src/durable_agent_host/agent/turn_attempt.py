@@ -282,11 +282,9 @@ class TurnAttempt:
         )
         for call_id, call in self.recorded.pending_calls.items():
             if call_id in replies and call_id not in self.recorded.replied_call_ids:
+                self._writer.append_soon(LogEntry(REPLIED, {"call_id": call_id, "reply": replies[call_id]}))
                 await self.observers.notify(CallReplied(call, replies[call_id]))
-        known_replies = self.recorded.replies
-        for call_id in replies.keys() - known_replies.keys():
-            self._writer.append_soon(LogEntry(REPLIED, {"call_id": call_id, "reply": replies[call_id]}))
-        return {**known_replies, **replies}
+        return {**self.recorded.replies, **replies}
 
     async def record_stop(self, *, is_resuming: bool = False) -> None:
         """Make durable that the attempt's end from now on is no death of its process, or that it goes on after that.

@@ -18,7 +18,7 @@ from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.ids import derived_id, turn_log_id
 from durable_agent_host.model.log_entry import MESSAGE, OUTCOME, REPLY, LogEntry
-from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.model.turn import Turn, TurnRequest
 from durable_agent_host.session.admission import terminated_outcome
 from durable_agent_host.turn.turn_wire import decode_turn_outcome, encode_turn_outcome
 from durable_agent_host.turn_log.journal import read_journal
@@ -83,15 +83,8 @@ class TurnStopper:
         page = await self._open_log().read(log_id, max_bytes=1)
         return bool(page.records) and page.records[0].offset == 0
 
-    async def record_replies(
-        self, request: TurnRequest, replies: Mapping[str, Mapping[str, Any]], asked_at: Mapping[str, str]
-    ) -> dict[str, dict[str, Any]]:
+    async def record_replies(self, turn: Turn, replies: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Record answers to calls of a turn, whether or not they wait yet; the first answer to a call stays.
-
-        Args:
-            request: of the turn.
-            replies: by the calls' ids.
-            asked_at: when a call was asked about: a turn that resumes may ask again.
 
         Returns:
             The answers that are recorded.
@@ -99,10 +92,13 @@ class TurnStopper:
         Raises:
             LogError: an answer could not be written.
         """
-        log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
-        names = {call_id: derived_id("reply", call_id, asked_at.get(call_id, "")) for call_id in replies}
+        log_id = turn_log_id(turn.request.agent, turn.request.session_id, turn.request.turn_id)
+        # a turn that resumes may ask again; a job may answer before its call waits
+        times = {call["call_id"]: call["created_at"] for call in turn.pending if call["kind"] != "callback"}
         sent = [
-            self._open_log().send_message(log_id, names[call_id], _reply_entry(call_id, reply))
+            self._open_log().send_message(
+                log_id, derived_id("reply", times.get(call_id, ""), call_id), _reply_entry(call_id, reply)
+            )
             for call_id, reply in replies.items()
         ]
         entries = await asyncio.gather(*sent)

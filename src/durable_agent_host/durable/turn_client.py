@@ -533,8 +533,7 @@ class TurnClient:
             that it did not take in this time are left out, unless they differ from the recorded ones.
         """
         travels = await self.storage.store_replies(turn.request, replies)
-        asked_at = {call["call_id"]: call["created_at"] for call in turn.pending if call["kind"] != "callback"}
-        recorded = await self._stopper.record_replies(turn.request, travels, asked_at)
+        recorded = await self._stopper.record_replies(turn, travels)
         turn_id = turn.request.turn_id
         purpose = answer_purpose(turn_id)
         payload = [self._secret.mark(purpose, {"call_id": call_id, **answer}) for call_id, answer in recorded.items()]

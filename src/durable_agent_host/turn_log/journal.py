@@ -18,7 +18,6 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
@@ -246,7 +245,7 @@ class JournalState:
             return
         if kind == RESUMED:
             self._void_outcome(self.outcome or {})
-            self._void_questions(datetime.fromtimestamp(data[AT] / 1000, UTC))
+            self._void_denials()
             self.resumptions += 1
             self.postponed_seconds = 0.0
             return
@@ -269,18 +268,13 @@ class JournalState:
             self.rejections[last] = Rejection(reason, f"{reason}. Answer again.")
             self.discard_from = self._last_answer
 
-    def _void_questions(self, now: datetime) -> None:
-        """Ask again, from now on, what has no answer, or whose answer has ended the turn: a budget was not extended."""
-        for call_id, call in self.pending_calls.items():
-            reply = self.replies.get(call_id)
-            is_final = reply is not None and (call["kind"] != "budget" or reply["approved"])
-            if is_final or call["kind"] == "callback":
-                continue
-            self.replies.pop(call_id, None)
-            self.replied_call_ids.discard(call_id)
-            expires_at = now + (datetime.fromisoformat(call["expires_at"]) - datetime.fromisoformat(call["created_at"]))
-            times: Any = {"created_at": now.isoformat(), "expires_at": expires_at.isoformat()}
-            self.pending_calls[call_id] = {**call, **times}
+    def _void_denials(self) -> None:
+        """Ask again whether the turn may use more, where the answer has ended it."""
+        budget_ids = [call_id for call_id in self.replies if self.pending_calls[call_id]["kind"] == "budget"]
+        for call_id in budget_ids:
+            if not self.replies[call_id]["approved"]:
+                del self.pending_calls[call_id], self.replies[call_id]
+                self.replied_call_ids.discard(call_id)
         self.waiting_call_ids = ()
 
     def _add_step(self, record: LogRecord) -> bool:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agent_framework import Agent, MCPStdioTool, MCPStreamableHTTPTool
+from agent_framework import Agent, FunctionTool, MCPStdioTool, MCPStreamableHTTPTool
 
 from durable_agent_host import DurableAgentApp
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -18,9 +18,9 @@ SERVER = Path(__file__).with_name("server.py")
 client = chat_client_from_environment()
 
 
-def agent(name: str, tool: Any) -> Agent:
-    """Make an agent with a tool."""
-    return Agent(client, name=name, tools=[tool], default_options={"store": False})
+def agent(name: str, *tools: Any) -> Agent:
+    """Make an agent with tools."""
+    return Agent(client, name=name, tools=[*tools], default_options={"store": False})
 
 
 command = [str(SERVER), *(str(FOLDER / name) for name in ("pids", "ledger", "tools"))]
@@ -34,9 +34,10 @@ approving = MCPStreamableHTTPTool(
     "approving", os.environ["MCP_URL"], load_prompts=False, approval_mode="always_require"
 )
 helper = agent("Helper", inner).as_tool(name="ask_helper", arg_name="task")
+locate = FunctionTool(name="locate", func=None, input_model={"type": "object", "properties": {}})
 app = DurableAgentApp(
     agents=[
         *(agent("Older", older), agent("Local", local), agent("Remote", remote), agent("Asking", helper)),
-        *(agent("Behind", behind), agent("Approving", approving)),
+        *(agent("Behind", behind), agent("Approving", approving, locate)),
     ]
 )
