@@ -51,7 +51,9 @@ def parse_failure(event_or_response: Any) -> ProviderError | None:
     )
     usage: Any = getattr(event_or_response, "usage", None)
     error.usage = {
-        f"{kind}_token_count": getattr(usage, f"{kind}_tokens", None) for kind in ("input", "output", "total")
+        "input_token_count": getattr(usage, "input_tokens", None),
+        "output_token_count": getattr(usage, "output_tokens", None),
+        "total_token_count": getattr(usage, "total_tokens", None),
     }
     return error
 
