@@ -256,6 +256,8 @@ def test_a_tool_in_doubt_within_an_agent_asks(crashing_host: CrashingHost, model
     turn = wait_until(lambda: (now := requests.get(url).json())["status"] == "waiting" and now)
     (pending_call,) = turn["pending_calls"]
     assert (pending_call["kind"], pending_call["name"]) == ("in_doubt", "charge")
+    refused = requests.post(f"{url}/answers", json=allow(pending_call) | {"arguments": {"amount": 9}})
+    assert (refused.status_code, "no 'arguments'" in refused.json()["detail"]) == (400, True)
     assert requests.post(f"{url}/answers", json=allow(pending_call)).status_code == 200
     ended_turn = wait_until(lambda: read_ended_turn({"turn_url": url}))
     assert (ended_turn["status"], ended_turn["response"]) == ("completed", "Done.")

@@ -279,9 +279,10 @@ def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], host: Han
     kind = str(pending["kind"])
     if not is_answer_to(kind, answer):
         form = "'approved': true or false" if kind in DECISIONS else "a 'result' or an 'error'"
+        form += ", and no 'arguments'" if kind in DECISIONS and "approved" in answer else ""
         raise RequestError(f"call {pending['call_id']} is of the kind {kind!r}: its answer has {form}")
     schemas: dict[str, Mapping[str, Any] | None] = {"result": pending.get("schema")}
-    if answer.get("arguments") is not None and kind == "approval" and not parse_call_path(pending["path"]).is_nested:
+    if answer.get("arguments") is not None and not parse_call_path(pending["path"]).is_nested:
         schemas["arguments"] = host.agents[agent].find_parameters(pending["name"])
     for field in answer.keys() & LIMITED_FIELDS:
         max_bytes = host.settings.max_tool_result_bytes

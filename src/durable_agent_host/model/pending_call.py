@@ -13,7 +13,10 @@ whether a turn may use more. ``client_tool`` asks the caller, ``callback`` a job
 """
 
 DECISIONS: Final[frozenset[str]] = frozenset({"approval", "in_doubt", "budget"})
-"""The kinds whose answer is ``approved``; the answer of the others is a ``result`` or an ``error``."""
+"""The kinds whose answer is ``approved``; the answer of the others is a ``result`` or an ``error``.
+
+Only an ``approval`` takes other ``arguments``: a call in doubt has run with its own, under its idempotency key.
+"""
 
 
 class ProgressWire(TypedDict):
@@ -108,4 +111,5 @@ class PendingCall:
 
 def is_answer_to(kind: str, answer: Mapping[str, Any]) -> bool:
     """Return whether an answer has the form that a kind of pending call needs."""
-    return ("approved" in answer) == (kind in DECISIONS)
+    has_form = ("approved" in answer) == (kind in DECISIONS)
+    return has_form and (kind == "approval" or answer.get("arguments") is None)
