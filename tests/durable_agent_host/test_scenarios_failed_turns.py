@@ -91,11 +91,12 @@ def test_a_turn_resumes_by_hand_and_by_its_key(hasty: CrashingHost, model: Pract
     host.run(agent, {"message": "A long message. " * 500, "session_id": session})
     url = fail_turn(host, model, agent, session)  # its entries are sealed together with the first turn's
     [key] = keys(hasty)
+    created_at = requests.get(url).json()["created_at"]
     first = list(read_events(requests.get(f"{url}/events", stream=True)))
     assert first[-1].name == "turn.failed"
     model.plan(*[DOWN] * 3)
     again = run_with_key(host, agent, session)
-    assert again.status_code == 502
+    assert (again.status_code, requests.get(url).json()["created_at"]) == (502, created_at)
     copy = requests.post(f"{host.url}/api/agents/{agent}/sessions/{session}/fork").json()["session_id"]
     model.plan({"text": "Done."})
     assert requests.post(f"{url}/resume").status_code == 202

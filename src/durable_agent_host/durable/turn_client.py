@@ -309,30 +309,39 @@ class TurnClient:
     async def start_once(self, request: TurnRequest, key: str) -> Turn | None:
         """Start a turn that the client may have started before, with the same key.
 
+        It runs again if it was rejected or has failed for a while; a failed one resumes, with its own request.
+
         Returns:
             The turn if it has ended, else None.
 
         Raises:
+            AnswerGoneError: it would resume, and its request or log is no longer kept.
             IdempotencyKeyReusedError: the key was used for another request; nothing was started.
             LogUnavailableError: the turn could not run; nothing was started.
         """
         turn = await self.find(request.agent, request.session_id, request.turn_id)
-        if turn is None or (
-            is_same_request(turn.request.request_hash, request.request_hash) and await self._runs_again(turn)
-        ):
+        if turn is None:
             await self.start(request)
             turn = await self.read(request.turn_id)  # a concurrent request may have started it
+        elif is_same_request(turn.request.request_hash, request.request_hash) and await self._runs_again(turn, request):
+            turn = await self.read(request.turn_id)
         if turn is not None and not is_same_request(turn.request.request_hash, request.request_hash):
             raise IdempotencyKeyReusedError(
                 f"Idempotency-Key {key!r} was used for another request: send the same body again, or another key"
             )
         return turn if turn is not None and turn.outcome is not None else None
 
-    async def _runs_again(self, turn: Turn) -> bool:
-        """Return whether an ended turn runs when it is requested again: it was rejected or has failed for a while."""
-        if turn.outcome is not None and turn.outcome.status == "failed" and is_retryable(turn.outcome.error):
-            return await self.find_resume_obstacle(turn) is None
-        return _is_transient_rejection(turn)
+    async def _runs_again(self, turn: Turn, request: TurnRequest) -> bool:
+        """Run an ended turn again if it was rejected or has failed for a while; return whether it runs."""
+        is_rejected = _is_transient_rejection(turn)
+        can_run = is_rejected or (turn.outcome is not None and is_retryable(turn.outcome.error))
+        if can_run and await self.find_resume_obstacle(turn) is None:
+            await self.resume(turn)
+        elif is_rejected:
+            await self.start(request)
+        else:
+            return False
+        return True
 
     async def find_resume_obstacle(self, turn: Turn) -> str | None:
         """Return why a turn cannot resume, or None."""
