@@ -80,7 +80,7 @@ def test_the_next_turn_continues_from_a_failed_one(hasty: CrashingHost, model: P
     assert "This turn failed here" in json.dumps(sent["body"]["input"])
     resumed = requests.post(f"{url}/resume")
     assert resumed.status_code == 409
-    assert "a later turn" in resumed.json()["detail"]
+    assert "a later turn of the session has begun: what this turn did is part" in resumed.json()["detail"]
 
 
 @AGENTS

@@ -51,7 +51,7 @@ from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import entries_of_context, stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage
-from durable_agent_host.session.admission import find_resume_obstacle, is_retryable
+from durable_agent_host.session.admission import GO_ON, find_resume_obstacle, is_retryable
 from durable_agent_host.session.context_selection import StoredContext
 from durable_agent_host.session.receipts import is_same_request, turn_from_receipt
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
@@ -359,9 +359,7 @@ class TurnClient:
         await self.check_log()
         request = await self._reader.find_request(turn.request.turn_id)
         if request is None or not await self._stopper.has_log(turn.request):
-            raise AnswerGoneError(
-                "the journal of the turn is no longer kept, so it cannot resume: send the message again, as a new turn"
-            )
+            raise AnswerGoneError(f"the journal of the turn is no longer kept, so it cannot resume: {GO_ON}")
         with suppress(Exception):  # another caller has resumed it
             await self._client.start_new(
                 TURN_ORCHESTRATION, request.turn_id, encode_turn_request(replace(request, resumes=True))

@@ -17,6 +17,9 @@ from durable_agent_host.model.turn import Policy, TurnOutcome
 from durable_agent_host.session.receipts import is_same_request, short_hash
 from durable_agent_host.session.sealing import apply_sealing, clear_segments, receipt_of_outcome
 
+GO_ON: Final = "what this turn did is part of the conversation, so a new message can go on from it"
+"""What a client can do about a failed turn that cannot resume."""
+
 
 def is_erasing(state: Any) -> bool:
     """Return whether a session is being erased."""
@@ -149,7 +152,7 @@ def find_resume_obstacle(session: Session, turn_id: str) -> str | None:
         return f"the message of the turn is part of turn {receipt.joined_turn_id}: resume that turn"
     own_receipts = [receipt for receipt in session.receipts if receipt.joined_turn_id != turn_id]
     if session.running or session.queue or own_receipts[-1].turn_id != turn_id:
-        return "a later turn of the session has begun: send the message again, as a new turn"
+        return f"a later turn of the session has begun: {GO_ON}"
     return None
 
 
