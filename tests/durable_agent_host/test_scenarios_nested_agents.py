@@ -266,6 +266,17 @@ def test_a_tool_in_doubt_within_an_agent_asks(crashing_host: CrashingHost, model
     assert len(model.requests()) == 4
 
 
+def test_a_failed_turn_tells_what_the_tools_of_an_agent_did(host: AgentHost, model: PracticeModel):
+    """The model of an agent fails after a tool: the call of the agent has what is known as its result."""
+    model.plan(ask("clerk", "note"), agent="You are Over.")
+    model.plan(use("note", text="x"), {"error": {"status": 400, "message": "no"}}, agent="You are clerk.")
+    assert host.run("Over", {"message": "go", "session_id": "failed"}).status_code == 502
+    stored = json.dumps(host.session("Over", "failed"))
+    assert "while the agent was running. What its tools did:" in stored
+    assert "Call of note" in stored
+    assert "not known" not in stored
+
+
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", ["Crowd", "WithCrowd"])
 def test_each_of_three_agents_at_once_waits_for_its_own_answer(

@@ -64,6 +64,7 @@ _CUT_OFF: Final = (
     "Error: The turn {end} while the tool was running; the outcome is not known, and the call may or may not have "
     "taken effect."
 )
+_AGENT_CUT_OFF: Final = "Error: The turn {end} while the agent was running. What its tools did:"
 _DESCRIBED: Final = 1000
 """Maximum characters of the arguments, and of the result, of a call that is described in the result of another."""
 _FAILED: Final = "This turn failed here, and has no answer. The reason: {reason}"
@@ -198,7 +199,8 @@ def _build_missing_result(records: JournalState, end: str, path: CallPath) -> Co
     if recorded_call is None:
         return Content.from_function_result(path.call_id, result=_NOT_RUN.format(end=end))
     if recorded_call.finished is None:
-        text = _CUT_OFF.format(end=end) + "".join(_describe_calls_within(records, path))
+        inner_calls = "".join(_describe_calls_within(records, path))
+        text = (_AGENT_CUT_OFF if inner_calls else _CUT_OFF).format(end=end) + inner_calls
         return Content.from_function_result(path.call_id, result=text)
     result = recorded_call.finished.result
     if "items" in result:
