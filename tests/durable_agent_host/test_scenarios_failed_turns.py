@@ -41,6 +41,7 @@ def fail_turn(host: AgentHost, model: PracticeModel, agent: str, key: str, messa
     problem = response.json()
     assert (response.status_code, problem["turn_status"]) == (502, "failed")
     assert problem["usage"]["output_token_count"] > 0
+    assert problem["detail"].endswith("POST <turn_url>/resume, or the same Idempotency-Key, continues this turn")
     return problem["turn_url"]
 
 

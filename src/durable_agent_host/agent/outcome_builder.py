@@ -67,6 +67,7 @@ _CUT_OFF: Final = (
 _AGENT_CUT_OFF: Final = "Error: The turn {end} while the agent was running. What its tools did:"
 _DESCRIBED: Final = 1000
 """Maximum characters of the arguments, and of the result, of a call that is described in the result of another."""
+_RESUME: Final = ". POST <turn_url>/resume, or the same Idempotency-Key, continues this turn"
 _FAILED: Final = "This turn failed here, and has no answer. The reason: {reason}"
 
 
@@ -141,11 +142,14 @@ async def build_failed_with_entries(runs: AgentRuns, records: JournalState, fail
     """Build the outcome of a failed turn with what it has done, and a last message with the reason.
 
     Returns:
-        An outcome with the entries to append, the response and its last message marked.
+        An outcome with the entries to append, the response and its last message marked; its error says how to go on.
     """
-    reason = str((failed.error or {}).get("message"))
+    error = dict(failed.error or {})
+    reason = str(error.get("message"))
     outcome = await _build_cut_off(runs, records, "failed", reason)
-    return replace(outcome, text="", messages=(), error=failed.error, overlay=failed.overlay)
+    if error.get("retryable") and runs.redactor is None:  # a redacted turn's log is deleted
+        error["message"] = reason + _RESUME
+    return replace(outcome, text="", messages=(), error=error, overlay=failed.overlay)
 
 
 async def _build_cut_off(
