@@ -20,6 +20,7 @@ from agent_framework_durabletask import (
 
 from durable_agent_host.activities import plan_times, run_limits
 from durable_agent_host.agent.agent_options import (
+    check_approvals,
     check_strategy,
     choose_compaction,
     choose_redactor,
@@ -27,11 +28,9 @@ from durable_agent_host.agent.agent_options import (
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.compaction import CompactionChoice
 from durable_agent_host.agent.context_stores import reject_external_stores
-from durable_agent_host.agent.declarations import reject_lost_declarations
 from durable_agent_host.agent.feature import AgentFeature
 from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.agent.hosted_agent import duplicate_name_error, validate_agent_name, why_no_journal
-from durable_agent_host.agent.nested_agents import list_journaled_agents
 from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
 from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
@@ -301,7 +300,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._features[name] = self._choices.features(name, agent, choices, provider_for)
         if (redact := redact or self._default_redact) is not None:
             self._redactors[name] = choose_redactor(name, agent, redact, self._redactors.values())
-        reject_lost_declarations(f"agent {name!r}", agent, why_not, [*list_journaled_agents(agent)])
+        check_approvals(agent)
         reject_external_stores(name, agent)
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 

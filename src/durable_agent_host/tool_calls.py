@@ -195,8 +195,8 @@ def durable_tool(
 ) -> Any:
     """Declare what happens to a tool's call that was running when its process died, and who must approve its calls.
 
-    A given `FunctionTool` is not changed. An app refuses a declaration where it would have no effect: in agents whose
-    calls are not journaled.
+    A given `FunctionTool` is not changed. A declaration has no effect on a tool of an agent without a journal; an app
+    refuses an agent with such a tool that needs approval.
 
     Args:
         function: a function, or a tool made from one; omitted when used as a decorator with arguments.

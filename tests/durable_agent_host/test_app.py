@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from agent_framework import (
     Agent,
+    BaseChatClient,
     Executor,
     FileMemoryProvider,
     InMemoryAgentFileStore,
@@ -14,11 +15,13 @@ from agent_framework import (
     WorkflowBuilder,
     WorkflowContext,
     handler,
+    tool,
 )
 from agent_framework.openai import OpenAIChatClient
 from agent_framework_azurefunctions import AgentFunctionApp
+from agent_framework_orchestrations import GroupChatBuilder, HandoffBuilder, SequentialBuilder
 
-from durable_agent_host import Budget, Budgets, DurableAgentApp, Price
+from durable_agent_host import Budget, Budgets, DurableAgentApp, Price, durable_tool
 from durable_agent_host.errors import RegistrationError, SettingError
 from durable_agent_host.settings import Settings
 from durable_agent_host.store_factory import choose_turn_log
@@ -61,6 +64,51 @@ def test_an_agent_without_a_valid_name_is_rejected(name):
     """A name that no function can have is refused, and the sentence says which names can be."""
     with pytest.raises(RegistrationError, match=r"letters, digits, '_' and '-'"):
         DurableAgentApp(agents=[Silent(name)])
+
+
+class OwnClient(BaseChatClient):
+    """A chat client without the framework's layers, so that its agents have no journal."""
+
+    async def _inner_get_response(self, **arguments: Any) -> Any:
+        raise NotImplementedError
+
+
+def pay(amount: float) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+@pytest.mark.parametrize(
+    "paying", [durable_tool(pay, approved_by="another"), tool(pay, approval_mode="always_require")]
+)
+def test_approvals_of_an_agent_without_a_journal_are_rejected(paying: Any):
+    """Nobody would be asked, in the agent or one within it; other declarations only have no effect."""
+    payer = Agent(OwnClient(), name="payer", tools=[paying])
+    client = OpenAIChatClient(model="none", api_key="none")
+    agents = [
+        lambda: payer,
+        lambda: Agent(client, name="Outer", tools=[payer.as_tool()]),
+        lambda: SequentialBuilder(participants=[payer]).build().as_agent("Team"),
+    ]
+    for agent in agents:
+        with pytest.raises(
+            RegistrationError, match=r"tool 'pay' of agent 'payer' needs approval.* OwnClient lacks the framework"
+        ):
+            DurableAgentApp(agents=[agent])
+    payer.default_options["tools"] = [durable_tool(pay, in_doubt="ask")]
+    DurableAgentApp(agents=agents)
+
+
+@pytest.mark.parametrize("kind", [SequentialBuilder, HandoffBuilder, GroupChatBuilder])
+def test_workflows_that_can_only_be_agents_are_rejected(kind: Any):
+    """Upstream gives their agents empty texts, or each agent's answer to all others without end."""
+    client = OpenAIChatClient(model="none", api_key="none")
+    members = [Agent(client, name=name, require_per_service_call_history_persistence=True) for name in "ab"]
+    builder = kind(participants=members, **({"selection_func": max} if kind is GroupChatBuilder else {}))
+    team = (builder.with_start_agent(members[0]) if kind is HandoffBuilder else builder).build()
+    team.name = "team"
+    with pytest.raises(RegistrationError, match=r"host it as an agent, agents=\[make_agent\]"):
+        DurableAgentApp(workflows=[team])
 
 
 async def later(_: Any) -> Any:

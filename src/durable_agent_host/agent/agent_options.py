@@ -6,6 +6,8 @@ from agent_framework import CompactionStrategy, SupportsAgentRun
 
 from durable_agent_host.agent.compaction import CompactionChoice
 from durable_agent_host.agent.history_providers import redaction_unsupported_reason
+from durable_agent_host.agent.hosted_agent import why_no_journal
+from durable_agent_host.agent.nested_agents import list_agents
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.hook_validation import check_hook
 from durable_agent_host.redaction import add_redaction
@@ -37,6 +39,21 @@ def check_strategy(strategy: object, label: str) -> None:
             f"compaction of {label} is {strategy!r}: give an object of a strategy, such as "
             "SlidingWindowStrategy(keep_last_groups=20), or an async function that takes a list of messages"
         )
+
+
+def check_approvals(agent: SupportsAgentRun) -> None:
+    """Check that each tool that needs approval belongs to an agent with a journal; elsewhere nobody is asked.
+
+    Raises:
+        RegistrationError: one does not, of the agent or of those within it.
+    """
+    for member in list_agents(agent):
+        for tool in (*(member.default_options.get("tools") or ()), *member.mcp_tools):
+            if getattr(tool, "approval_mode", None) == "always_require" and (why_not := why_no_journal(member)):
+                raise RegistrationError(
+                    f"tool {tool.name!r} of agent {member.name!r} needs approval, for which nobody would be asked: "
+                    f"{why_not}"
+                )
 
 
 def choose_redactor(name: str, agent: SupportsAgentRun, redact: Redact, redactors: Iterable[Redactor]) -> Redactor:

@@ -1,140 +1,21 @@
 """What tools declare: who approves their calls, and what becomes of calls in doubt.
 
 The framework sees views of the tools that never ask for its own approval. The host keeps the declarations of tools
-whose calls it journals. Another agent within an agent (of a step, a function, an executor's list) calls its tools
-itself: nobody would be asked, and nothing would run again. Such an agent is refused.
+whose calls it journals.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
-from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
-from agent_framework import Executor, FunctionTool, RawAgent
+from agent_framework import FunctionTool
 
 from durable_agent_host.agent.dynamic_subclass import overridden_class
 from durable_agent_host.agent.mcp_servers import IS_HARMLESS
-from durable_agent_host.agent.run_result import Failed, RunStoppedError
-from durable_agent_host.errors import RegistrationError, TurnError
-from durable_agent_host.tool_calls import APPROVED_BY, IN_DOUBT, InDoubt
-
-_SUB_AGENT: Final = (
-    "of agents within an agent, those are journaled that are a tool (as_tool()) or an attribute of a workflow's "
-    "executor, and this one is not"
-)
-
-
-def reject_lost_declarations(
-    label: str, holder: object, why_no_journal: str, journaled_agents: Iterable[object] = ()
-) -> None:
-    """Refuse what holds agents with tools whose declarations would have no effect.
-
-    Args:
-        label: names the holder.
-        holder: an agent, or an executor.
-        why_no_journal: why its own calls are not journaled.
-        journaled_agents: those in it whose calls are journaled.
-
-    Raises:
-        RegistrationError: a declaration would have no effect.
-    """
-    journaled_ids = {id(agent) for agent in journaled_agents}
-    for agent, tool in _lost(holder, {}, journaled_ids):
-        owner = "" if agent is holder else f" of its inner agent {agent.name!r}"
-        raise RegistrationError(
-            f"{label} cannot keep what tool {tool.name!r}{owner} declares, {_format_declaration(tool)}: "
-            f"{_SUB_AGENT if journaled_ids or not why_no_journal else why_no_journal}. {_HINT}"
-        )
-
-
-def reject_declared_tools(tools: Iterable[Any]) -> None:
-    """Refuse the tools of an inner agent's model call; some are added while the agent runs.
-
-    Raises:
-        RunStoppedError: a declaration would have no effect.
-    """
-    for tool in filter(_is_declared, tools):
-        sentence = (
-            f"tool {tool.name!r} of an inner agent declares {_format_declaration(tool)}, and cannot: {_SUB_AGENT}"
-        )
-        raise RunStoppedError(Failed(TurnError(f"{sentence}. {_HINT}")))
-
-
-_HINT: Final = (
-    "Remove the declaration, or host the agent that has the tool by itself (agents=[...]), and run it in an "
-    "orchestration (app.get_agent)"
-)
-
-
-def _is_declared(tool: object) -> bool:
-    return isinstance(tool, FunctionTool) and IN_DOUBT in (tool.additional_properties or {})
-
-
-def _format_declaration(tool: FunctionTool) -> str:
-    properties = tool.additional_properties or {}
-    policy = properties[IN_DOUBT]
-    approved_by = properties.get(APPROVED_BY)
-    parts = [f"approved_by={approved_by!r}"] if approved_by is not None else []
-    if policy != "fail" or not parts:
-        parts.append("idempotent=True (in_doubt='retry')" if policy == "retry" else f"in_doubt={policy!r}")
-    return f"durable_tool({', '.join(parts)})"
-
-
-def _lost(
-    holder: object, visited: dict[int, object], journaled_ids: Container[int]
-) -> Iterator[tuple[Any, FunctionTool]]:
-    """List the declared tools of agents whose calls are not journaled, with their agents."""
-    if id(holder) in visited:
-        return
-    visited[id(holder)] = holder
-    if isinstance(holder, RawAgent):
-        agent: Any = cast("Any", holder)
-        tools = [
-            *(agent.default_options.get("tools") or ()),
-            *(function for mcp in agent.mcp_tools for function in mcp.functions),
-        ]
-        if id(agent) not in journaled_ids:
-            yield from ((agent, tool) for tool in tools if _is_declared(tool))
-        members: Iterable[object] = tools
-    else:
-        members = _list_members(holder)
-    for member in members:
-        yield from _lost(member, visited, journaled_ids)
-
-
-def _list_members(holder: object) -> Iterable[object]:
-    """List what an object may call agents by; of a function, only what it closes over."""
-    kind = type(holder)
-    match holder:
-        case Mapping():
-            return cast("Mapping[Any, object]", holder).values()
-        case list() | tuple() | set() | frozenset():
-            return cast("Iterable[object]", holder)
-        case FunctionType():
-            return [_content(cell) for cell in holder.__closure__ or ()]  # as of an agent's `as_tool`
-        case MethodType():
-            return (holder.__func__, holder.__self__)
-        case partial():
-            return (holder.func, *holder.args, *holder.keywords.values())
-        case type() | ModuleType():
-            return ()
-        case _:
-            pass
-    may_call_agents = (
-        kind.__module__.startswith("agent_framework") or hasattr(kind, "run") or isinstance(holder, Executor)
-    )
-    return vars(holder).values() if may_call_agents and hasattr(holder, "__dict__") else ()
-
-
-def _content(cell: Any) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # an empty cell
-        return None
-
+from durable_agent_host.errors import TurnError
+from durable_agent_host.tool_calls import IN_DOUBT, InDoubt
 
 _POLICIES: Final = frozenset({"retry", "fail", "ask"})
 

@@ -7,7 +7,7 @@ what a model sends apply.
 
 import copy
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from inspect import getclosurevars
 from types import FunctionType
@@ -41,7 +41,6 @@ from durable_agent_host.agent.declarations import (
     AGENT_FUNCTIONS,
     AgentFunction,
     as_agent_tool,
-    reject_declared_tools,
     without_approvals,
 )
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
@@ -156,23 +155,25 @@ class NestedAgents:
             names = getclosurevars(function).nonlocals
             arguments = {name: names[name] for name in _ARGUMENTS}
             hosted_tool = self.agent(agent, is_tool=True).as_tool(name=tool.name, **arguments)
-            AGENT_FUNCTIONS[function] = AgentFunction(hosted_tool.func, any(list_journaled_agents(agent)))
+            is_journaled = any(supports_middleware(member.client) for member in list_agents(agent))
+            AGENT_FUNCTIONS[function] = AgentFunction(hosted_tool.func, is_journaled)
         return as_agent_tool(tool)
 
 
-def list_journaled_agents(agent: object) -> Iterator[object]:
-    """List an agent and those within it, as far as the calls of their tools are journaled."""
+def list_agents(agent: object) -> Iterator[Any]:
+    """List an agent and those within it whose calls the host sees."""
     match agent:
-        case RawAgent() if supports_middleware(cast("Any", agent).client):
+        case RawAgent():
             yield agent
-            for tool in cast("Any", agent).default_options.get("tools") or ():
-                yield from list_journaled_agents(_agent_of_tool(tool))
+            if supports_middleware(cast("Any", agent).client):
+                for tool in cast("Any", agent).default_options.get("tools") or ():
+                    yield from list_agents(_agent_of_tool(tool))
         case WorkflowAgent() as team:
-            yield from list_journaled_agents(team.workflow)
+            yield from list_agents(team.workflow)
         case Workflow() as workflow:
             for executor in workflow.executors.values():
                 for _, _, member, _ in _list_members(executor, ""):
-                    yield from list_journaled_agents(member)
+                    yield from list_agents(member)
         case _:
             pass
 
@@ -236,8 +237,7 @@ class _HostedClient:
         run: NestedCalls = _LimitedRun(self.nested_client) if scope is None else scope.begin_run(self.nested_client)
         calls = run.calls()
         provider = self.nested_client.provider
-        host_tools = partial(self.nested_agents.host_tools, provider)
-        host_tools = host_tools if scope is not None else _undeclared(host_tools)
+        host_tools = list if scope is None else partial(self.nested_agents.host_tools, provider)
         if supports_middleware(self.app_client):
             client = client_for_run(
                 self.app_client, calls, provider.continuation_messages, host_tools, self.agent_middleware
@@ -248,17 +248,6 @@ class _HostedClient:
         client.__dict__.update(self.sdk_clients)
         middleware = ModelCallMiddleware(calls, provider.continuation_messages)
         return run.until_end(_respond(middleware, client, messages, arguments, stream=stream), stream=stream)
-
-
-def _undeclared(host_tools: Callable[[Iterable[Any]], list[Any]]) -> Callable[[Iterable[Any]], list[Any]]:
-    """Return the function with a check that no declaration of the tools is lost."""
-
-    def host_undeclared(tools: Iterable[Any]) -> list[Any]:
-        hosted_tools = host_tools(tools)
-        reject_declared_tools(hosted_tools)
-        return hosted_tools
-
-    return host_undeclared
 
 
 def _respond(

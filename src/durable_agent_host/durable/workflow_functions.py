@@ -25,7 +25,6 @@ from agent_framework_durabletask._workflows.serialization import (
     strip_subworkflow_markers,
 )
 
-from durable_agent_host.agent.declarations import reject_lost_declarations
 from durable_agent_host.codec.strict_json import CLASS_FIELDS, names_python_class
 from durable_agent_host.durable.run_questions import run_asking
 from durable_agent_host.errors import RegistrationError
@@ -99,15 +98,9 @@ def _without_classes(result: str) -> str:
 
 
 def register_executor_activity(app: df.DFApp, workflow: Workflow, executor_id: str) -> None:
-    """Register the activity of an executor, under upstream's name.
-
-    Raises:
-        RegistrationError: a tool of its agents has a declaration that would have no effect.
-    """
+    """Register the activity of an executor, under upstream's name."""
     bind: Any = app
     executor = workflow.executors[executor_id]
-    owner_name = f"executor {executor_id!r} of workflow {workflow.name!r}"
-    reject_lost_declarations(owner_name, executor, "it calls the agents that it holds by itself")
 
     @bind.function_name(workflow_executor_activity_name(workflow.name, executor_id))
     @bind.activity_trigger(input_name="inputData")
