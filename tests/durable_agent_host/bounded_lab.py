@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
+import requests
+
 from tests.durable_agent_host.hostile_model import HostileModel, Send, hostile_model, parts_stream, stream
 from tests.durable_agent_host.hostile_streams import (
     AGENTS_ROUTES,
@@ -59,6 +61,16 @@ def bounded_host(folder: Path, model: HostileModel, effects: Path, **more: str) 
     }
     with running_host(folder, None, app=Path(__file__).parent / "apps" / "bounded", **{**settings, **more}) as running:
         yield running
+
+
+def check_conversation(host: AgentHost, response: requests.Response, agent: str, *, reason: str = "") -> None:
+    """Compare the conversation after a failed turn: empty, or, if tools have run, from the request to the reason."""
+    messages = host.session(agent, response.headers["x-ms-session-id"])["messages"]
+    if not reason:
+        assert messages == []
+        return
+    assert reason in messages[-1]["contents"][0]["text"]
+    assert messages[0]["role"] == "user"
 
 
 def endless(client: str, part: bytes) -> Send:

@@ -15,6 +15,7 @@ from tests.durable_agent_host.bounded_lab import (
     MISBEHAVIOURS,
     bounded_host,
     bounded_model,
+    check_conversation,
 )
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
@@ -104,7 +105,7 @@ def test_a_limit_exceeded_within_an_agent_fails_the_turn(  # noqa: PLR0917 - fix
     before: tuple[bytes, ...],
     misbehaviour: str,
 ):
-    """The problem names the setting, the model is asked no more, and the conversation is as it was."""
+    """The problem names the setting, the model is asked no more, and the conversation has what tools did."""
     make, setting = MISBEHAVIOURS[misbehaviour]
     check_turn_fails(host, model, effects, agent, before, make(client), setting)
 
@@ -139,7 +140,7 @@ def test_the_model_of_a_compaction_strategy_is_limited(
     response = host.run(agent, {"message": "Good morning"})
     assert response.status_code == 502, response.text
     assert setting in response.json()["detail"]
-    assert host.session(agent, response.headers["x-ms-session-id"])["messages"] == []
+    check_conversation(host, response, agent)
     loops = BOUNDS["MODEL_CALLS"] - 1  # the agent's own call, before which the strategy asks, counts as well
     assert len(model.received) == (loops if setting == "MAX_MODEL_CALLS" else len(before) + 1)
 
@@ -172,8 +173,8 @@ def check_turn_fails(  # noqa: PLR0917 - one turn
     response = host.run(agent, {"message": "Good morning"})
     assert response.status_code == 502, response.text
     assert setting in response.json()["detail"]
-    assert host.session(agent, response.headers["x-ms-session-id"])["messages"] == []
     loops = setting == "MAX_MODEL_CALLS"
+    check_conversation(host, response, agent, reason=setting if loops else "")
     model_requests = [request for request in model.received if request.body]  # a run that is cancelled is read, too
     assert len(model_requests) == (BOUNDS["MODEL_CALLS"] if loops else len(before) + 1)
     assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] - len(before) if loops else 0)

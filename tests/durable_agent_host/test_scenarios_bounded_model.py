@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.durable_agent_host.bounded_lab import BOUNDS, CLIENTS, MISBEHAVIOURS, bounded_host, bounded_model
+from tests.durable_agent_host.bounded_lab import (
+    BOUNDS,
+    CLIENTS,
+    MISBEHAVIOURS,
+    bounded_host,
+    bounded_model,
+    check_conversation,
+)
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     chat_chunk,
@@ -53,12 +60,12 @@ def model(_model: HostileModel, effects: Path) -> HostileModel:
     return _model
 
 
-def run_failing_turn(host: AgentHost, agent: str) -> str:
-    """Run a turn that fails and leaves no trace in its conversation; gives the problem's sentence."""
+def check_turn_fails(host: AgentHost, agent: str, limit: str, *, has_run_tools: bool) -> None:
+    """Run a turn that fails with a limit, and leaves in its conversation what it did."""
     response = host.run(agent, {"message": "Good morning"})
     assert response.status_code == 502, response.text
-    assert host.session(agent, response.headers["x-ms-session-id"])["messages"] == []
-    return response.json()["detail"]
+    assert limit in response.json()["detail"]
+    check_conversation(host, response, agent, reason=limit if has_run_tools else "")
 
 
 @pytest.mark.drawn(10)
@@ -70,8 +77,8 @@ def test_a_misbehaving_model_fails_the_turn(
     """The problem names the limit; the model is not called again, and no tool runs beyond the limit."""
     make, limit = CASES[misbehaviour]
     model.play(fallback=make(client))
-    assert limit in run_failing_turn(host, client)
     is_loop = misbehaviour == "a loop"
+    check_turn_fails(host, client, limit, has_run_tools=is_loop)
     assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] if is_loop else 0)
     model_requests = [request for request in model.received if request.body]  # reading a cancelled run has no body
     assert len(model_requests) == (BOUNDS["MODEL_CALLS"] if is_loop else 1)
@@ -105,7 +112,7 @@ def test_all_responses_of_a_turn_count(host: AgentHost, model: HostileModel, eff
         client, [("call_1", '{"words": 1}')]
     )
     model.play(fallback=stream(stream_body))
-    assert "MAX_TURN_BYTES" in run_failing_turn(host, client)
+    check_turn_fails(host, client, "MAX_TURN_BYTES", has_run_tools=True)
     assert effects.read_text().split() == ["said"] * 2
 
 

@@ -95,12 +95,13 @@ def test_another_session_does_not_see_the_files(life: Lives, model: PracticeMode
     assert results(life.host, model, "Harness", "yours", call("file_memory_ls")) == ["[]"]
 
 
-def test_a_failed_turn_leaves_no_file(life: Lives, model: PracticeModel):
-    """What a turn has written is not kept when the turn fails, like its messages."""
+def test_files_of_a_failed_turn_are_in_its_session(life: Lives, model: PracticeModel):
+    """What a turn has written stays when the turn fails afterwards, like its messages."""
     error = {"error": {"status": 400, "code": "bad", "message": "no such temperature"}}
     model.plan({"calls": [call("file_memory_write", **PLAN)]}, error)
     assert life.host.run("Harness", {"message": "go", "session_id": "failed"}).status_code == 502
-    assert results(life.host, model, "Harness", "failed", call("file_memory_ls")) == ["[]"]
+    (listing,) = results(life.host, model, "Harness", "failed", call("file_memory_ls"))
+    assert [file["name"] for file in json.loads(listing)] == ["plan.txt"]
 
 
 def test_a_turn_that_is_replayed_edits_a_file_once(life: Lives, model: PracticeModel):

@@ -36,7 +36,7 @@ class Moody(Notebook):
     async def save_messages(self, session_id: str | None, messages: Sequence[Message], **kwargs: Any) -> None:
         """Append them, or some of them."""
         if self.is_in_mood("full"):
-            await super().save_messages(session_id, messages[:1])
+            await super().save_messages(session_id, messages[:-1])
             raise ConnectionError("the shelf is full")
         await super().save_messages(session_id, messages)
 
