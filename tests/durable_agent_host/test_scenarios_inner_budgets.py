@@ -92,7 +92,7 @@ def read_token_metric(host: AgentHost, agent: str) -> list[float]:
 def test_a_budget_stops_the_turn_within_an_agent(  # noqa: PLR0917 - fixtures and a table
     host: AgentHost, model: PracticeModel, agent: str, limit: str, steps, purchase_count: int, purchases
 ):
-    """The call that would cross it is not made; the turn fails with the figure, and the conversation has what was bought."""
+    """The call that would cross it is not made; the turn fails with the figure, and keeps what was bought."""
     model.plan(*steps, DONE)
     detail = budget_error(host.run(agent, {"message": "go", "session_id": (session := uuid4().hex)}))
     assert limit in detail
