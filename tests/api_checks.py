@@ -112,7 +112,8 @@ def _check(pointer: tuple[str | int, ...], value: Any, where: str) -> None:
 def _events(text: str) -> Iterator[tuple[str, Any]]:
     for block in text.split("\n\n")[:-1]:
         fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line and not line.startswith(":"))
-        yield fields["event"], requests.compat.json.loads(fields["data"])
+        if fields.keys() != {"retry"}:  # the last block of a host that stops
+            yield fields["event"], requests.compat.json.loads(fields["data"])
 
 
 def check_all(send: Callable[..., requests.Response]) -> Callable[..., requests.Response]:

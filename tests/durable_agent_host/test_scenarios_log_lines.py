@@ -57,7 +57,7 @@ def test_a_failed_turn_is_logged(crashing_host: CrashingHost, model: PracticeMod
 def test_a_stop_in_the_middle_of_a_turn_is_reported_without_a_traceback(
     crashing_host: CrashingHost, model: PracticeModel, accepts
 ):
-    """A waiting client gets a 503 with a hint, a stream ends; the turn resumes in the next process, once."""
+    """A waiting client gets a 503 with a hint, a stream ends with one; the turn resumes in the next process, once."""
     text = "All of it. " * 40
     model.plan({"text": text, "delay_milliseconds": 100}, {"text": text}, user_text="go on")
     host = crashing_host.start()
@@ -71,7 +71,9 @@ def test_a_stop_in_the_middle_of_a_turn_is_reported_without_a_traceback(
     assert not lines(crashing_host, "Traceback"), "".join(host.output)
     if accepts == "application/json":
         assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
-        assert "same Idempotency-Key" in response.json()["detail"]
+        assert "try again once it runs" in response.json()["detail"]
+    else:
+        assert ": the host is stopping" in response.text
     second_response = crashing_host.start().run("Worker", body, headers=headers | {"Accept": "application/json"})
     assert (second_response.status_code, second_response.json()["response"]) == (200, text)
 
