@@ -319,11 +319,7 @@ class AgentClient:
                         yield event
                         if event.is_last:
                             return
-                raise HostUnreachableError("the host closed the stream before the turn's end")
-            except AgentClientError as error:
-                is_restarting = last_id is not None and error.status == HTTPStatus.SERVICE_UNAVAILABLE
-                if not is_restarting and not isinstance(error, HostUnreachableError):
-                    raise
+            except HostUnreachableError as error:
                 await outage.wait(error, can_wait=self._has_connected)
 
     async def _send(
@@ -332,7 +328,8 @@ class AgentClient:
         """Send a request once; the answer to a stream is to be read and closed.
 
         Raises:
-            HostUnreachableError: no host answers, only a gateway does, or the connection is lost.
+            HostUnreachableError: no host answers, only a gateway does, the connection is lost, or the host asks to be
+                tried later, as one that stops does.
             AgentClientError: the host refuses.
         """
         request = self._http.build_request(method, self._base + path, json=body, headers=dict(headers))
@@ -346,19 +343,23 @@ class AgentClient:
                 f"no host answers at {self._base} ({type(error).__name__}: {error}): check its URL, and that it runs"
             ) from error
         error = _error_of(response) if response.is_error else None
-        self._has_connected = self._has_connected or not isinstance(error, HostUnreachableError)
+        is_of_host = not isinstance(error, HostUnreachableError) or bool(error.problem)
+        self._has_connected = self._has_connected or is_of_host
         if error is not None:
             raise error
         return response
 
 
 async def _read_events(response: httpx2.Response) -> AsyncGenerator[TurnEvent]:
-    """Read the events of a stream, and close it."""
+    """Read the events of a stream, and close it; a stream that ends is a lost connection."""
     items = aiter(httpx2.EventSource(response, max_event_size=None))
     try:
         async for item in items:
+            if not item.data:  # such as the last words of a host that stops
+                continue
             session_id, turn_id = (unquote(response.headers[f"x-ms-{name}-id"]) for name in ("session", "turn"))
             yield TurnEvent(int(item.id), item.event, cast("dict[str, Any]", item.json()), session_id, turn_id)
+        raise HostUnreachableError("the host closed the stream before the turn's end")
     except httpx2.TransportError as error:
         raise HostUnreachableError(f"the connection to the host is lost ({type(error).__name__}: {error})") from error
     finally:
@@ -442,7 +443,9 @@ def _error_of(response: httpx2.Response) -> AgentClientError:
     is_problem = response.headers.get("content-type", "").startswith("application/problem+json")
     if is_problem:
         problem = response.json()
-        return AgentClientError(problem["detail"], status=response.status_code, problem=problem)
+        is_later = response.status_code == HTTPStatus.SERVICE_UNAVAILABLE and "retry-after" in response.headers
+        kind = HostUnreachableError if is_later else AgentClientError
+        return kind(problem["detail"], status=response.status_code, problem=problem)
     message = f"the host answered {response.status_code} {response.reason_phrase}: {response.text[:200].strip()}"
     kind = HostUnreachableError if response.status_code in _OF_GATEWAYS else AgentClientError
     return kind(message, status=response.status_code)

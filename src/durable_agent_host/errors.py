@@ -181,7 +181,7 @@ class AgentClientError(DurableAgentHostError):
 
 
 class HostUnreachableError(AgentClientError):
-    """No host answers an `AgentClient`, or the connection to it is lost; turns continue without it."""
+    """No host answers an `AgentClient`, it asks to wait, or the connection is lost; turns continue without it."""
 
 
 class TurnError(DurableAgentHostError):

@@ -1,7 +1,9 @@
 """Processes that die at a turn again and again, and processes that are stopped."""
 
+import asyncio
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 import requests
 
+from durable_agent_host import AgentClient
 from tests.durable_agent_host.sse_client import read_events
 from tests.durable_agent_host.test_scenarios_nested_agents import use
 from tests.kit import AgentHost, PracticeModel, start_host
@@ -32,9 +35,9 @@ def start(tmp_path: Path, model: PracticeModel, ledger: Path) -> Iterator[Start]
     """Start the app on the same data as before."""
     hosts: list[AgentHost] = []
 
-    def start_app(**env: str) -> AgentHost:
+    def start_app(port: int = 0, **env: str) -> AgentHost:
         settings = {"DURABLE_AGENT_HOST_CRASH_RETRY_SECONDS": "1"}
-        hosts.append(start_host(tmp_path / "data", model, app=APP, LEDGER=str(ledger), **settings, **env))
+        hosts.append(start_host(tmp_path / "data", model, app=APP, port=port, LEDGER=str(ledger), **settings, **env))
         return hosts[-1]
 
     yield start_app
@@ -43,8 +46,9 @@ def start(tmp_path: Path, model: PracticeModel, ledger: Path) -> Iterator[Start]
 
 
 def begin(host: AgentHost, agent: str, message: str, session_id: str = "s") -> str:
-    """Begin a turn, and return the path of its URL."""
-    response = host.run(agent, {"message": message, "session_id": session_id}, headers=LATER)
+    """Begin a turn whose key is that of its session, and return the path of its URL."""
+    headers = LATER | {"idempotency-key": session_id}
+    response = host.run(agent, {"message": message, "session_id": session_id}, headers=headers)
     return response.json()["turn_url"].removeprefix(host.url)
 
 
@@ -139,22 +143,42 @@ def test_a_stop_waits_for_what_runs(start: Start, model: PracticeModel, ledger: 
     assert names[-1] == "turn.completed"
 
 
-def test_a_stop_is_no_death(start: Start, model: PracticeModel, ledger: Path):
-    """What the time of a stop, or a second signal, cuts off resumes at the next start, each time; callers read why."""
-    model.plan(use("rest", file="bed"), {"text": "Rested."})
-    path = ""
-    for life in range(4):
-        host = start(FUNCTIONS_HOST_STOP_SECONDS="0.1" if life % 2 else "50")
-        path = path or begin(host, "Worker", "rest")
-        wait_until(lambda life=life: ledger.read_text().count("begin bed") == life + 1)
-        response = requests.get(f"{host.url}{path}/events", stream=True)
-        host.process.send_signal(signal.SIGTERM)
-        if not life % 2:
-            wait_until(lambda host=host: host.get("/health").status_code == 503)
-            host.process.send_signal(signal.SIGINT)
-        assert host.process.wait() == 0
-        assert "host is stopping" in response.text
-    ledger.with_name("bed").touch()
-    host = start()
+async def complete(url: str, method: str, message: str, session_id: str = "s") -> str:
+    """Run a turn with a client, and return its answer."""
+    async with AgentClient(url) as client:
+        result = getattr(client, method)("Worker", message, session_id=session_id, idempotency_key=session_id)
+        if method == "run":
+            return (await result).response
+        return [event.data.get("response") async for event in result][-1]
+
+
+def test_a_stop_is_no_death(start: Start, model: PracticeModel, ledger: Path, caplog: pytest.LogCaptureFixture):
+    """What the time of a stop, or a second signal, cuts off resumes at the next start, each time; clients wait for it.
+
+    They wait for a turn, too, that a host that stops has turned away.
+    """
+    model.plan(use("rest", file="bed"), {"text": "Rested."}, user_text="rest")
+    model.plan({"text": "Late."}, user_text="late")
+    host = start(FUNCTIONS_HOST_STOP_SECONDS="50")
+    path = begin(host, "Worker", "rest")
+    with ThreadPoolExecutor() as pool:
+        answers = [pool.submit(asyncio.run, complete(host.url, method, "rest")) for method in ("run", "stream")]
+        for life in range(4):
+            wait_until(lambda life=life: ledger.read_text().count("begin bed") == life + 1)
+            response = requests.get(f"{host.url}{path}/events", stream=True)
+            host.process.send_signal(signal.SIGTERM)
+            if not life % 2:
+                wait_until(lambda host=host: host.get("/health").status_code == 503)
+                if not life:
+                    answers.append(pool.submit(asyncio.run, complete(host.url, "run", "late", "late")))
+                    wait_until(lambda: "the connection to the host is lost" in caplog.text)
+                host.process.send_signal(signal.SIGINT)
+            assert host.process.wait() == 0
+            assert "host is stopping" in response.text
+            seconds = "50" if life % 2 else "0.1"
+            host = start(int(host.url.rpartition(":")[2]), FUNCTIONS_HOST_STOP_SECONDS=seconds)
+        ledger.with_name("bed").touch()
+        assert [answer.result() for answer in answers] == ["Rested.", "Rested.", "Late."]
     turn = wait_until(lambda: ended(host, path))
     assert (turn["status"], ledger.read_text().count("begin bed")) == ("completed", 5)
+    assert ledger.read_text().count("end bed") == 1
