@@ -323,7 +323,7 @@ class TurnClient:
         if turn is None:
             await self.start(request)
             turn = await self.read(request.turn_id)  # a concurrent request may have started it
-        elif is_same_request(turn.request.request_hash, request.request_hash) and await self._runs_again(turn, request):
+        elif is_same_request(turn.request.request_hash, request.request_hash) and await self._run_again(turn, request):
             turn = await self.read(request.turn_id)
         if turn is not None and not is_same_request(turn.request.request_hash, request.request_hash):
             raise IdempotencyKeyReusedError(
@@ -331,11 +331,13 @@ class TurnClient:
             )
         return turn if turn is not None and turn.outcome is not None else None
 
-    async def _runs_again(self, turn: Turn, request: TurnRequest) -> bool:
+    async def _run_again(self, turn: Turn, request: TurnRequest) -> bool:
         """Run an ended turn again if it was rejected or has failed for a while; return whether it runs."""
-        is_rejected = _is_transient_rejection(turn)
-        can_run = is_rejected or (turn.outcome is not None and is_retryable(turn.outcome.error))
-        if can_run and await self.find_resume_obstacle(turn) is None:
+        outcome = turn.outcome
+        if outcome is None:
+            return False
+        is_rejected = outcome.status == "rejected" and (outcome.error or {}).get("type") in _TRANSIENT_TYPES
+        if (is_rejected or is_retryable(outcome.error)) and await self.find_resume_obstacle(turn) is None:
             await self.resume(turn)
         elif is_rejected:
             await self.start(request)
@@ -688,12 +690,5 @@ def is_store_error(error: BaseException) -> bool:
     return type(error) is Exception and _STORE_ERROR.search(str(error)) is not None
 
 
-def _is_transient_rejection(turn: Turn) -> bool:
-    """Return whether a turn was rejected for a transient reason, so that the same key can run it."""
-    outcome = turn.outcome
-    return (
-        outcome is not None and outcome.status == "rejected" and (outcome.error or {}).get("type") in _TRANSIENT_TYPES
-    )
-
-
 _TRANSIENT_TYPES: Final = frozenset({LOG_UNAVAILABLE, "QueueFullError", "TurnRejectedError"})
+"""Of the errors of rejected turns, those that may be gone when the same key comes again."""

@@ -278,8 +278,8 @@ def _check_form(pending: Mapping[str, Any], answer: Mapping[str, Any], host: Han
     """Refuse an answer of another form than the call needs, or a result or arguments that it does not accept."""
     kind = str(pending["kind"])
     if not is_answer_to(kind, answer):
-        form = "'approved': true or false" if kind in DECISIONS else "a 'result' or an 'error'"
-        form += ", and no 'arguments'" if kind in DECISIONS and "approved" in answer else ""
+        decision = "'approved': true or false, and no 'arguments' except for an 'approval'"
+        form = decision if kind in DECISIONS else "a 'result' or an 'error'"
         raise RequestError(f"call {pending['call_id']} is of the kind {kind!r}: its answer has {form}")
     schemas: dict[str, Mapping[str, Any] | None] = {"result": pending.get("schema")}
     if answer.get("arguments") is not None and not parse_call_path(pending["path"]).is_nested:
