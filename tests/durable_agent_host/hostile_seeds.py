@@ -160,6 +160,7 @@ def seeds(agent: str) -> list[RawRequest]:
         _agent("GET", f"{turns}/calls/1.0/answer"),
         replace(_agent("GET", f"{turns}/events", last_event_id="1"), query=(("after", "1"),)),
         _agent("POST", f"{turns}/cancel"),
+        _agent("POST", f"{turns}/resume"),
         _agent("GET", "pending"),
         _agent("POST", "callbacks/TOKEN", {"result": {"text": "done"}}),
         _agent("POST", "workflow/W/respond/RUN", {"call_id": "c", "result": {"text": "done"}}),
