@@ -317,9 +317,9 @@ class _RunClient:
     ) -> Any:
         client: Any = super()
         chat_options = cast("Mapping[str, Any]", options or {})
-        tools: list[Any] = [*normalize_tools(chat_options.get("tools"))]
-        if tools := [*tools, *self.removed_tools(tools)]:
-            options = {**chat_options, "tools": self.host_tools(tools)}
+        tools = self.host_tools(normalize_tools(chat_options.get("tools")))
+        if tools := [*tools, *self.host_tools(self.removed_tools(tools))]:
+            options = {**chat_options, "tools": tools}
         client_kwargs = dict(client_kwargs or {})
         chain = [*as_middleware_list(client_kwargs.get("middleware")), *as_middleware_list(middleware)]
         journal_middleware = self.innermost_chat_middleware
