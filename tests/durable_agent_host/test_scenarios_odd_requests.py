@@ -68,11 +68,14 @@ def test_arguments_of_people_have_a_depth(people: AgentHost, model: PracticeMode
     model.plan(plan_payments(12.5), {"text": "Paid."})
     turn = waiting_turn(people)
     (call,) = turn["pending_calls"]
-    rejection = approve(turn, allow(call, arguments={"amount": 1, "more": nested_object(2000)}))
+    rejection = approve(turn, allow(call, arguments={"amount": 1, "details": nested_object(2000)}))
     assert (rejection.status_code, "nested" in rejection.json()["detail"]) == (400, True), rejection.text
     assert requests.get(turn["turn_url"]).json()["status"] == "waiting"
-    approval = {"turn_id": turn["turn_id"], "answer": allow(call, arguments={"amount": 1, "more": nested_object(150)})}
+    approval = {
+        "turn_id": turn["turn_id"],
+        "answer": allow(call, arguments={"amount": 1, "details": nested_object(150)}),
+    }
     assert people.orchestrate("approve_as_told", approval)["output"] == "raised"
-    assert approve(turn, allow(call, arguments={"amount": 2, "more": nested_object(90)})).status_code == 200
+    assert approve(turn, allow(call, arguments={"amount": 2, "details": nested_object(90)})).status_code == 200
     assert wait_until(lambda: read_ended_turn(turn))["response"] == "Paid."
     assert book.read_text().splitlines() == ["paid 2.0"]

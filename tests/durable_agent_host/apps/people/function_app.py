@@ -20,8 +20,8 @@ def write_line(line: str) -> None:
 
 
 @tool(approval_mode="always_require")
-def pay(amount: float) -> str:
-    """Pay an amount."""
+def pay(amount: float, details: dict | None = None) -> str:
+    """Pay an amount; the details are for the approver."""
     write_line(f"paid {amount}")
     return f"paid {amount}"
 
