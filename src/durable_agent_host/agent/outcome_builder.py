@@ -138,18 +138,18 @@ def happened_outside(runs: AgentRuns, records: JournalState) -> bool:
     return any(content.hosted or content.informational_only or content.type in _EFFECTS for content in contents)
 
 
-async def build_failed_with_entries(runs: AgentRuns, records: JournalState, failed: TurnOutcome) -> TurnOutcome:
+async def build_failed_with_entries(runs: AgentRuns, records: JournalState, failed_outcome: TurnOutcome) -> TurnOutcome:
     """Build the outcome of a failed turn with what it has done, and a last message with the reason.
 
     Returns:
         An outcome with the entries to append, the response and its last message marked; its error says how to go on.
     """
-    error = dict(failed.error or {})
+    error = dict(failed_outcome.error or {})
     reason = str(error.get("message"))
     outcome = await _build_cut_off(runs, records, "failed", reason)
     if error.get("retryable") and runs.redactor is None:  # a redacted turn's log is deleted
         error["message"] = reason + _RESUME
-    return replace(outcome, text="", messages=(), error=error, overlay=failed.overlay)
+    return replace(outcome, text="", messages=(), error=error, overlay=failed_outcome.overlay)
 
 
 async def _build_cut_off(

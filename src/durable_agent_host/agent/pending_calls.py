@@ -166,10 +166,10 @@ class PendingCalls:
 
     def removed_tools(self, run_path: CallPath, tools: Iterable[Any]) -> list[RemovedTool]:
         """Return what stands for the tools of a run's earlier calls that are not among its tools any more."""
-        recorded = self._journal.recorded
-        starts = [tool.start for path, tool in recorded.tools.items() if path.run == run_path]
+        records = self._journal.recorded
+        starts = [tool.start for path, tool in records.tools.items() if path.run == run_path]
         kinds = {start.name: "" for start in starts if start is not None}
-        for call in recorded.pending_calls.values():
+        for call in records.pending_calls.values():
             is_of_tool = call["kind"] in {"approval", "client_tool"} and call.get("reason") != _PROVIDER_REASON
             if is_of_tool and parse_call_path(call["path"]).run == run_path:
                 kinds[call["name"]] = call["kind"]

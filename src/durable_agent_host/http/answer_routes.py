@@ -154,9 +154,9 @@ async def _find_calls(
     }
     if not others:
         return calls, turn
-    recorded = await client.recorded_replies(turn)
+    earlier_replies = await client.recorded_replies(turn)
     is_open = turn.outcome is None  # otherwise the log has the calls whose answers were used
-    found_replies = {name: recorded[name] for name in others & recorded.keys() if is_open}
+    found_replies = {name: earlier_replies[name] for name in others & earlier_replies.keys() if is_open}
     has_log = False
     async for records in read_log(host, turn.request):
         has_log = has_log or bool(records)
@@ -166,8 +166,8 @@ async def _find_calls(
                 calls[call_id] = event["data"]
             elif event["event"] == CALL_REPLIED and call_id in others:
                 is_expired = event["data"]["outcome"] == "expired"
-                expired: Mapping[str, Any] = {"expired": True}
-                found_replies[call_id] = expired if is_expired else recorded.get(call_id) or event["data"]
+                expiry_reply: Mapping[str, Any] = {"expired": True}
+                found_replies[call_id] = expiry_reply if is_expired else earlier_replies.get(call_id) or event["data"]
     if turn.outcome is not None and not has_log:
         calls |= {call_id: {} for call_id in others}
     return calls, replace(turn, replies={**found_replies, **turn.replies})

@@ -207,10 +207,10 @@ async def follow_turn(
     yield OPENING
     end = asyncio.create_task(_wait_for_end(client, request, has_ended=has_ended))
     try:
-        followed = _follow_queued(
+        pages_of_queue = _follow_queued(
             log, client, request, first_offset, heartbeat_seconds=heartbeat_seconds, end=end, running=running
         )
-        async with aclosing(followed) as pages:
+        async with aclosing(pages_of_queue) as pages:
             async for page in pages:
                 if isinstance(page, bytes):
                     yield page
