@@ -79,11 +79,8 @@ async def _run(
         raise TurnError(f"the app has no agent {request.agent!r} any more")
     try:
         session = await _session(request, client, is_resumed=bool(wire.get("resumes")))
-        if (
-            session.running != request.turn_id
-            and (stored_outcome := await _find_stored_outcome(request, session, storage)) is not None
-        ):
-            return stored_outcome
+        if not wire.get("resumes") and (stored := await _find_stored_outcome(request, session, storage)) is not None:
+            return stored
         if wire.get("answers") or not _has_just_come(request, storage.grace_seconds):
             await storage.renew(request, wire.get("answers"))
         request = await storage.load_request(request)

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast
 
 from durable_agent_host.codec.entity_state import encode_owner
@@ -462,7 +462,7 @@ def activity_input(request: TurnRequest, step: RunAgent) -> dict[str, Any]:
         The request as JSON, with ``answers`` when there are some, ``cancelled`` when the turn was cancelled while it
         waited for them, ``resumes`` when the turn resumes, and ``error`` when it fails.
     """
-    wire = encode_turn_request(request)
+    wire = encode_turn_request(replace(request, resumes=False))  # the session decides whether it resumes
     if step.replies:
         wire["answers"] = {call_id: dict(answer) for call_id, answer in step.replies.items()}
     if step.cancelled:
