@@ -52,12 +52,17 @@ def begin(host: AgentHost, agent: str, message: str, session_id: str = "s") -> s
     return response.json()["turn_url"].removeprefix(host.url)
 
 
+def read_turn(host: AgentHost, path: str) -> dict[str, Any]:
+    """Read a turn; its status is "dead" when its host has died, also in the middle of the answer."""
+    try:
+        return requests.get(host.url + path).json()
+    except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
+        return {"status": "dead"}
+
+
 def ended(host: AgentHost, path: str) -> dict[str, Any] | None:
     """Read a turn that has ended, or whose host has died; None while it runs."""
-    try:
-        turn = requests.get(host.url + path).json()
-    except requests.ConnectionError:
-        return {"status": "dead"}
+    turn = read_turn(host, path)
     return None if turn["status"] == "running" else turn
 
 
@@ -103,11 +108,7 @@ def test_a_message_that_kills_the_process_fails(start: Start, ledger: Path, way:
     host.process.wait()
 
     def read(host: AgentHost) -> dict[str, Any] | None:
-        turn = ended(host, path) if way == "turn" else None
-        try:
-            turn = turn or requests.get(host.url + path).json()
-        except requests.ConnectionError:
-            return {"status": "dead"}
+        turn = read_turn(host, path)
         return turn if turn["status"] in {"failed", "dead"} else None
 
     for _ in range(4):
