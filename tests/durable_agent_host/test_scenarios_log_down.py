@@ -179,9 +179,9 @@ def test_a_turn_without_its_log_is_rejected_and_can_be_retried(site, model: Prac
     """A turn whose turn it is when the log is away is a 503, on a stream too, and its key runs it later."""
     host, store, ledger = site
     session, key = uuid4().hex, uuid4().hex
-    model.plan({"calls": [{"name": "pay", "arguments": {"amount": 1}}]}, user_text="pay")
-    running_turn = ask(host, "pay", session).json()
-    assert running_turn["status"] == "waiting"
+    model.plan({"text": "slow", "until_file": str(ledger.with_name("go"))}, user_text="slow")
+    running_turn = ask(host, "slow", session, x_ms_wait_for_response="false").json()
+    wait_until(model.requests)
     model.plan({"calls": [{"name": "note", "arguments": {"text": "two"}}]}, {"text": "noted"}, user_text="two")
     wait_for_run = in_background(lambda: ask(host, "two", session, key))
     wait_until(lambda: len(host.session("Worker", session)["queued_turn_ids"]) == 1)
