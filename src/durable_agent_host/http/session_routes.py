@@ -50,6 +50,7 @@ from durable_agent_host.http.response_views import (
 from durable_agent_host.http.session_search import find_sessions, parse_search
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
 from durable_agent_host.model.overlay import SummaryMessage
+from durable_agent_host.model.turn import Turn
 from durable_agent_host.session.context_selection import (
     RECORD,
     StoredContext,
@@ -155,7 +156,9 @@ async def read_session(host: HandlerContext, call: RouteRequest, client: TurnCli
     if read is None:
         raise unknown_session(agent, session_id)
     session, page = read
-    running = await client.find(agent, session_id, session.running) if session.running else None
+    running: Turn | None = None
+    with suppress(Exception):  # a task hub that cannot be read, as on a full disk, does not hide the conversation
+        running = await client.find(agent, session_id, session.running) if session.running else None
     view = partial(session_view, agent, session_id, session, page, running)
     return await large_json_response(len(page.entries), view, session_headers(session_id))
 
