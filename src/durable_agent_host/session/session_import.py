@@ -87,7 +87,7 @@ def session_to_import(document: Any, owner: Owner | None = None) -> Session:
     Raises:
         RequestError: it is not a session, or has references, which lead to parts of another one.
     """
-    if document and "schemaVersion" not in document:
+    if document and (not isinstance(document, dict) or "schemaVersion" not in document):
         raise RequestError(f"{_NO_SESSION}: it has no 'schemaVersion': send what 'export' returned")
     try:
         session = decode_session(document)
