@@ -17,7 +17,7 @@ from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.error_texts import failure_reason
 from durable_agent_host.turn.turn_requests import read_turn_request
 from durable_agent_host.turn.turn_wire import check_turn_outcome, decode_turn_outcome
-from durable_agent_host.turn.waiting_status import decode_pending
+from durable_agent_host.turn.waiting_status import TurnWaits, decode_pending
 
 END_STATUSES: Final = frozenset(
     {
@@ -128,7 +128,7 @@ def _decode_end(wire: Any) -> TurnOutcome:
     return decode_turn_outcome(wire)
 
 
-def _decode_wait(wire: Any) -> Any:
+def _decode_wait(wire: Any) -> TurnWaits:
     match wire:
         case None | {"pending": list(), "answers": dict()}:
             return decode_pending(wire)
