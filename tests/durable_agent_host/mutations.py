@@ -114,7 +114,8 @@ def _legacy_call(choice: dict[str, Any]) -> None:
 
 
 def _without_reason(choice: dict[str, Any]) -> None:
-    choice["finish_reason"] = None
+    if choice.get("finish_reason") != "length":  # which only this says, and on which depends whether calls run
+        choice["finish_reason"] = None
 
 
 def _null_delta(choice: dict[str, Any]) -> None:
