@@ -1,6 +1,7 @@
 """Other packages still have the private names that the project uses."""
 
 import platform
+import re
 from importlib import import_module, metadata
 from inspect import getclosurevars
 
@@ -9,6 +10,7 @@ from agent_framework import Agent
 from agent_framework_openai import OpenAIChatClient
 
 from tests.contract.private_members import PrivateMember, describe, private_members, source_digest
+from tests.house.source import SRC
 
 
 @pytest.mark.parametrize("member", private_members(), ids=lambda member: f"{member.path} by {member.user}")
@@ -17,6 +19,15 @@ def test_a_private_member_has_not_changed(member: PrivateMember):
     signature = describe(member.path)
     digest = source_digest(member.path) if signature is not None and member.digest else ""
     assert (signature, digest) == (member.signature, member.digest), _explain(member, signature, digest)
+
+
+@pytest.mark.parametrize("user", sorted({member.user.partition(":")[0] for member in private_members()}))
+def test_the_names_of_a_module_are_used(user: str):
+    """A row whose name occurs nowhere in its module, or package, is deleted."""
+    path = SRC / user.replace(".", "/")
+    text = "".join(file.read_text() for file in (path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]))
+    names = {member.name for member in private_members() if member.user.partition(":")[0] == user}
+    assert not [name for name in names if not re.search(rf"\b{name}\b", text)]
 
 
 def _explain(member: PrivateMember, signature: str | None, digest: str) -> str:

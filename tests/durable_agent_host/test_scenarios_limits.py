@@ -1,7 +1,4 @@
-"""The table of limits over HTTP: what is just within each of them works, and what is just beyond it is told.
-
-`tests/house/test_limits.py` names the test of each row.
-"""
+"""The table of limits over HTTP: what is just within each of them works, and what is just beyond it is told."""
 
 import json
 import random

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from importlib.metadata import distributions
 from itertools import chain
 
 import pytest
@@ -11,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from scripts.supply.locks import read_lock
 from tests.house.distributions import needed_by
-from tests.house.source import ROOT, modules
+from tests.house.source import ROOT
 
 LOCKS = {"constraints.txt": "durable-agent-host[dev]", "requirements.txt": "durable-agent-host"}
 """File → what it locks."""
@@ -56,15 +55,6 @@ def test_a_lock_pins_each_package_once(file):
     assert len(names) == len(set(names)) > 0
 
 
-@pytest.mark.parametrize("file", HASHED)
-def test_every_file_that_may_be_installed_has_its_hash(file):
-    """Each package of a lock with hashes has at least one, and no file stands for two packages."""
-    hashes = {pin.name: pin.hashes for pin in read_lock(ROOT / file)}
-    assert not [name for name, file_hashes in hashes.items() if not file_hashes]
-    every = [*chain.from_iterable(hashes.values())]
-    assert len(every) == len(set(every))
-
-
 def _is_pinned_by(requirement: Requirement, file: str) -> bool:
     version = _versions(file).get(canonicalize_name(requirement.name))
     return version is not None and requirement.specifier.contains(version, prereleases=True)
@@ -85,40 +75,4 @@ def test_the_locks_fit_the_project():
     ]
     assert not [
         str(requirement) for requirement in deployed_requirements if not _is_pinned_by(requirement, "requirements.txt")
-    ]
-
-
-def test_the_tools_fit_their_requirements():
-    """The tools that lock and audit are locked themselves, in the ranges of tools.in."""
-    lines = (ROOT / "scripts/supply/tools.in").read_text().splitlines()
-    requirements = [Requirement(line) for line in lines if not line.startswith("#")]
-    assert requirements
-    assert not [
-        str(requirement) for requirement in requirements if not _is_pinned_by(requirement, "scripts/supply/tools.txt")
-    ]
-
-
-def _modules_by_distribution() -> dict[str, str]:
-    """Map each installed module to the distribution that installed it; namespaces, such as azure, belong to none."""
-    owners: dict[str, str] = {}
-    for distribution in distributions():
-        name = canonicalize_name(distribution.name)
-        for line in (distribution.read_text("RECORD") or "").splitlines():
-            file, _, _ = line.partition(",")
-            if file.endswith(".py"):
-                owners[file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")] = name
-    return owners
-
-
-def test_every_imported_distribution_is_declared():
-    """What the source imports is named in pyproject.toml, so that no other package decides which version it gets."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lines = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
-    declared_names = {canonicalize_name(Requirement(line).name) for line in lines}
-    owners = _modules_by_distribution()
-    importers = {found.module: module.name for module in modules() for found in module.imports}
-    foreign = {name: owners[name] for name in importers if name in owners}
-    assert {"agent-framework-durabletask", "azure-core"} <= set(foreign.values())
-    assert not [
-        f"{importers[name]}: {name} of {owner}" for name, owner in foreign.items() if owner not in declared_names
     ]

@@ -8,11 +8,8 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path, PurePosixPath
-from typing import get_args
 
-import pytest
-
-from tests.house.source import ROOT, SHARED, modules, tracked_files
+from tests.house.source import ROOT, SHARED, SRC, tracked_files
 
 FUNCTIONS_SETTINGS = {
     "FUNCTIONS_WORKER_RUNTIME",
@@ -41,8 +38,8 @@ def _read_settings() -> set[str]:
     from durable_agent_host.settings import PREFIX, Settings
 
     setting_names = {PREFIX + field.name.upper() for field in fields(Settings)}
-    providers = (SETTING.findall(module.text) for module in modules("durable_agent_host.providers"))
-    return setting_names.union(*providers)
+    providers = (SRC / "durable_agent_host/providers").rglob("*.py")
+    return setting_names.union(*(SETTING.findall(path.read_text()) for path in providers))
 
 
 def _project() -> dict:
@@ -71,11 +68,6 @@ def test_packages_that_were_built_before_publishing_are_deployed():
         assert not _is_ignored(f"{folder}/{name}")
     assert _is_ignored(f"{folder}/__pycache__/a.pyc")
     assert _is_ignored(".venv/bin/python")
-
-
-def test_function_app_is_short():
-    """The function app is agents and one line; what it does is in the package."""
-    assert len((ROOT / "function_app.py").read_text().splitlines()) <= 40
 
 
 def test_sample_settings_are_what_the_code_reads():
@@ -119,23 +111,6 @@ def test_routes_are_documented():
     assert documented_routes == {(route.method, f"/api/{route.template}") for route in ROUTES} | pages
 
 
-def test_actions_are_documented():
-    """Every action that the gate is asked about is explained, and none that is not there; each is somebody's."""
-    from durable_agent_host.http.gate import Action
-    from durable_agent_host.http.routes import ROUTES
-
-    python = (ROOT / "docs/reference/python.md").read_text()
-    assert set(re.findall(r"`(\w+\.(?!md\b)[a-z]+)`", python.partition("| action | is |")[2])) == set(get_args(Action))
-    assert {route.action for route in ROUTES} == {
-        action for action in get_args(Action) if action not in {"workflow.run", "workflow.read"}
-    }
-
-
-def test_the_readme_can_be_read_in_a_few_minutes():
-    """The README has at most 900 words; the rest is in docs."""
-    assert len((ROOT / "README.md").read_text().split()) <= 900
-
-
 def test_version_is_one():
     """The project's version, the changelog's newest and that of the wheel in documents are the same."""
     newest = re.search(r"^## \[?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
@@ -146,19 +121,14 @@ def test_version_is_one():
     assert {newest[1], *versions} == {_project()["version"]}
 
 
-@pytest.mark.parametrize(
-    "left_out",
-    ["src/functions_host", "src/practice_model", "tests", "benchmarks", "demo", "examples", "scripts", "docs"],
-)
-def test_what_is_for_this_machine_is_not_deployed(left_out):
-    """The embedded host, the practice model and the tests stay at home."""
-    assert not [name for name in _deployed_files() if name.startswith(left_out + "/")]
-
-
 def test_what_a_deployed_app_needs_is_deployed():
-    """The app, its host settings, its requirements and the whole package are uploaded."""
-    package = {module.path.relative_to(ROOT).as_posix() for module in modules("durable_agent_host", *SHARED)}
-    assert {"function_app.py", "host.json", "requirements.txt", *package} <= set(_deployed_files())
+    """The app, its host settings, its requirements and the whole package are uploaded, and nothing for this machine."""
+    names = _deployed_files()
+    folders = ("src/functions_host", "src/practice_model", "tests", "benchmarks", "demo", "examples", "scripts", "docs")
+    assert not [name for name in names if name.startswith(tuple(f"{folder}/" for folder in folders))]
+    packages = ("durable_agent_host", *SHARED)
+    package = {path.relative_to(ROOT).as_posix() for name in packages for path in (SRC / name).rglob("*.py")}
+    assert {"function_app.py", "host.json", "requirements.txt", *package} <= set(names)
 
 
 NAME_FUNCTIONS = """
@@ -209,12 +179,3 @@ def test_no_file_contains_a_path_of_one_machine():
             if found:
                 paths.append(f"{name}: {content[max(0, found.start() - 20) : found.end() + 20]!r}")
     assert not paths
-
-
-def test_processes_of_tests_are_started_in_one_way():
-    """One harness starts, awaits, kills and stops processes; commands that run to their end need none."""
-    starting_files = {
-        name for name in tracked_files() if name.endswith(".py") and "subprocess.Popen(" in (ROOT / name).read_text()
-    }
-    test_files = {name for name in starting_files if name.startswith("tests/")}
-    assert test_files <= {"tests/processes.py", "tests/forks.py", "tests/house/test_repository.py"}

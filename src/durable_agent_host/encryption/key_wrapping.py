@@ -128,7 +128,7 @@ class KeyVaultKey:
         from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm  # noqa: PLC0415 (slow)
 
         if self._credential is None:
-            from azure.identity import DefaultAzureCredential  # noqa: PLC0415 (slow)
+            from azure.identity import DefaultAzureCredential
 
             self._credential = DefaultAzureCredential()
         try:

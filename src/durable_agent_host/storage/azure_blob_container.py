@@ -61,7 +61,7 @@ def container_of_app(
     is_managed = environment.get(f"{setting}__credential", "").strip().casefold() == "managedidentity"
 
     def make_client(transport: Any) -> ContainerClient:
-        from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential  # noqa: PLC0415 (slow)
+        from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 
         credential = (
             ManagedIdentityCredential(client_id=client_id)

@@ -98,13 +98,13 @@ _RESULTS: Final = "step_details.tool_calls[*].file_search.results[*].content"
 
 def connect(endpoint: str, credential: Any, api_key: str | None) -> Any:
     """Create the SDK's client."""
-    from azure.ai.agents.aio import AgentsClient  # noqa: PLC0415 - loaded when used
+    from azure.ai.agents.aio import AgentsClient
     from azure.core.credentials import AzureKeyCredential  # noqa: PLC0415 - the same
     from azure.core.pipeline.policies import AzureKeyCredentialPolicy  # noqa: PLC0415 - the same
 
     if api_key is None:
         if credential is None:
-            from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - the same
+            from azure.identity.aio import DefaultAzureCredential
 
             credential = DefaultAzureCredential()
         return AgentsClient(endpoint, credential, transport=bounded_transport())
@@ -218,7 +218,7 @@ async def _split_lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
 
 
 async def _stream(start: Any, *ids: str, body: Json, **options: Any) -> AsyncGenerator[tuple[str, Any]]:
-    from azure.ai.agents.models import BaseAsyncAgentEventHandler  # noqa: PLC0415 - loaded when used
+    from azure.ai.agents.models import BaseAsyncAgentEventHandler
 
     handler = BaseAsyncAgentEventHandler[Any]()
     request_body = without_lone_surrogates({**body, "stream": True})

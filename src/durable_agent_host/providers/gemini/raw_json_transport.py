@@ -171,7 +171,7 @@ def _with_accepted_names(tool: Any) -> Any:
 
 @cache
 def _raw_part_class() -> type[Any]:
-    from google.genai.types import Part  # noqa: PLC0415 - only where the client is installed
+    from google.genai.types import Part
 
     class RawPart(Part):
         part_json: dict[str, Any]

@@ -73,7 +73,7 @@ def with_fast_event_parsing(client: Any) -> Any:
     Returns:
         A copy that shares the connections.
     """
-    from openai import AsyncOpenAI  # noqa: PLC0415 - one SDK per file, loaded when used
+    from openai import AsyncOpenAI
 
     if not isinstance(client, AsyncOpenAI) or isinstance(client, _FastEventParsingMixin):
         return client
@@ -82,7 +82,7 @@ def with_fast_event_parsing(client: Any) -> Any:
 
 def omitted_value() -> Any:
     """Return the value of a field of ``extra_body`` with which the SDK sends no such field."""
-    from openai import omit  # noqa: PLC0415 - one SDK per file, loaded when used
+    from openai import omit
 
     return omit
 
@@ -113,7 +113,7 @@ def build_event_parsers() -> None:
 @cache
 def _kinds() -> tuple[dict[Any, type[Any]], Any]:
     """Return the kinds of events by type, where the type is unique, and the SDK's name for all events."""
-    from openai.types.responses import (  # noqa: PLC0415 - one SDK per file, loaded when used
+    from openai.types.responses import (
         Response,
         ResponseOutputItem,
         ResponseStreamEvent,
@@ -209,7 +209,7 @@ class ItemPreservingMixin(FoldedStreamMixin):
 
     def _prepare_response_and_text_format(self, *, response_format: Any, **arguments: Any) -> Any:
         """Send a class of pydantic as its schema: the SDK would fail for an answer that does not fit, and lose it."""
-        from openai.lib._parsing import type_to_response_format_param  # noqa: PLC0415 - loaded when used
+        from openai.lib._parsing import type_to_response_format_param
 
         client: Any = super()
         if isinstance(response_format, type):
@@ -375,7 +375,7 @@ def _is_search(item: Any) -> bool:
 
 def _accepts_encrypted_reasoning(client: object) -> bool:
     """Return whether to always request it: Foundry deployments, which have other clients, may reject it."""
-    from agent_framework_openai import OpenAIChatClient  # noqa: PLC0415 - one SDK per file, loaded when used
+    from agent_framework_openai import OpenAIChatClient
 
     return isinstance(client, OpenAIChatClient)
 

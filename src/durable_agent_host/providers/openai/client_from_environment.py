@@ -20,7 +20,7 @@ def chat_client_from_environment(environment: Mapping[str, str] = os.environ) ->
     Raises:
         SettingError: neither is set, or the model's name is missing; says what to set.
     """
-    from agent_framework_openai import OpenAIChatClient  # noqa: PLC0415 - one SDK per file, loaded when used
+    from agent_framework_openai import OpenAIChatClient
 
     def setting(name: str) -> str | None:
         return environment.get(name, "").strip() or None
@@ -49,6 +49,6 @@ def chat_client_from_environment(environment: Mapping[str, str] = os.environ) ->
 
 
 def _entra_credential() -> Any:
-    from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - only without a key
+    from azure.identity.aio import DefaultAzureCredential
 
     return DefaultAzureCredential()

@@ -188,7 +188,7 @@ class ResponsesProvider(OpenAIProvider):
         The SDK (openai 3.54) does so in its first call, which takes half a second.
         """
         import anyio.lowlevel  # noqa: PLC0415 - the purpose of this function
-        import openai  # noqa: PLC0415
+        import openai
 
         import_module("openai.resources.responses")
         await anyio.lowlevel.checkpoint()  # loads the connection code for this kind of loop
