@@ -42,7 +42,6 @@ from durable_agent_host.durable.function_registration import (
     client_for_binding,
     register_agent_entity,
     register_agent_tool,
-    register_cleanup,
     register_erasure,
     register_maintenance,
     register_notifications,
@@ -59,7 +58,6 @@ from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import PlainHub, TaskHub
 from durable_agent_host.durable.turn_client import TurnClient, TurnServices
-from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.durable.workflow_functions import (
     register_executor_activity,
     register_workflow_orchestration,
@@ -464,13 +462,9 @@ class DurableAgentApp(AgentFunctionApp):
         """Register what runs turns, and what deletes expired sessions and turns."""
         app = cast("DFApp", self)
         services = self._services
-        cleanup = TurnDataCleanup(self._open_log)
-        register_turn_functions(
-            app, self._runners, services, cleanup=cleanup, times=plan_times(self.settings), report_end=report_end
-        )
+        register_turn_functions(app, self._runners, services, times=plan_times(self.settings), report_end=report_end)
         eraser = Eraser(self._open_log, services.storage, services.external_sessions, ERASURE)
         register_erasure(app, eraser, services.hub)
-        register_cleanup(app, self._open_log, services.storage, services.hub)
         if self.workflows:
             register_run_notifications(app, services.hub, is_notified=self._notify is not None)
         if self._notify is not None:

@@ -11,7 +11,6 @@ from uuid import uuid4
 import pytest
 import requests
 
-from durable_agent_host.durable.turn_data_cleanup import CLEANUP_ORCHESTRATION
 from tests.durable_agent_host.sse_client import Reader, read_events
 from tests.durable_agent_host.stored_bytes import read_all_bytes
 from tests.kit import AgentHost, Lives, PracticeModel
@@ -109,17 +108,6 @@ def sent(model: PracticeModel) -> bytes:
     return json.dumps(model.requests(), ensure_ascii=False).encode()
 
 
-def wait_until_cleaned(host: AgentHost) -> None:
-    """Wait until what ended turns have needed is deleted."""
-
-    def is_done() -> bool:
-        instances = requests.get(f"{host.management}/instances?top=1000").json()
-        some = [instance for instance in instances if instance["name"] == CLEANUP_ORCHESTRATION]
-        return bool(some) and all(instance["runtimeStatus"] == "Completed" for instance in some)
-
-    wait_until(is_done)
-
-
 SPOKEN = (
     {
         "items": [
@@ -166,7 +154,6 @@ def test_secrets_reach_the_model_and_nothing_else(lives: Lives, model: PracticeM
     assert leaks(read_views(host, "Teller", session)) == []
     page = host.session("Teller", session)
     assert all(message["redacted"] is True for message in page["messages"])
-    wait_until_cleaned(host)
     wait_until(lambda: leaks(read_all_bytes(folder)) == [])
     assert leaks("".join(host.output).encode()) == []
     model.reset()
@@ -223,7 +210,6 @@ def test_the_search_finds_unredacted_secrets(lives: Lives, model: PracticeModel,
     assert set(leaks(read_all_bytes(folder))) >= MODEL_SECRETS
     assert host.get(f"/agents/Open/sessions/{session}").ok
     assert requests.delete(f"{host.url}/api/agents/Open/sessions/{session}").ok
-    wait_until_cleaned(host)
     wait_until(lambda: leaks(read_all_bytes(folder)) == [])
 
 
@@ -258,7 +244,6 @@ def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path
     assert set(leaks(sent(model))) >= {"payment", "reason", "denial", "steered"}
     assert f"paid with {SECRETS['payment']}" in sent(model).decode()
     assert leaks(read_views(host, "Teller", session)) == []
-    wait_until_cleaned(host)
     wait_until(lambda: leaks(read_all_bytes(folder)) == [])
 
 
@@ -277,7 +262,6 @@ def test_a_response_cut_off_within_a_secret_stops_before_it(lives: Lives, model:
     assert final_turn["response"].startswith("I say it word by word. I say")
     secret = b"4111 1111 1111 111"
     assert secret not in json.dumps(final_turn).encode() + read_views(host, "Teller", session)
-    wait_until_cleaned(host)
     wait_until(lambda: secret not in read_all_bytes(folder))
 
 
@@ -308,5 +292,4 @@ def test_a_function_that_fails_fails_the_turn(lives: Lives, model: PracticeModel
         assert b"177" not in response.content.replace(session.encode(), b"")
     assert host.session("Stumbles", session)["messages"] == []
     assert host.run("Stumbles", {"message": "Again", "session_id": session}).json()["response"] == "Fine."
-    wait_until_cleaned(host)
     wait_until(lambda: b"stumble over" not in read_all_bytes(folder))

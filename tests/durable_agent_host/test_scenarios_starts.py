@@ -145,7 +145,7 @@ def test_a_value_that_names_a_class_is_a_value(site: Site, model: PracticeModel,
     assert not (tmp_path / "code-ran").exists()
 
 
-@pytest.mark.parametrize("name", ["agent_turn", "erase_session", "forget_turn"])
+@pytest.mark.parametrize("name", ["agent_turn", "erase_session"])
 def test_an_orchestration_of_the_host_is_not_started_from_outside(site: Site, name: str):
     """It fails with what to do, touches no session, and is no turn, whoever it claims to act for."""
     before = site.host.state("Echo", "desk")

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 from azure.durable_functions import DurableOrchestrationClient
 
@@ -18,7 +18,6 @@ from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.durable.instance_status import read_time
 from durable_agent_host.durable.session_documents import read_session
-from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.errors import FencedError, LogError, StateError, TurnError, log_reason
 from durable_agent_host.model.access import GRANTED_TURN
 from durable_agent_host.model.session import Session
@@ -26,7 +25,7 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.turn_data_storage import RECORD, TRAVELS_BYTES, SessionKey, TurnDataStorage
 from durable_agent_host.session.receipts import KEY_REUSED, RESPONSE_EXPIRED, is_same_request
 from durable_agent_host.session.sealing import has_mark
-from durable_agent_host.turn.plan import CLEANUP_SCHEDULED, ENDED_BEFORE
+from durable_agent_host.turn.plan import ENDED_BEFORE
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_outcome
 
 _LOGGER = logging.getLogger(__name__)
@@ -37,7 +36,6 @@ async def run_agent_turn(
     client: DurableOrchestrationClient,
     runners: Mapping[str, AgentRunner],
     storage: TurnDataStorage,
-    cleanup: TurnDataCleanup,
 ) -> dict[str, Any]:
     """Run the agent for a granted turn.
 
@@ -50,29 +48,6 @@ async def run_agent_turn(
     Raises:
         TurnError: the app no longer has the agent, or the session is held by another turn.
     """
-    outcome = await _run(wire, client, runners, storage)
-    is_raw = outcome.get("redacts") or "raw" in wire
-    if is_raw and outcome["status"] not in _NOT_OVER and not outcome.get(ENDED_BEFORE):
-        try:
-            await cleanup.schedule(client, {name: wire[name] for name in ("agent", "session_id", "turn_id")})
-        except Exception as error:  # noqa: BLE001 - the turn is not lost: its orchestration tries again
-            _LOGGER.warning(
-                "turn %s: what it leaves is not noted to be deleted: %s", wire["turn_id"], log_reason(error)
-            )
-        else:
-            outcome[CLEANUP_SCHEDULED] = True
-    return outcome
-
-
-_NOT_OVER: Final = frozenset({"suspended", "postponed", "rejected"})
-
-
-async def _run(
-    wire: Mapping[str, Any],
-    client: DurableOrchestrationClient,
-    runners: Mapping[str, AgentRunner],
-    storage: TurnDataStorage,
-) -> dict[str, Any]:
     request = decode_turn_request(wire)
     runner = runners.get(request.agent)
     if runner is None:

@@ -17,13 +17,6 @@ from durable_agent_host.durable.session_entity import DurableAgentEntity, entity
 from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_client import ClientFor, TurnClient, TurnServices
-from durable_agent_host.durable.turn_data_cleanup import (
-    CLEANUP_ACTIVITY,
-    CLEANUP_ORCHESTRATION,
-    TurnDataCleanup,
-    delete_turn_data,
-    run_cleanup,
-)
 from durable_agent_host.durable.turn_notifications import (
     NOTIFY_ACTIVITY,
     NOTIFY_ORCHESTRATION,
@@ -35,10 +28,8 @@ from durable_agent_host.errors import RegistrationError
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.notification import Notify
-from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.timeline import ReportEnd
-from durable_agent_host.turn_log.protocol import TurnLog
 
 HttpHandler = Callable[[func.HttpRequest, ClientFor], Awaitable[Any]]
 
@@ -48,7 +39,6 @@ def register_turn_functions(
     runners: Mapping[str, AgentRunner],
     services: TurnServices,
     *,
-    cleanup: TurnDataCleanup,
     times: PlanTimes,
     report_end: ReportEnd,
 ) -> None:
@@ -61,8 +51,8 @@ def register_turn_functions(
         report_end=report_end,
         secret=hub.secret,
     )
-    run_agent = partial(agent_turn_activity.run_agent_turn, runners=runners, storage=services.storage, cleanup=cleanup)
-    manage = partial(session_queue_activity.manage_queued_turn, stopper=services.stopper, cleanup=cleanup)
+    run_agent = partial(agent_turn_activity.run_agent_turn, runners=runners, storage=services.storage)
+    manage = partial(session_queue_activity.manage_queued_turn, stopper=services.stopper, storage=services.storage)
     _register_orchestration(app, turn_orchestrator.TURN_ORCHESTRATION, run_turn, hub)
     _register_activity(app, turn_orchestrator.RUN_ACTIVITY, run_agent, hub)
     _register_activity(app, turn_orchestrator.QUEUE_ACTIVITY, manage, hub)
@@ -72,16 +62,6 @@ def register_erasure(app: df.DFApp, eraser: Eraser, hub: TaskHub) -> None:
     """Register the orchestration ``erase_session`` and its activity."""
     _register_orchestration(app, session_erasure.ERASE_ORCHESTRATION, session_erasure.run_erasure, hub)
     _register_activity(app, session_erasure.ERASE_ACTIVITY, eraser.erase, hub)
-
-
-def register_cleanup(app: df.DFApp, open_log: Callable[[], TurnLog], storage: TurnDataStorage, hub: TaskHub) -> None:
-    """Register the orchestration ``forget_turn`` and its activity."""
-
-    def delete_data(wire: Mapping[str, Any], client: df.DurableOrchestrationClient) -> Awaitable[bool]:
-        return delete_turn_data(wire, client, open_log(), storage)
-
-    _register_orchestration(app, CLEANUP_ORCHESTRATION, run_cleanup, hub)
-    _register_activity(app, CLEANUP_ACTIVITY, delete_data, hub)
 
 
 def register_run_notifications(app: df.DFApp, hub: TaskHub, *, is_notified: bool) -> None:

@@ -19,7 +19,6 @@ from durable_agent_host.codec.entity_state import document_digest
 from durable_agent_host.durable.instance_status import InstanceListItem, ended_instance_pages, entity_pages, read_time
 from durable_agent_host.durable.session_documents import raise_if_busy, read_session
 from durable_agent_host.durable.session_erasure import ERASE_ORCHESTRATION, BlobReferrers, start_erasure
-from durable_agent_host.durable.turn_data_cleanup import CLEANUP_ORCHESTRATION
 from durable_agent_host.durable.turn_notifications import NOTIFY_ORCHESTRATION
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, RegistrationError, TurnRejectedError
@@ -42,9 +41,7 @@ SWEEP_SECONDS: Final = 60.0
 MAX_NAMESPACES: Final = 100_000
 """Homes that are listed at once."""
 
-_HOST_ORCHESTRATIONS: Final = frozenset(
-    {TURN_ORCHESTRATION, ERASE_ORCHESTRATION, CLEANUP_ORCHESTRATION, NOTIFY_ORCHESTRATION}
-)
+_HOST_ORCHESTRATIONS: Final = frozenset({TURN_ORCHESTRATION, ERASE_ORCHESTRATION, NOTIFY_ORCHESTRATION})
 _BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
 _AT_ONCE: Final = 8
 """Maximum concurrent purges."""

@@ -11,7 +11,6 @@ from azure.durable_functions import DurableOrchestrationClient
 from durable_agent_host.agent.agent_runner import INBOX_NOTIFIER, AgentRunner
 from durable_agent_host.codec.entity_state import encode_budget_usage
 from durable_agent_host.durable.instance_status import END_STATUSES, status_of_turn
-from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.durable.turn_notifications import start_notification
 from durable_agent_host.durable.turn_orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import LogError
@@ -19,8 +18,10 @@ from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.ids import derived_id, turn_log_id
 from durable_agent_host.model.log_entry import MESSAGE, OUTCOME, REPLY, LogEntry
 from durable_agent_host.model.turn import Turn, TurnRequest
+from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.session.admission import terminated_outcome
 from durable_agent_host.turn.turn_wire import decode_turn_outcome, encode_turn_outcome
+from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.journal import read_journal
 from durable_agent_host.turn_log.protocol import TurnLog
 
@@ -147,6 +148,14 @@ class TurnStopper:
         await log.append(log_id, [LogEntry(OUTCOME, encode_turn_outcome(outcome))], attempt=attempt)
         return outcome.budget_usage
 
+    async def delete_log(self, log_id: str) -> None:
+        """Delete the log of an ended turn. Guarantee: idempotent.
+
+        Raises:
+            LogError: something may be left.
+        """
+        await self._open_log().delete(log_id)
+
     async def stop(self, client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> None:
         """Ask a turn to stop, wherever it is: queued, in its agent, or waiting for a person.
 
@@ -170,9 +179,9 @@ type QueueResult = bool | dict[str, Any] | list[Mapping[str, Any]]
 
 
 async def manage_queued_turn(
-    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, cleanup: TurnDataCleanup
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, storage: TurnDataStorage
 ) -> QueueResult:
-    """Wake, check or cancel another turn of the session, finish this one, read its answers, or begin to notify of it.
+    """Wake, check, cancel or steer another turn of the session, or do what the end of this one needs.
 
     Returns:
         False when the turn's orchestration has ended or does not exist, so that it will never hold the session; for a
@@ -181,11 +190,11 @@ async def manage_queued_turn(
     """
     for pause in (0.1, 0.5, 2.0):  # a turn that is not woken would wait for its lease
         try:
-            return await _manage(wire, client, stopper, cleanup)
+            return await _manage(wire, client, stopper, storage)
         except Exception as error:  # noqa: BLE001 - the SDK has no types for transient errors
             _LOGGER.warning("cannot %s turn %s, trying again: %s", wire["do"], wire["turn_id"], error)
             await asyncio.sleep(pause)
-    return await _manage(wire, client, stopper, cleanup)
+    return await _manage(wire, client, stopper, storage)
 
 
 async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id: str) -> None:
@@ -198,7 +207,7 @@ async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id:
 
 
 async def _manage(
-    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, cleanup: TurnDataCleanup
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, storage: TurnDataStorage
 ) -> QueueResult:
     agent = wire["agent"]
     session_id = wire["session_id"]
@@ -207,7 +216,12 @@ async def _manage(
         await stopper.steer(agent, session_id, turn_id, wire["request"])
         return True
     if wire["do"] == "forget":
-        await cleanup.schedule(client, {"agent": agent, "session_id": session_id, "turn_id": turn_id})
+        log_id = turn_log_id(agent, session_id, turn_id)
+        reach("forget.before_delete")
+        await storage.delete_unredacted(log_id)
+        reach("forget.between")
+        await stopper.delete_log(log_id)
+        reach("forget.after_delete")
         return True
     if wire["do"] == "settle":
         async with asyncio.timeout(_FINALIZE_SECONDS):

@@ -22,12 +22,12 @@ from durable_agent_host.turn.plan import (
     CancelTurn,
     CheckTurn,
     CreateTimer,
+    DeleteTurnData,
     FinalizeTurn,
     MaintenanceStep,
     PlanTimes,
     RaiseAdmissionEvent,
     RunAgent,
-    ScheduleCleanup,
     SetCustomStatus,
     SteerTurn,
     Step,
@@ -160,7 +160,7 @@ class _TurnSteps:
                 return self._call_queue_activity("cancel", turn_id)
             case SteerTurn(turn_id):
                 return self._call_queue_activity("steer", turn_id, encode_turn_request(self.request))
-            case ScheduleCleanup():
+            case DeleteTurnData():
                 return self._call_queue_activity("forget", self.request.turn_id)
             case FinalizeTurn():
                 return self._call_queue_activity("settle", self.request.turn_id)

@@ -40,8 +40,6 @@ MODEL_SENT: Final = "model_sent"
 """A request to a model's service; see `agent.http_exchange`. Neither clients nor recovery need it."""
 MODEL_RECEIVED: Final = "model_answered"
 """The response to a request to a model's service; see `MODEL_SENT`."""
-ENDED_TURN: Final = "ended_turn"
-"""An ended turn, in a log that names several; ``{agent, session_id, turn_id}``. In no turn's own log."""
 OUTCOME: Final = "outcome"
 """The activity is done with the turn, and this is its result; the last entry of its attempt. That of a failed turn has
 ``before``: the framework's session before the turn."""

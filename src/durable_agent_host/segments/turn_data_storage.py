@@ -187,6 +187,17 @@ class TurnDataStorage:
             namespace = turn_namespace(request)
             await store.delete(namespace, [piece.name async for piece in store.list_blobs(namespace)])
 
+    async def delete_unredacted(self, log_id: str) -> None:
+        """Delete what was said in a turn of an agent with redaction. Guarantee: idempotent.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        store = self.open_store()
+        namespace = unredacted_namespace(log_id)
+        if names := [piece.name async for piece in store.list_blobs(namespace)]:
+            await store.delete(namespace, names)
+
     async def load_request(self, request: TurnRequest) -> TurnRequest:
         """Return a request with its stored parts.
 

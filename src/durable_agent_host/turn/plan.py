@@ -187,8 +187,8 @@ class SteerTurn:
 
 
 @dataclass(frozen=True)
-class ScheduleCleanup:
-    """Have the data that only the running turn needed deleted soon, because the app redacts stored data."""
+class DeleteTurnData:
+    """Delete what only the running turn needed, because the app redacts stored data."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class WaitResult:
     value: Any = None
 
 
-MaintenanceStep = RaiseAdmissionEvent | CheckTurn | CancelTurn | SteerTurn | ScheduleCleanup | FinalizeTurn
+MaintenanceStep = RaiseAdmissionEvent | CheckTurn | CancelTurn | SteerTurn | DeleteTurnData | FinalizeTurn
 Wait = WaitForAdmission | WaitForReplies | WaitForRetry | CreateTimer
 Step = CallEntity | RunAgent | Wait | SetCustomStatus | MaintenanceStep
 
@@ -220,9 +220,6 @@ LOG_UNAVAILABLE: Final = "LogUnavailableError"
 ENDED_BEFORE: Final = "ended_before"
 """Key in the activity's outcome of a turn that had a receipt: nothing is committed."""
 
-CLEANUP_SCHEDULED: Final = "to_be_forgotten"
-"""Key in the activity's outcome of a turn whose deletion is already scheduled, so that no step is needed for it."""
-
 _NOT_FOR_CALLERS: Final = frozenset(
     {"entries", "agent_session", "pending", "sealing", "work", "steered_by", ENDED_BEFORE}
 )
@@ -235,9 +232,9 @@ def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator
         The outcome as JSON, without data that the session now holds. A failed step is an outcome, too.
     """
     result = yield from _run_steps(request, times)
-    if (request.raw is not None or result.get("redacts")) and not result.pop(CLEANUP_SCHEDULED, False):
+    if request.raw is not None or result.get("redacts"):
         with suppress(Exception):  # the turn has ended all the same, and its data expires with its retention
-            yield ScheduleCleanup()
+            yield DeleteTurnData()
     return result
 
 
@@ -393,7 +390,7 @@ def _commit(
     request: TurnRequest, outcome: dict[str, Any], *, notifies: bool
 ) -> Generator[Step, Any, tuple[dict[str, Any], dict[str, Any]]]:
     """Commit the outcome to the session; if that fails, commit the failure, so that the session is free."""
-    payload = {name: value for name, value in outcome.items() if name not in {"work", CLEANUP_SCHEDULED}}
+    payload = {name: value for name, value in outcome.items() if name != "work"}
     if outcome.get(ENDED_BEFORE):
         payload["status"] = "rejected"
     try:

@@ -1,12 +1,9 @@
 """What must be true besides of a host that encrypts, redacts, counts or knows owners, whatever was killed meanwhile."""
 
 import base64
-import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from durable_agent_host.durable.turn_data_cleanup import CLEANUP_ORCHESTRATION
 from tests.durable_agent_host.crash import clients
 from tests.durable_agent_host.crash.oracle import CaseResult, Figures, Witnesses, check_case, check_site, read_result
 from tests.durable_agent_host.crash.scenarios import Case
@@ -19,8 +16,6 @@ CANARY = " canary.crash@example.com"
 """Said by users, model and tools in every turn."""
 SINGLE = ("encryption", "redaction", "budgets", "owners")
 ALL = frozenset(SINGLE)
-CLEANUP_SECONDS = 300
-"""How long the deletion of what ended turns have left may take: it begins 10 s after their end."""
 KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"test={base64.b64encode(bytes(32)).decode()}"}
 OWNER, STRANGER = {"x-caller": "ann"}, {"x-caller": "bob"}
 
@@ -77,7 +72,6 @@ def check_featured(case: Case, baseline: CaseResult, figures: Figures) -> None:
     if "owners" in site.features:
         check_strangers(case)
     if "redaction" in site.features:
-        await_cleanup(site)
         for request in case.requests:
             assert clients.read_turn(site, request)["response"] == request.answer.get("response", None)
     check_site(site)
@@ -110,20 +104,6 @@ def check_strangers(case: Case) -> None:
     for path in (case.path, clients.turn_path(case.requests[0]), clients.turn_path(case.requests[0], "/events")):
         assert site.ask("GET", path, headers=STRANGER).status_code == 404
     assert site.ask("GET", case.path, headers={"x-caller": ""}).status_code == 403
-
-
-def await_cleanup(site: Site) -> None:
-    """Wait until what ended turns have left is deleted."""
-    end = time.monotonic() + CLEANUP_SECONDS
-    while any(instance["name"] == CLEANUP_ORCHESTRATION for instance in running(site)):
-        site.check()
-        assert time.monotonic() < end, running(site)
-        time.sleep(0.5)
-
-
-def running(site: Site) -> list[dict[str, Any]]:
-    """List what has not ended."""
-    return site.instances(runtimeStatus="Running,Pending,Suspended")
 
 
 def check_nowhere(site: Site) -> None:
