@@ -64,7 +64,7 @@ from durable_agent_host.durable.workflow_functions import (
     strip_pickled_reason,
 )
 from durable_agent_host.durable.workflow_runs import open_request
-from durable_agent_host.encryption.data_key_storage import PlaintextGuard
+from durable_agent_host.encryption.key_check import KeyCheck
 from durable_agent_host.features.registry import FEATURE_VIEWS, Choices, FeatureChoices
 from durable_agent_host.http.app_routes import hosted_agents
 from durable_agent_host.http.event_stream import EventStream
@@ -548,8 +548,9 @@ def _prepare_process() -> None:
 def hub_of(stores: StoreFactory) -> TaskHub:
     """Return the hub of an app: encrypting if its stores are encrypted."""
     secret = AppSecret(stores.open_plain_pieces)
-    if stores.encryption is None:
-        return PlainHub(PlaintextGuard(stores.open_pieces), secret)
+    keys = KeyCheck(stores.open_plain_pieces, stores.cipher)
+    if stores.cipher is None:
+        return PlainHub(keys, secret)
     from durable_agent_host.durable.encrypted_task_hub import EncryptedHub  # noqa: PLC0415 - needs a package of its own
 
-    return EncryptedHub(*stores.encryption, secret)
+    return EncryptedHub(stores.cipher, keys, secret)

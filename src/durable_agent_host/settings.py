@@ -77,9 +77,8 @@ class Settings(ResponseLimits, RecordingLimits):
             answer. Hours, default 168 (7 days).
         segments: where older messages and large contents are stored: ``sqlite:PATH`` or ``blob`` (the app's storage
             account). Empty, the default: a file beside the embedded host's own, else ``blob``.
-        encryption_keys: the first key protects the data keys that encrypt stored data: ``ID=KEY``, several separated by
-            commas; the others decrypt what they protected. A key is 32 bytes in base64, or the URL of a key of Azure
-            Key Vault. Empty, the default: nothing is encrypted.
+        encryption_keys: the first key encrypts stored data: ``ID=KEY``, several separated by commas; the others decrypt
+            what they have encrypted. A key is 32 bytes in base64. Empty, the default: nothing is encrypted.
         encryption_plaintext: how an app with keys treats unencrypted stored values: ``read`` them as they are, or
             ``refuse``. Default ``read``, for data stored before there were keys.
         turn_retention_hours: how long the orchestration of an ended turn is kept; after that, the session's receipt

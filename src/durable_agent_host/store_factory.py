@@ -27,7 +27,6 @@ from durable_agent_host.turn_log.protocol import TurnLog
 
 if TYPE_CHECKING:
     from durable_agent_host.encryption.cipher import Cipher
-    from durable_agent_host.encryption.keyring import Keyring
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -40,13 +39,13 @@ class StoreFactory:
         open_log: returns the turn log; the first call opens it.
         open_pieces: returns the piece store; the first call opens it.
         open_plain_pieces: the same without encryption.
-        encryption: for data kept elsewhere, with its keys; None without encryption.
+        cipher: for data kept elsewhere; None without encryption.
     """
 
     open_log: Callable[[], TurnLog]
     open_pieces: Callable[[], BlobStore]
     open_plain_pieces: Callable[[], BlobStore]
-    encryption: "tuple[Cipher, Keyring] | None" = None
+    cipher: "Cipher | None" = None
 
 
 def stores_of(settings: Settings, environment: Mapping[str, str] = os.environ) -> StoreFactory:
@@ -63,19 +62,17 @@ def stores_of(settings: Settings, environment: Mapping[str, str] = os.environ) -
         return StoreFactory(open_log, open_pieces, open_pieces)
     if find_spec("cryptography") is None:
         raise SettingError("DURABLE_AGENT_HOST_ENCRYPTION_KEYS needs: pip install 'durable-agent-host[encryption]'")
-    from durable_agent_host.encryption.cipher import Cipher  # noqa: PLC0415 - needs a package of its own
+    from durable_agent_host.encryption.cipher import Cipher, read_keys  # noqa: PLC0415 - needs a package of its own
     from durable_agent_host.encryption.encrypted_blob_store import EncryptedBlobStore  # noqa: PLC0415
     from durable_agent_host.encryption.encrypted_turn_log import EncryptedTurnLog  # noqa: PLC0415
-    from durable_agent_host.encryption.key_wrapping import read_keys  # noqa: PLC0415
-    from durable_agent_host.encryption.keyring import Keyring  # noqa: PLC0415
 
-    keyring = Keyring(open_pieces, read_keys(settings.encryption_keys))
-    cipher = Cipher(keyring, refuses_plaintext=settings.encryption_plaintext == REJECT_PLAINTEXT)
+    refuses_plaintext = settings.encryption_plaintext == REJECT_PLAINTEXT
+    cipher = Cipher(read_keys(settings.encryption_keys), refuses_plaintext=refuses_plaintext)
     return StoreFactory(
-        once(lambda: EncryptedTurnLog(open_log(), cipher, keyring)),
-        once(lambda: EncryptedBlobStore(open_pieces(), cipher, keyring)),
+        once(lambda: EncryptedTurnLog(open_log(), cipher)),
+        once(lambda: EncryptedBlobStore(open_pieces(), cipher)),
         open_pieces,
-        (cipher, keyring),
+        cipher,
     )
 
 

@@ -11,11 +11,10 @@ import pytest
 from durable_agent_host.turn_log.protocol import TurnLog
 from tests.contract.piece_stores import (
     BlobPieces,
-    EncryptedBlobPieces,
     EncryptedSqlitePieces,
     PieceBackend,
     SqlitePieces,
-    encryption_of,
+    make_cipher,
 )
 from tests.contract.traces import text_in_blobs, text_in_files
 from tests.kit_services import azurite, azurite_connection, redis
@@ -80,23 +79,16 @@ class Sqlite(Backend):
         return text_in_files(self.path.parent, text)
 
 
-def encrypt_log(backend: Backend, log: TurnLog, keys: PieceBackend) -> TurnLog:
-    """Encrypt a log, with the keys in a store of pieces, which is closed with the backend."""
-    from durable_agent_host.encryption.encrypted_turn_log import EncryptedTurnLog
-
-    store = keys.make()
-    backend.stores.append(store)
-    return EncryptedTurnLog(log, *encryption_of(store))
-
-
 class EncryptedSqlite(Sqlite):
-    """A file whose entries are encrypted, with the keys beside it."""
+    """A file whose entries are encrypted."""
 
     is_encrypted = True
 
     def make(self, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
-        return encrypt_log(self, super().make(**options), SqlitePieces(self.path.parent / "keys.db"))
+        from durable_agent_host.encryption.encrypted_turn_log import EncryptedTurnLog
+
+        return EncryptedTurnLog(super().make(**options), make_cipher())
 
 
 class Blob(Backend):
@@ -123,16 +115,6 @@ class Blob(Backend):
     async def holds(self, text: bytes) -> bool:
         """Tell whether a text stands in any blob of the container."""
         return await text_in_blobs(self.port, self.container, text)
-
-
-class EncryptedBlob(Blob):
-    """A container whose entries are encrypted, with the keys in another one."""
-
-    is_encrypted = True
-
-    def make(self, **options: Any) -> TurnLog:
-        """Make an object of the store's class."""
-        return encrypt_log(self, super().make(**options), BlobPieces(self.port, container=f"{self.container}-keys"))
 
 
 class Redis(Backend):
@@ -171,25 +153,6 @@ class Redis(Backend):
         return False
 
 
-class EncryptedRedis(Redis):
-    """A Redis whose entries are encrypted, with the keys in a file."""
-
-    is_encrypted = True
-
-    def __init__(self, port: int, keys: Path | str) -> None:
-        super().__init__(port)
-        self.keys = Path(keys)
-
-    @property
-    def arguments(self) -> list[Any]:
-        """What makes the same backend in another process."""
-        return [self.port, str(self.keys)]
-
-    def make(self, **options: Any) -> TurnLog:
-        """Make an object of the store's class."""
-        return encrypt_log(self, super().make(**options), SqlitePieces(self.keys))
-
-
 @pytest.fixture(scope="session")
 def azurite_port(tmp_path_factory) -> Iterator[int]:
     """An Azurite for the whole session; every test has a container of its own."""
@@ -211,10 +174,6 @@ def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend:
         return EncryptedSqlite(folder / "made" / "turns.db")
     if kind == "redis":
         return Redis(request.getfixturevalue("redis_port"))
-    if kind == "encrypted-redis":
-        return EncryptedRedis(request.getfixturevalue("redis_port"), folder / "made" / "keys.db")
-    if kind == "encrypted-blob":
-        return EncryptedBlob(request.getfixturevalue("azurite_port"), {"max_blocks": 5})
     # Small parts and blocks: every test rolls over and splits.
     small = {"max_blocks": 5, "max_block_bytes": 4096} if kind == "blob-small" else {}
     return Blob(request.getfixturevalue("azurite_port"), small)
@@ -225,7 +184,7 @@ BLOB = chooser("blobs").choice(["blob", "blob-small"])
 SHARED = ("sqlite", "encrypted", BLOB, "redis")
 """Stores that several processes can share.
 
-Encryption lies on top of any store: here on one, on those behind a network in the tests of faults.
+Encryption lies on top of any store: here on one.
 """
 
 
@@ -264,8 +223,7 @@ async def pieces(request, tmp_path) -> AsyncIterator[PieceBackend]:
         test_backend: PieceBackend = kind(tmp_path / "made" / "pieces.db")
     else:
         small = {"max_block_bytes": 4096} if request.param == "blob-small" else {}
-        kind = EncryptedBlobPieces if request.param == "encrypted-blob" else BlobPieces
-        test_backend = kind(request.getfixturevalue("azurite_port"), small)
+        test_backend = BlobPieces(request.getfixturevalue("azurite_port"), small)
     async with _closing(test_backend):
         yield test_backend
 

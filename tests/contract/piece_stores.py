@@ -1,6 +1,5 @@
 """The stores of pieces that their contract runs against. A new store is one more subclass of `PieceBackend`."""
 
-import asyncio
 import sqlite3
 import uuid
 from contextlib import closing
@@ -86,22 +85,11 @@ class SqlitePieces(PieceBackend):
         return sum(file.stat().st_size for file in self.path.parent.iterdir())
 
 
-def encryption_of(store: BlobStore) -> tuple[Any, Any]:
-    """The cipher and the keyring of a store, with a key of the operator that is always the same; refuses plaintext."""
-    from durable_agent_host.encryption.cipher import Cipher
-    from durable_agent_host.encryption.key_wrapping import LocalKey
-    from durable_agent_host.encryption.keyring import Keyring
+def make_cipher() -> Any:
+    """A cipher whose key is always the same; refuses plaintext."""
+    from durable_agent_host.encryption.cipher import Cipher, EncryptionKey
 
-    keyring = Keyring(lambda: store, [LocalKey("test", bytes(range(32)))])
-    return Cipher(keyring, refuses_plaintext=True), keyring
-
-
-async def stored_name(store: BlobStore, namespace: str, name: str) -> str:
-    """Tell under which name an encrypted piece is stored; closes the store."""
-    cipher, _ = encryption_of(store)
-    (blob_name,) = await asyncio.to_thread(cipher.stored_names, namespace, name)
-    await store.close()
-    return blob_name
+    return Cipher([EncryptionKey("test", bytes(range(32)))], refuses_plaintext=True)
 
 
 class EncryptedSqlitePieces(SqlitePieces):
@@ -113,12 +101,11 @@ class EncryptedSqlitePieces(SqlitePieces):
         """Make an object of the store's class."""
         from durable_agent_host.encryption.encrypted_blob_store import EncryptedBlobStore
 
-        store = super().make(**options)
-        return EncryptedBlobStore(store, *encryption_of(store))
+        return EncryptedBlobStore(super().make(**options), make_cipher())
 
     async def flip(self, namespace: str, name: str) -> None:
         """Change one byte of a stored piece, behind the store's back."""
-        await super().flip(namespace, await stored_name(super().make(), namespace, name))
+        await super().flip(namespace, f"{name}.enc")
 
 
 class BlobPieces(PieceBackend):
@@ -159,20 +146,3 @@ class BlobPieces(PieceBackend):
     async def holds(self, text: bytes) -> bool:
         """Tell whether a text stands in any blob of the container."""
         return await text_in_blobs(self.port, self.container, text)
-
-
-class EncryptedBlobPieces(BlobPieces):
-    """A container whose pieces are encrypted."""
-
-    is_encrypted = True
-
-    def make(self, **options: Any) -> BlobStore:
-        """Make an object of the store's class."""
-        from durable_agent_host.encryption.encrypted_blob_store import EncryptedBlobStore
-
-        store = super().make(**options)
-        return EncryptedBlobStore(store, *encryption_of(store))
-
-    async def flip(self, namespace: str, name: str) -> None:
-        """Change one byte of a stored piece, behind the store's back."""
-        await super().flip(namespace, await stored_name(super().make(), namespace, name))

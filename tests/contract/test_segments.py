@@ -9,7 +9,7 @@ import pytest
 
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.segments.protocol import BlobStore
-from tests.contract.piece_stores import BlobPieces, EncryptedBlobPieces, EncryptedSqlitePieces, PieceBackend
+from tests.contract.piece_stores import BlobPieces, PieceBackend
 from tests.contract.traces import loses
 
 NAMESPACE, OTHER_NAMESPACE = "a" * 32, "b" * 32
@@ -77,8 +77,6 @@ async def test_putting_again_changes_nothing(pieces):
 
 async def test_the_first_of_a_name_stays(pieces):
     """Of several contents under a name that promises none, put at once or later, everybody gets the same one."""
-    if isinstance(pieces, EncryptedSqlitePieces | EncryptedBlobPieces):
-        pytest.skip("a store that encrypts names pieces by its data keys, of which several may be new")
     stores = [pieces.store() for _ in range(4)]
     await asyncio.gather(*(store.put(NAMESPACE, {NAME: bytes([n]) * 32}) for n, store in enumerate(stores)))
     first = await stores[0].get(NAMESPACE, [NAME])

@@ -14,7 +14,7 @@ from tests.forks import STORES
 from tests.kit_services import CuttingProxy, FaultyHttp, ProxyRequest, refusing_port
 from tests.processes import Process
 
-BLOBS = pytest.mark.parametrize("pieces", ["blob", "blob-small", "encrypted-blob"], indirect=True)
+BLOBS = pytest.mark.parametrize("pieces", ["blob", "blob-small"], indirect=True)
 
 
 @pytest.mark.drawn(1)

@@ -12,9 +12,7 @@ from tests.contract.conftest import Redis
 from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
 from tests.kit_services import CuttingProxy, FaultyHttp, ProxyRequest, free_port, redis, refusing_port
 
-NETWORKED = pytest.mark.parametrize(
-    "networked_backend", ["blob", "blob-small", "encrypted-blob", "redis", "encrypted-redis"], indirect=True
-)
+NETWORKED = pytest.mark.parametrize("networked_backend", ["blob", "blob-small", "redis"], indirect=True)
 
 
 @pytest.mark.drawn(2)
@@ -85,7 +83,7 @@ def delta_of_attempt(number: int):
 
 
 @pytest.mark.drawn(1)
-@pytest.mark.parametrize("networked_backend", ["blob", "blob-small", "encrypted-blob"], indirect=True)
+@pytest.mark.parametrize("networked_backend", ["blob", "blob-small"], indirect=True)
 async def test_servers_that_fail_lose_and_repeat_nothing(networked_backend):
     """Throttling, server errors before and after the work, and answers that never come: every append is there once."""
     log_id, chance = new_id(), random.Random(3)

@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from durable_agent_host.codec.offloaded_text import blob_name
-from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
+from durable_agent_host.encryption.key_check import APP_NAMESPACE
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from tests.durable_agent_host.conftest import LAB, PEOPLE
 from tests.durable_agent_host.crash.points import UPKEEP_POINTS
@@ -156,7 +156,7 @@ def grow(host: AgentHost, session: str, agent: str = "Instant") -> list[str]:
 async def _read_stored_blobs(data: Path) -> tuple[set[str], set[str]]:
     store = SqliteBlobStore(data / "segments.sqlite")
     try:
-        namespaces = [namespace async for namespace in store.list_namespaces() if namespace != SECRET_NAMESPACE]
+        namespaces = [namespace async for namespace in store.list_namespaces() if namespace != APP_NAMESPACE]
         blob_names = {
             blob.name for namespace in namespaces for blob in [blob async for blob in store.list_blobs(namespace)]
         }

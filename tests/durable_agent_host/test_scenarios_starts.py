@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
+from durable_agent_host.encryption.key_check import APP_NAMESPACE
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from tests.durable_agent_host.test_scenarios_encryption import KEYS, key
 from tests.durable_agent_host.test_scenarios_orchestrations import wait_for_end
@@ -185,7 +185,7 @@ async def test_the_management_api_shows_no_secret(site: Site):
     """With its key, all instances, histories and entities can be read, and not what marks are made with."""
     store = SqliteBlobStore(site.data / "segments.sqlite")
     try:
-        (secret,) = (await store.get(SECRET_NAMESPACE, ["secret"])).values()
+        (secret,) = (await store.get(APP_NAMESPACE, ["secret"])).values()
     finally:
         await store.close()
     forms = (secret.hex(), base64.b64encode(secret).decode(), base64.urlsafe_b64encode(secret).decode())

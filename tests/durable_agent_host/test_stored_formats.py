@@ -6,7 +6,7 @@ Sessions, messages, requests and outcomes have theirs in ``codec/test_wire.py``.
 import json
 import re
 import sqlite3
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -36,10 +36,7 @@ from durable_agent_host.codec.session_blobs import (
     json_bytes_of,
 )
 from durable_agent_host.durable.app_secret import AppSecret
-from durable_agent_host.encryption.cipher import Cipher
-from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE
-from durable_agent_host.encryption.key_wrapping import LocalKey
-from durable_agent_host.encryption.keyring import Keyring
+from durable_agent_host.encryption.cipher import Cipher, read_keys
 from durable_agent_host.providers.anthropic.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
 from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
@@ -57,7 +54,6 @@ from tests.kit_services import redis
 
 JOURNAL = (WIRE / "journal-entries-v1.jsonl").read_text().splitlines()
 LOG = (WIRE / "log-entries-v1.jsonl").read_text().splitlines()
-KEYS = golden("encryption-v1")
 
 
 def test_journal_entries():
@@ -196,24 +192,14 @@ def test_large_texts_of_an_entry():
     assert (json.dumps(small), blobs_again) == (json.dumps(document["entry"]), blobs)
 
 
-async def test_encrypted_values(tmp_path: Path):
-    """A wrapped data key, an envelope and the name of a piece are read, and the same bytes are written."""
-    store = SqliteBlobStore(tmp_path / "segments.sqlite")
-    wrapped_key = KEYS["wrapped_key"]
-    await store.put(KEYS_NAMESPACE, {KEYS["piece_name"]: json_bytes_of(wrapped_key)})
-    operators_key = LocalKey("first", b64decode(KEYS["operators_key"]))
-    (data_key,) = Keyring(lambda: SqliteBlobStore(tmp_path / "segments.sqlite"), [operators_key]).all()
-    assert data_key.id == wrapped_key["dataKey"]
-    assert b64encode(operators_key.wrap(data_key.secret)).decode() == wrapped_key["wrapped"]
-    cipher = Cipher(_OneKey(data_key))
-    for value in KEYS["values"]:
+def test_encrypted_values():
+    """An envelope is read, and the same bytes are written."""
+    document = golden("encryption-v1")
+    cipher = Cipher(read_keys(document["keys"]))
+    for value in document["values"]:
         associated_data = tuple(value["place"])
         assert cipher.read_json(associated_data, value["stored"]) == value["value"]
         assert cipher.encrypt_json(associated_data, value["value"]) == value["stored"]
-    namespace, name, stored_name = KEYS["name"]
-    assert cipher.stored_names(namespace, name) == [stored_name]
-    assert cipher.decrypt_name(namespace, stored_name) == name
-    await store.close()
 
 
 async def test_the_secret_of_an_app(tmp_path: Path):
@@ -264,18 +250,6 @@ def test_blocks_of_the_azure_ai_agents_service(stored_item: Any):
     block, step = restore_block(decode_message(message).contents)
     assert {**item, "step": step or block} == item
     assert block in item.values()
-
-
-class _OneKey:
-    def __init__(self, key: Any) -> None:
-        self._key = key
-
-    def all(self) -> Any:
-        return (self._key,)
-
-    def find(self, prefix: bytes) -> Any:
-        assert prefix == self._key.prefix
-        return self._key
 
 
 def test_histories_of_ended_orchestrations():

@@ -16,14 +16,13 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, cast
 
 from azure.durable_functions import DurableOrchestrationContext
 
 from durable_agent_host.codec.strict_json import names_python_class
-from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE, wait_for
+from durable_agent_host.encryption.key_check import APP_NAMESPACE, wait_for
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.turn import TurnRequest
@@ -62,20 +61,15 @@ class AppSecret:
         if self._secret:
             return
         store = await asyncio.to_thread(self._open_store)
-        if not [piece async for piece in store.list_blobs(SECRET_NAMESPACE)]:
-            await store.hold(SECRET_NAMESPACE, _HOLDER)
-            await store.put(SECRET_NAMESPACE, {_NAME: secrets.token_bytes(32)})
-        self._secret = (await store.get(SECRET_NAMESPACE, [_NAME]))[_NAME]
+        if _NAME not in [piece.name async for piece in store.list_blobs(APP_NAMESPACE)]:
+            await store.hold(APP_NAMESPACE, _HOLDER)
+            await store.put(APP_NAMESPACE, {_NAME: secrets.token_bytes(32)})
+        self._secret = (await store.get(APP_NAMESPACE, [_NAME]))[_NAME]
 
     def wait(self) -> None:
         """Block until the secret is read: for orchestrations and entities, where a failed step is recorded for good."""
-
-        def read_in_thread() -> None:
-            with ThreadPoolExecutor(1) as executor:  # the caller's thread may have a running loop
-                executor.submit(lambda: asyncio.run(self.ready())).result()
-
         if not self._secret:
-            wait_for(read_in_thread)
+            wait_for(self.ready)
 
     async def for_ids(self) -> str:
         """Return what makes ids derived from a client's key unguessable; raises what `ready` raises."""

@@ -30,7 +30,7 @@ from durable_agent_host.durable.task_hub import (
     state_in,
 )
 from durable_agent_host.encryption.cipher import AssociatedData, Cipher
-from durable_agent_host.encryption.keyring import Keyring
+from durable_agent_host.encryption.key_check import KeyCheck
 from durable_agent_host.errors import CorruptStateError, StateError
 
 
@@ -39,31 +39,31 @@ class EncryptedHub(TaskHub):
 
     Args:
         cipher: of the app.
-        keyring: the cipher's keys.
+        keys: checks that the app has them.
         secret: of the app.
     """
 
-    def __init__(self, cipher: Cipher, keyring: Keyring, secret: AppSecret) -> None:
+    def __init__(self, cipher: Cipher, keys: KeyCheck, secret: AppSecret) -> None:
         super().__init__(secret)
         self._cipher = cipher
-        self._keyring = keyring
+        self._keys = keys
 
     async def check(self) -> None:
-        """Read the keys, unless that has been done."""
-        await self._keyring.ready()
+        """Check the keys, unless that has been done."""
+        await self._keys.ready()
 
     def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
         """Return a client that encrypts and decrypts."""
-        return cast("Any", MarkingClient(_Client(client, self._cipher, self._keyring), self.secret))
+        return cast("Any", MarkingClient(_Client(client, self._cipher, self._keys), self.secret))
 
     def entity(self, context: DurableEntityContext) -> DurableEntityContext:
         """Return a context that encrypts and decrypts."""
-        self._keyring.wait()
+        self._keys.wait()
         return cast("Any", _Entity(context, self._cipher))
 
     def caller(self, context: DurableOrchestrationContext) -> DurableOrchestrationContext:
         """Return a context that encrypts."""
-        self._keyring.wait()
+        self._keys.wait()
         return cast("Any", _Orchestration(context, self._cipher))
 
     def end_of(self, instance_id: str, output: Any) -> Any:
@@ -72,7 +72,7 @@ class EncryptedHub(TaskHub):
 
     def orchestrate(self, context: DurableOrchestrationContext, run: Orchestrate) -> Steps:
         """Run an orchestration with a context that encrypts, and pass it decrypted results."""
-        self._keyring.wait()
+        self._keys.wait()
         encrypting = _Orchestration(context, self._cipher)
 
         def run_step(task: Any) -> Steps:
@@ -84,7 +84,7 @@ class EncryptedHub(TaskHub):
 
     async def run_activity(self, activity: str, payload: Any, operation: Callable[[Any], Awaitable[Any]]) -> Any:
         """Run an activity, and encrypt its result when its input was encrypted."""
-        await self._keyring.ready()
+        await self._keys.ready()
         caller, payload = _decrypt_input(self._cipher, ("hub", "activity", activity), payload)
         result = await operation(payload)
         return result if caller is None else self._cipher.encrypt_json(_activity_result(activity, caller), result)
@@ -93,28 +93,28 @@ class EncryptedHub(TaskHub):
 class _Client:
     """The SDK's client, encrypting."""
 
-    def __init__(self, client: DurableOrchestrationClient, cipher: Cipher, keyring: Keyring) -> None:
+    def __init__(self, client: DurableOrchestrationClient, cipher: Cipher, keys: KeyCheck) -> None:
         self._client: Any = client
         self._cipher = cipher
-        self._keyring = keyring
+        self._keys = keys
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     async def start_new(self, name: str, instance_id: str, client_input: Any = None) -> str:
-        await self._keyring.ready()
+        await self._keys.ready()
         return await self._client.start_new(
             name, instance_id, self._cipher.encrypt_json(_start(instance_id), client_input)
         )
 
     async def raise_event(self, instance_id: str, event_name: str, event_data: Any = None) -> None:
-        await self._keyring.ready()
+        await self._keys.ready()
         if event_data is not None:
             event_data = self._cipher.encrypt_json(_event(instance_id, event_name), event_data)
         await self._client.raise_event(instance_id, event_name, event_data)
 
     async def signal_entity(self, entity: Any, operation: str, operation_input: Any = None) -> None:
-        await self._keyring.ready()
+        await self._keys.ready()
         if operation_input is not None:
             operation_input = _call(self._cipher, _operation(entity.name, entity.key, operation), "", operation_input)
         await self._client.signal_entity(entity, operation, operation_input)
@@ -122,7 +122,7 @@ class _Client:
     async def read_entity_state(self, entity: Any) -> Any:
         state = await read_entity(self._client, entity)
         if state.entity_exists and state.entity_state is not None:
-            await self._keyring.ready()
+            await self._keys.ready()
             state._entity_state = self.decrypt_state(entity.name, entity.key, state.entity_state)  # noqa: SLF001
         return state
 
@@ -132,7 +132,7 @@ class _Client:
     async def get_status(self, instance_id: str, **options: Any) -> Any:
         status = await self._client.get_status(instance_id, **options)
         if status:
-            await self._keyring.ready()
+            await self._keys.ready()
             for field, associated_data_for in (
                 ("_input", _start),
                 ("_output", _end),

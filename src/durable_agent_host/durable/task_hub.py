@@ -15,7 +15,7 @@ from azure.durable_functions.models.EntityStateResponse import EntityStateRespon
 
 from durable_agent_host.codec.encryption_envelope import read_envelope
 from durable_agent_host.durable.app_secret import AppSecret, Orchestrate, signal_purpose, start_purpose
-from durable_agent_host.encryption.data_key_storage import PlaintextGuard
+from durable_agent_host.encryption.key_check import KeyCheck
 from durable_agent_host.errors import CorruptStateError
 
 type Steps = Generator[Any, Any, Any]
@@ -183,29 +183,29 @@ def _not_json(entity: str, key: str) -> CorruptStateError:
 
 
 class PlainHub(TaskHub):
-    """Passes everything unchanged, once the store has reported that it has no data keys.
+    """Passes everything unchanged, once the store has reported that nothing in it is encrypted.
 
     Args:
-        no_keys: checks the store.
+        keys: checks the store.
         secret: of the app.
     """
 
-    def __init__(self, no_keys: PlaintextGuard, secret: AppSecret) -> None:
+    def __init__(self, keys: KeyCheck, secret: AppSecret) -> None:
         super().__init__(secret)
-        self._no_keys = no_keys
+        self._keys = keys
 
     async def check(self) -> None:
         """Refuse to go on where an app with keys was."""
-        await self._no_keys.check()
+        await self._keys.ready()
 
     def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
         """Return a client that checks first."""
-        return cast("Any", MarkingClient(_Client(client, self._no_keys), self.secret))
+        return cast("Any", MarkingClient(_Client(client, self._keys), self.secret))
 
     def entity(self, context: DurableEntityContext) -> DurableEntityContext:
         """Return the context; a state that is encrypted, or would be, is left to a process that has the keys."""
         try:
-            self._no_keys.wait(is_encrypted=read_envelope(state_in(context)) is not None)
+            self._keys.wait(is_encrypted=read_envelope(state_in(context)) is not None)
         except CorruptStateError:
             return cast("Any", _Damaged(context))
         return context
@@ -216,12 +216,12 @@ class PlainHub(TaskHub):
         with suppress(TypeError, ValueError):  # the orchestration reports input that is not JSON
             payload = json.loads(cast("Any", context)._input)  # noqa: SLF001 - the SDK would make objects of it
         if read_envelope(payload) is not None:
-            self._no_keys.wait(is_encrypted=True)
+            self._keys.wait(is_encrypted=True)
         return run(context)
 
     async def run_activity(self, activity: str, payload: Any, operation: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Run an activity, if the store has no data keys."""
-        await self._no_keys.check()
+        """Run an activity, if nothing in the store is encrypted."""
+        await self._keys.ready()
         return await super().run_activity(activity, payload, operation)
 
 
@@ -241,12 +241,12 @@ class _Damaged:
 class _Client:
     """The SDK's client; checks the store before it acts."""
 
-    def __init__(self, client: DurableOrchestrationClient, no_keys: PlaintextGuard) -> None:
+    def __init__(self, client: DurableOrchestrationClient, keys: KeyCheck) -> None:
         self._client: Any = client
-        self._no_keys = no_keys
+        self._keys = keys
 
     async def read_entity_state(self, entity: Any) -> Any:
-        await self._no_keys.check()
+        await self._keys.ready()
         return await read_entity(self._client, entity)
 
     def __getattr__(self, name: str) -> Any:
@@ -256,7 +256,7 @@ class _Client:
 
         @wraps(attribute)
         async def check_and_call(*arguments: Any, **options: Any) -> Any:
-            await self._no_keys.check()
+            await self._keys.ready()
             return await attribute(*arguments, **options)
 
         return check_and_call

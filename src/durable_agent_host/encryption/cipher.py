@@ -1,109 +1,149 @@
 """AES-256-GCM with a place as associated data: a value encrypted at one place cannot be decrypted at another.
 
-Theory of operation. A data key encrypts nothing itself. The first two parts of a place are its scope (one home of
-pieces, one turn log, one agent's sessions), and each scope has its own keys, derived with HMAC-SHA-512. The nonce is a
-keyed hash of place and plaintext: the same text at the same place gives the same bytes, so replayed orchestrations and
-repeated writes produce identical values, and no nonce is used for two texts. The hash is BLAKE2b, because Python's HMAC
-releases the interpreter's lock for however few bytes, and another thread takes it.
+Theory of operation. The operator's keys stand in a setting; the first one encrypts, the others decrypt what they have
+encrypted before. The nonce is a keyed hash of place and plaintext: the same text at the same place gives the same
+bytes, so replayed orchestrations and repeated writes produce identical values, and no nonce is used for two texts. The
+hash is BLAKE2b, because Python's HMAC releases the interpreter's lock for however few bytes, and another thread takes
+it.
 
-An encrypted value is the data key's id (4 bytes), the nonce (12), and the ciphertext with its tag (16).
+An encrypted value is the key's prefix (4 bytes), the nonce (12), and the ciphertext with its tag (16).
 """
 
 import hmac
+import re
+from base64 import b64decode
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
-from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from durable_agent_host.codec.encryption_envelope import encode_envelope, read_envelope
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
-from durable_agent_host.encryption.key_wrapping import PLAINTEXT_SETTING
-from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, SettingError
+from durable_agent_host.redaction import add_known_secrets
 
 type AssociatedData = tuple[str, ...]
 """Where a value is kept: the kind of place, which one, and where in it. At least two parts."""
 
-KEY_BYTES: Final = 32
+SETTING: Final = "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"
+PLAINTEXT_SETTING: Final = "DURABLE_AGENT_HOST_ENCRYPTION_PLAINTEXT"
 OVERHEAD_BYTES: Final = 32
 """How many bytes encryption adds to a value."""
-_ID_BYTES: Final = 4
+_KEY_BYTES: Final = 32
+_PREFIX_BYTES: Final = 4
 _NONCE_BYTES: Final = 12
-_SCOPES: Final = 4096
-"""Maximum cached keys of scopes."""
-
-_PURPOSE: Final = b"durable-agent-host encryption 1"
+_FORM: Final = "'ID=KEY', or several with commas between them, the current one first"
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class _ScopeKeys(NamedTuple):
-    aead: AESGCM
-    nonces: bytes
-
-
-class DataKey:
-    """A key that encrypts stored data.
+class EncryptionKey:
+    """A key of the operator.
 
     Args:
-        secret: 32 random bytes.
+        key_id: its id in the setting.
+        secret: its 32 bytes.
 
     Attributes:
-        id: eight hexadecimal digits, derived from the secret without revealing it.
+        id: its id in the setting.
+        prefix: begins everything that it encrypts; derived from the secret without revealing it.
     """
 
-    def __init__(self, secret: bytes) -> None:
-        self.secret = secret
-        self.prefix = _derive_key(secret, ("id",))[:_ID_BYTES]
-        self.id = self.prefix.hex()
-        self.names = AESSIV(_derive_key(secret, ("names",)))
-        self.scope = lru_cache(_SCOPES)(self._scope)
+    def __init__(self, key_id: str, secret: bytes) -> None:
+        self.id = key_id
+        self.prefix = _derive(secret, b"id")[:_PREFIX_BYTES]
+        self._aead = AESGCM(secret)
+        self._nonces = _derive(secret, b"nonces")
 
-    def _scope(self, kind: str, which: str) -> _ScopeKeys:
-        key_material = _derive_key(self.secret, ("scope", kind, which))
-        return _ScopeKeys(AESGCM(key_material[:KEY_BYTES]), key_material[KEY_BYTES:])
+    def encrypt(self, data: bytes, bound: bytes) -> bytes:
+        """Encrypt data, bound to an encoded place."""
+        nonce = blake2b(bound + data, key=self._nonces, digest_size=_NONCE_BYTES).digest()
+        return self.prefix + nonce + self._aead.encrypt(nonce, data, bound)
 
-
-class DataKeys(Protocol):
-    """The data keys of an app."""
-
-    def all(self) -> Sequence[DataKey]:
-        """Return the keys, the current one first.
+    def decrypt(self, data: bytes, bound: bytes) -> bytes:
+        """Decrypt data that was bound to an encoded place.
 
         Raises:
-            EncryptionKeyError: the app does not have the operator's key that protects them.
+            InvalidTag: it was changed, or bound to another place.
         """
-        ...
+        body = data[_PREFIX_BYTES:]
+        return self._aead.decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], bound)
 
-    def find(self, prefix: bytes) -> DataKey:
-        """Return a key by the bytes of its id.
 
-        Raises:
-            EncryptionKeyError: the app has no such key.
-        """
-        ...
+def read_keys(setting: str) -> list[EncryptionKey]:
+    """Read the operator's keys.
+
+    Returns:
+        The keys, the current one first.
+
+    Raises:
+        SettingError: the setting is malformed; the message does not quote it.
+    """
+    keys: list[EncryptionKey] = []
+    parts = [part.strip() for part in setting.split(",") if part.strip()]
+    for number, part in enumerate(parts, 1):
+        key_id, _, text = part.partition("=")
+        if not _ID.fullmatch(key_id) or not text:
+            raise SettingError(f"{SETTING}: key {number} does not have the form {_FORM}")
+        if any(key.id == key_id for key in keys):
+            raise SettingError(f"{SETTING} has the key id {key_id!r} twice: every key needs its own")
+        keys.append(EncryptionKey(key_id, _secret_of(key_id, text)))
+    if not keys:
+        raise SettingError(f"{SETTING} has no key: give it the form {_FORM}")
+    return keys
+
+
+def _secret_of(key_id: str, text: str) -> bytes:
+    try:
+        secret = b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
+    except ValueError:
+        secret = b""
+    if len(secret) != _KEY_BYTES:
+        raise SettingError(
+            f"{SETTING}: the key {key_id!r} is not {_KEY_BYTES} bytes in base64: make one with "
+            "'openssl rand -base64 32'"
+        )
+    add_known_secrets([text])
+    return secret
 
 
 class Cipher:
     """Encrypts and decrypts values by their places.
 
     Args:
-        keys: of the app.
+        keys: of the app; the first one encrypts.
         refuses_plaintext: unencrypted stored data is an error; without it, it is read as it is.
     """
 
-    def __init__(self, keys: DataKeys, *, refuses_plaintext: bool = False) -> None:
-        self._keys = keys
+    def __init__(self, keys: Sequence[EncryptionKey], *, refuses_plaintext: bool = False) -> None:
+        self._current = keys[0]
+        self._keys = {key.prefix: key for key in keys}
         self._refuses_plaintext = refuses_plaintext
 
-    def encrypt(self, location: AssociatedData, data: bytes) -> bytes:
-        """Encrypt data for a place. The same data at the same place gives the same result.
+    @property
+    def current_prefix(self) -> bytes:
+        """What begins everything that is encrypted now."""
+        return self._current.prefix
+
+    def find_key(self, prefix: bytes) -> EncryptionKey:
+        """Return the key that has encrypted what begins with these bytes.
 
         Raises:
-            EncryptionKeyError: the app does not have the key.
+            EncryptionKeyError: the app does not have it.
         """
-        return _encrypt_bytes(self._keys.all()[0], location, data)
+        if (key := self._keys.get(prefix)) is None:
+            ids = ", ".join(repr(key.id) for key in self._keys.values())
+            raise EncryptionKeyError(
+                f"stored data is encrypted with another key than those of {SETTING}, which has {ids}: put the earlier "
+                "key back, after the current one; nothing was changed"
+            )
+        return key
+
+    def encrypt(self, location: AssociatedData, data: bytes) -> bytes:
+        """Encrypt data for a place. The same data at the same place gives the same result."""
+        return self._current.encrypt(data, _encode_location(location))
 
     def decrypt(self, location: AssociatedData, data: bytes) -> bytes:
         """Decrypt data found at a place.
@@ -114,7 +154,11 @@ class Cipher:
         """
         if len(data) < OVERHEAD_BYTES:
             raise _modified_error(location)
-        return _decrypt_bytes(self._keys.find(data[:_ID_BYTES]), location, data)
+        key = self.find_key(data[:_PREFIX_BYTES])
+        try:
+            return key.decrypt(data, _encode_location(location))
+        except InvalidTag as error:
+            raise _modified_error(location) from error
 
     def encrypt_to_envelope(self, location: AssociatedData, data: bytes) -> dict[str, Any]:
         """Encrypt data into a JSON object; see `encrypt`."""
@@ -162,41 +206,6 @@ class Cipher:
                 "before the encryption, and export and import the session; nothing was changed"
             )
 
-    def stored_names(self, namespace: str, name: str) -> list[str]:
-        """Return the names under which an encrypted piece may be stored; new pieces get the first."""
-        return [key.id + key.names.encrypt(bytes.fromhex(name), [namespace.encode()]).hex() for key in self._keys.all()]
-
-    def decrypt_name(self, namespace: str, stored_name: str) -> str:
-        """Return a piece's name from its stored name.
-
-        Raises:
-            CorruptStateError: it was not stored under this name in this home.
-            EncryptionKeyError: the app does not have the key.
-        """
-        try:
-            key = self._keys.find(bytes.fromhex(stored_name[: 2 * _ID_BYTES]))
-            return key.names.decrypt(bytes.fromhex(stored_name[2 * _ID_BYTES :]), [namespace.encode()]).hex()
-        except (InvalidTag, ValueError) as error:
-            raise CorruptStateError(
-                f"the piece {stored_name} of {namespace} was renamed, or moved there from another home: restore a copy"
-            ) from error
-
-
-def _encrypt_bytes(key: DataKey, location: AssociatedData, data: bytes) -> bytes:
-    scope = key.scope(*location[:2])
-    bound = _encode_location(location)
-    nonce = blake2b(bound + data, key=scope.nonces, digest_size=_NONCE_BYTES).digest()
-    return key.prefix + nonce + scope.aead.encrypt(nonce, data, bound)
-
-
-def _decrypt_bytes(key: DataKey, location: AssociatedData, data: bytes) -> bytes:
-    nonce = data[_ID_BYTES : _ID_BYTES + _NONCE_BYTES]
-    body = data[_ID_BYTES + _NONCE_BYTES :]
-    try:
-        return key.scope(*location[:2]).aead.decrypt(nonce, body, _encode_location(location))
-    except (InvalidTag, ValueError) as error:
-        raise _modified_error(location) from error
-
 
 def _modified_error(location: AssociatedData) -> CorruptStateError:
     return CorruptStateError(
@@ -205,8 +214,8 @@ def _modified_error(location: AssociatedData) -> CorruptStateError:
     )
 
 
-def _derive_key(secret: bytes, location: AssociatedData) -> bytes:
-    return hmac.digest(secret, _PURPOSE + _encode_location(location), "sha512")
+def _derive(secret: bytes, purpose: bytes) -> bytes:
+    return hmac.digest(secret, b"durable-agent-host encryption: " + purpose, "sha256")
 
 
 def _encode_location(location: AssociatedData) -> bytes:

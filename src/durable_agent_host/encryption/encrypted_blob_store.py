@@ -1,10 +1,8 @@
 """Encrypted pieces, on top of any store of pieces.
 
-Conversations name a piece by the hash of its plaintext; the store names it by that hash encrypted (AES-SIV with the
-home as associated data). Without a key, the store does not reveal what a piece holds, or that two homes hold the same.
-A fork reads pieces where they are, so shared pieces stay bound to their home; the head of the fork, itself encrypted,
-names home and hash. Pieces stored before encryption was turned on are named by their hash and read as before, unless
-the operator refuses plaintext.
+A piece has the same name as without encryption, with an ending that shows that its bytes are encrypted. They are bound
+to namespace and name, so a fork encrypts its copies anew. Pieces stored before encryption was turned on are read as
+before, unless the operator refuses plaintext.
 """
 
 import asyncio
@@ -13,14 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 from durable_agent_host.encryption.cipher import OVERHEAD_BYTES, AssociatedData, Cipher
-from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE, SECRET_NAMESPACE
-from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.segments.blob_cache import MAX_BYTES, BlobCache
-from durable_agent_host.segments.protocol import HASH_CHARACTERS, BlobStore, StoredBlob
+from durable_agent_host.segments.protocol import BlobStore, StoredBlob
 
 _LARGE_BYTES: Final = 256 * 1024
 """Pieces of at least this size are encrypted off the event loop."""
+_ENDING: Final = ".enc"
 _TOGETHER_BYTES: Final = 4 * 1024 * 1024
 """Blobs of up to this size together are encrypted at once."""
 
@@ -31,38 +28,32 @@ class EncryptedBlobStore:
     Args:
         store: the store that keeps them.
         cipher: of the app.
-        keyring: the cipher's keys.
     """
 
-    def __init__(self, store: BlobStore, cipher: Cipher, keyring: Keyring) -> None:
+    def __init__(self, store: BlobStore, cipher: Cipher) -> None:
         self._store = store
         self._cipher = cipher
-        self._keyring = keyring
         self._decrypted_pieces = BlobCache(largest_bytes=MAX_BYTES)
 
     async def put(self, namespace: str, pieces: Mapping[str, bytes]) -> None:
         """Store pieces; see the protocol."""
-        await self._keyring.ready()
         for group in _groups(pieces):
             encrypted_pieces: dict[str, bytes] = {}
             for name in group:
-                stored_name, *_ = self._cipher.stored_names(namespace, name)
-                encrypted_pieces[stored_name] = await _run_in_thread_if_large(
+                encrypted_pieces[name + _ENDING] = await _run_in_thread_if_large(
                     self._cipher.encrypt, ("piece", namespace, name), pieces[name]
                 )
             await self._store.put(namespace, encrypted_pieces)
 
     async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
         """Read pieces and check them; see the protocol."""
-        await self._keyring.ready()
-        names_by_stored_name = {self._cipher.stored_names(namespace, name)[0]: name for name in names}
         try:
-            stored_pieces = await self._store.get(namespace, list(names_by_stored_name))
-        except CorruptStateError:  # some are missing under the current key's names, or damaged
-            return {name: await self._get_by_any_name(namespace, name) for name in dict.fromkeys(names)}
+            stored_pieces = await self._store.get(namespace, [name + _ENDING for name in names])
+        except CorruptStateError:  # some are missing, or not encrypted
+            return {name: await self._get_encrypted_or_plain(namespace, name) for name in dict.fromkeys(names)}
         return {
-            names_by_stored_name[stored_name]: await self._decrypt_piece(
-                namespace, names_by_stored_name[stored_name], data
+            stored_name.removesuffix(_ENDING): await self._decrypt_piece(
+                namespace, stored_name.removesuffix(_ENDING), data
             )
             for stored_name, data in stored_pieces.items()
         }
@@ -75,23 +66,14 @@ class EncryptedBlobStore:
             self._decrypted_pieces.put((namespace, name), data, len(data))
         return data[start : start + size]
 
-    async def _get_by_any_name(self, namespace: str, name: str) -> bytes:
-        """Read a piece under any of its names; the last is the name of an unencrypted piece."""
-        tried_names: list[str] = []
-        while remaining_names := [
-            stored_name for stored_name in self._cipher.stored_names(namespace, name) if stored_name not in tried_names
-        ]:
-            for stored_name in remaining_names:
-                try:
-                    found = await self._store.get(namespace, [stored_name])
-                except CorruptStateError:
-                    continue
-                return await self._decrypt_piece(namespace, name, found[stored_name])
-            tried_names += remaining_names
-            await self._keyring.reload_keys()  # two processes that start at once make a key each
-        found = await self._store.get(namespace, [name])
-        self._cipher.check_plaintext(f"the piece {name} of {namespace}")
-        return found[name]
+    async def _get_encrypted_or_plain(self, namespace: str, name: str) -> bytes:
+        try:
+            found = await self._store.get(namespace, [name + _ENDING])
+        except CorruptStateError:
+            found = await self._store.get(namespace, [name])
+            self._cipher.check_plaintext(f"the piece {name} of {namespace}")
+            return found[name]
+        return await self._decrypt_piece(namespace, name, found[name + _ENDING])
 
     async def _decrypt_piece(self, namespace: str, name: str, data: bytes) -> bytes:
         try:
@@ -103,26 +85,20 @@ class EncryptedBlobStore:
 
     async def list_blobs(self, namespace: str) -> AsyncGenerator[StoredBlob]:
         """List the pieces of a home; see the protocol."""
-        await self._keyring.ready()
         async for piece in self._store.list_blobs(namespace):
-            if len(piece.name) == HASH_CHARACTERS:
-                yield piece
+            if piece.name.endswith(_ENDING):
+                yield replace(piece, name=piece.name.removesuffix(_ENDING), size=piece.size - OVERHEAD_BYTES)
             else:
-                name = self._cipher.decrypt_name(namespace, piece.name)
-                yield replace(piece, name=name, size=piece.size - OVERHEAD_BYTES)
+                yield piece
 
     async def list_namespaces(self) -> AsyncGenerator[str]:
-        """List the homes, except those of the keys and the secret; see the protocol."""
+        """List the homes; see the protocol."""
         async for namespace in self._store.list_namespaces():
-            if namespace not in {KEYS_NAMESPACE, SECRET_NAMESPACE}:
-                yield namespace
+            yield namespace
 
     async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
         """Delete pieces, encrypted or not; see the protocol."""
-        await self._keyring.ready()
-        stored_names = [
-            stored_name for name in names for stored_name in (*self._cipher.stored_names(namespace, name), name)
-        ]
+        stored_names = [stored_name for name in names for stored_name in (name + _ENDING, name)]
         return await self._store.delete(namespace, stored_names, older_than_seconds=older_than_seconds)
 
     async def hold(self, namespace: str, holder: str) -> None:
@@ -138,9 +114,8 @@ class EncryptedBlobStore:
         return await self._store.holders(namespace)
 
     async def check(self) -> None:
-        """Check that the store is writable and the keys are there; see the protocol."""
+        """Check that the store is writable; see the protocol."""
         await self._store.check()
-        await self._keyring.ready()
 
     async def close(self) -> None:
         """Close the store."""

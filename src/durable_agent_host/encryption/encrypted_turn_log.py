@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
 from durable_agent_host.encryption.cipher import AssociatedData, Cipher
-from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT, ENCRYPTED, Inbox, LogEntry, LogPage, LogRecord
 from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES, TurnLog, check_order, missing_entries
@@ -34,21 +33,18 @@ class EncryptedTurnLog:
     Args:
         log: the store that keeps them.
         cipher: of the app.
-        keyring: the cipher's keys.
     """
 
-    def __init__(self, log: TurnLog, cipher: Cipher, keyring: Keyring) -> None:
+    def __init__(self, log: TurnLog, cipher: Cipher) -> None:
         self.interval_seconds = log.interval_seconds
         self._log = log
         self._cipher = cipher
-        self._keyring = keyring
         self._next: OrderedDict[tuple[str, int], int] = OrderedDict()
         self._queues: dict[str, deque[Future[None]]] = {}
         self._lock = threading.Lock()
 
     async def open(self, log_id: str) -> int:
         """Begin an attempt; see the protocol."""
-        await self._keyring.ready()
         attempt = await self._log.open(log_id)
         if attempt == 1:
             self._cache_offset(log_id, attempt, 1)  # its first entry is the one that opens it
@@ -56,7 +52,6 @@ class EncryptedTurnLog:
 
     async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
         """Append entries; see the protocol. A cancelled caller waits until the append has ended."""
-        await self._keyring.ready()
         lines = [encode_log_entry(entry).encode() for entry in entries]
         return await _UncancellableTask(
             self._append(log_id, lines, attempt), loop=asyncio.get_running_loop(), eager_start=True
@@ -82,7 +77,6 @@ class EncryptedTurnLog:
 
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
         """Read the entries that are there now; see the protocol."""
-        await self._keyring.ready()
         return self._decrypt_page(log_id, await self._log.read(log_id, from_offset, max_bytes=max_bytes))
 
     async def follow(
@@ -95,7 +89,6 @@ class EncryptedTurnLog:
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
         """Read present and future entries; see the protocol."""
-        await self._keyring.ready()
         pages = self._log.follow(log_id, from_offset, max_bytes=max_bytes, idle_seconds=idle_seconds, until=until)
         async with aclosing(pages):
             async for page in pages:
@@ -119,7 +112,6 @@ class EncryptedTurnLog:
 
     async def send_message(self, log_id: str, message_id: str, message: LogEntry) -> LogEntry:
         """Leave a message for the turn; see the protocol."""
-        await self._keyring.ready()
         line = encode_log_entry(message).encode()
         location = _location_of_message(log_id, message_id)
         entry = LogEntry(ENCRYPTED, self._cipher.encrypt_to_envelope(location, line))
@@ -130,7 +122,6 @@ class EncryptedTurnLog:
         inbox = await self._log.read_inbox(log_id)
         if not inbox.messages:
             return inbox
-        await self._keyring.ready()
         messages = {
             name: self._decrypt(_location_of_message(log_id, name), message, "a message")
             for name, message in inbox.messages.items()
@@ -138,9 +129,8 @@ class EncryptedTurnLog:
         return replace(inbox, messages=messages)
 
     async def check(self) -> None:
-        """Check that the store is writable and the keys are there; see the protocol."""
+        """Check that the store is writable; see the protocol."""
         await self._log.check()
-        await self._keyring.ready()
 
     async def close(self) -> None:
         """Close the store; see the protocol."""

@@ -47,6 +47,3 @@ BUDGET_POINTS: Final = ("journal.budget.before_append", "journal.budget.after_ap
 
 CLEANUP_POINTS: Final = ("forget.before_delete", "forget.between", "forget.after_delete")
 """Passed by the deletion of an ended turn's log and raw pieces, for apps that redact."""
-
-KEY_POINTS: Final = ("keys.before_put", "keys.after_put", "keys.after_delete")
-"""Passed when making a data key and wrapping it again, for apps that encrypt; the last one only by the latter."""

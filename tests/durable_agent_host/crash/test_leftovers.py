@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from durable_agent_host.codec.entity_state import decode_session
-from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
+from durable_agent_host.encryption.key_check import APP_NAMESPACE
 from durable_agent_host.segments.blob_cache import BlobCache
 from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
@@ -157,7 +157,7 @@ async def _stored_and_named(path: Path, states: list[Any]) -> tuple[set[Any], se
             await record.namespaces()
             await record.agent_session()
             await record.entries()
-        namespaces = [namespace async for namespace in store.list_namespaces() if namespace != SECRET_NAMESPACE]
+        namespaces = [namespace async for namespace in store.list_namespaces() if namespace != APP_NAMESPACE]
         return {
             (namespace, piece.name) for namespace in namespaces async for piece in store.list_blobs(namespace)
         }, requested
