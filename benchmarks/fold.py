@@ -44,13 +44,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.codec.message import encode_response_entry
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
-from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
-from durable_agent_host.providers.azure_ai_agents.run_events import RunReader
 from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.stream.fold import ItemReader, fold_updates
+from durable_agent_host_azure_ai_agents.provider import AZURE_AI_AGENTS
+from durable_agent_host_azure_ai_agents.run_events import RunReader
 from tests.durable_agent_host.stream.streams import FOLDER, parse_response, read_recordings, updates_of
 
 BASE = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": []}

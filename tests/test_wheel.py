@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from tests.house.distributions import needed_by
-from tests.house.source import PACKAGES, ROOT, SHARED
+from tests.house.source import PACKAGES, PLUG_INS, ROOT, SHARED
 from tests.processes import Server
 
 APP = '''"""Ten lines."""
@@ -74,8 +74,8 @@ def running_server(*command: str | Path, cwd: Path, **env: str) -> Iterator[str]
 def test_the_wheel_has_the_packages_and_nothing_else(wheel):
     """Neither tests nor demo are installed; types and licence are."""
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {*PACKAGES, *SHARED}
-    assert {f"{package}/py.typed" for package in (*PACKAGES, *SHARED)} <= names
+    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {*PACKAGES, *SHARED, *PLUG_INS}
+    assert {f"{package}/py.typed" for package in (*PACKAGES, *SHARED, *PLUG_INS)} <= names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 

@@ -11,7 +11,7 @@ from agent_framework import Agent
 from azure.identity.aio import DefaultAzureCredential
 
 from durable_agent_host import DurableAgentApp
-from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
+from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
 
 
 def echo(text: str) -> str:

@@ -51,7 +51,7 @@ from google import genai
 from pydantic import BaseModel
 
 from durable_agent_host import current_tool_call, durable_tool
-from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
+from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
 from tests import sweeps
 
 CallNext = Callable[[], Awaitable[None]]

@@ -24,10 +24,10 @@ from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.turn.step_reader import StepReader
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
+from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
 from practice_model.dialects.anthropic import event_grammar as anthropic_grammar
 from practice_model.dialects.responses import event_grammar as responses_grammar
 from tests.durable_agent_host.hostile_model import HostileModel, events, http_response, stream

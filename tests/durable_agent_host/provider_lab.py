@@ -14,13 +14,13 @@ from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.providers.azure_ai_agents.thread_contents import METADATA
 from durable_agent_host.providers.item_metadata import decode_references
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.transcript import replay_messages
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
+from durable_agent_host_azure_ai_agents.thread_contents import METADATA
 from practice_model.play.plans import Plan
 from practice_model.rules.requests import Rules
 from practice_model.server import PracticeModel
@@ -83,7 +83,7 @@ def _agents(http: httpx2.AsyncClient, _app: Any) -> Any:
     from azure.core.credentials import AzureKeyCredential
     from azure.core.pipeline.policies import AzureKeyCredentialPolicy
 
-    from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
+    from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
     from tests.durable_agent_host.azure_transport import HttpxTransport
 
     key = AzureKeyCredential("k")

@@ -23,8 +23,8 @@ from durable_agent_host.agent.agent_runner import AgentRunner, RunLimits
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.providers.registry import provider_for
+from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
 from tests.durable_agent_host.connection_closes import (
     COMPLETE_STREAMS,
     CONNECTION_CLOSES,

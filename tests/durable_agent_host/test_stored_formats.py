@@ -39,12 +39,12 @@ from durable_agent_host.durable.app_secret import AppSecret
 from durable_agent_host.encryption.cipher import Cipher, read_keys
 from durable_agent_host.providers.anthropic.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
-from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.turn.call_body import decode_body, encode_body
 from durable_agent_host.turn_log.blob.frame_format import decode_log_frames, encode_log_frames, encode_log_seal
 from durable_agent_host.turn_log.redis_log import RedisTurnLog
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
+from durable_agent_host_azure_ai_agents.provider import AZURE_AI_AGENTS
 from functions_host.engine.packing import pack_history, pack_text, unpack_history, unpack_text
 from functions_host.engine.sqlite_store import SqliteStore
 from tests.durable_agent_host.anthropic_lab import AnthropicLab

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.house.source import PACKAGES, ROOT, SRC
+from tests.house.source import PACKAGES, PLUG_INS, ROOT, SRC
 
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
@@ -131,11 +131,11 @@ def _is_banned(name: str) -> bool:
 
 def main() -> None:
     """Print the table."""
-    print(f"{'':20} {'modules':>8} {'tokens':>9} {'pairs/1,000':>12} {'banned/1,000':>13} {'-ed/1,000':>10}")
-    for name, folder in [(name, SRC / name) for name in PACKAGES] + [("tests", ROOT / "tests")]:
+    print(f"{'':34} {'modules':>8} {'tokens':>9} {'pairs/1,000':>12} {'banned/1,000':>13} {'-ed/1,000':>10}")
+    for name, folder in [(name, SRC / name) for name in (*PACKAGES, *PLUG_INS)] + [("tests", ROOT / "tests")]:
         found = count(folder)
         print(
-            f"{name:20} {found.modules:8,} {found.tokens:9,} {found.pairs:12.1f} {found.banned_names:13.1f} "
+            f"{name:34} {found.modules:8,} {found.tokens:9,} {found.pairs:12.1f} {found.banned_names:13.1f} "
             f"{found.participles:10.1f}"
         )
 

@@ -10,6 +10,8 @@ SRC = ROOT / "src"
 PACKAGES = ("durable_agent_host", "functions_host", "practice_model")
 SHARED = ("ncrontab", "sqlite_store")
 """Packages that those may import."""
+PLUG_INS = ("durable_agent_host_azure_ai_agents",)
+"""Providers outside of durable_agent_host: they import it, and it does not know them."""
 
 
 @cache

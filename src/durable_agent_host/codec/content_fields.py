@@ -256,10 +256,10 @@ def _content_of_form(form: Mapping[str, Any]) -> Content:
 
 def bytes_of_data_url(uri: str) -> bytes | None:
     """Decode the bytes of a base64 data URL; None when it is not one."""
-    head, comma, encoded = uri.partition(",")
+    head, comma, base64_text = uri.partition(",")
     if not comma or not head.startswith("data:") or not head.endswith(";base64"):
         return None
     try:
-        return base64.b64decode(encoded)
+        return base64.b64decode(base64_text)
     except (binascii.Error, ValueError):
         return None

@@ -227,9 +227,9 @@ def _bytes_of(text: str) -> tuple[str, bytes, bool]:
     comma = text.find(_BASE64, 0, _MAX_PREFIX_CHARACTERS) if text.startswith("data:") else -1
     prefix = text[: comma + len(_BASE64)] if comma >= 0 else ""
     try:
-        encoded = text[len(prefix) :].encode("ascii")
-        data = base64.b64decode(encoded, validate=True)
-        if base64.b64encode(data) == encoded:
+        base64_bytes = text[len(prefix) :].encode("ascii")
+        data = base64.b64decode(base64_bytes, validate=True)
+        if base64.b64encode(data) == base64_bytes:
             return prefix, data, True
     except ValueError:
         pass

@@ -86,17 +86,17 @@ def _decompress(data: bytes, size: int) -> bytes:
             "upgrade durable-agent-host; nothing was changed"
         )
     try:
-        decompressed = zlib.decompressobj().decompress(data[len(_ZLIB) :], size + 1)
+        segment = zlib.decompressobj().decompress(data[len(_ZLIB) :], size + 1)
     except zlib.error as error:
         raise CorruptStateError(
             f"a segment of the session cannot be decompressed ({error}): restore a copy; nothing was changed"
         ) from error
-    if len(decompressed) != size:
+    if len(segment) != size:
         raise CorruptStateError(
             f"a segment of the session does not have the {size} bytes that its reference says: restore a copy; "
             "nothing was changed"
         )
-    return decompressed
+    return segment
 
 
 def encode_index(refs: Sequence[SegmentRef], namespace: str) -> bytes:

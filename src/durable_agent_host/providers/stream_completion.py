@@ -93,20 +93,6 @@ def _is_gemini_end(raw: Any) -> bool | None:
     return any(getattr(candidate, "finish_reason", None) for candidate in raw.candidates or ())
 
 
-_AGENTS_FINAL_EVENTS: Final = frozenset(
-    f"thread.run.{status}"
-    for status in ("completed", "incomplete", "requires_action", "failed", "cancelled", "expired")
-)
-
-
-def _is_agents_end(raw: Any) -> bool | None:
-    """Azure AI Agents: a run that has ended, or waits for the app; cut-off data of its event is a text."""
-    name = getattr(raw, "name", None)
-    if not isinstance(name, str) or not name.startswith("thread."):
-        return None
-    return name in _AGENTS_FINAL_EVENTS and not isinstance(raw.data, str)
-
-
 READ_TO_END: Final = object()
 """In place of an SDK's object: an adapter has found the end of the response by marks of its own."""
 
@@ -121,6 +107,5 @@ _ENDINGS: Final[tuple[Callable[[Any], bool | None], ...]] = (
     _is_chat_completions_end,
     _is_anthropic_end,
     _is_gemini_end,
-    _is_agents_end,
 )
 """A provider's object → whether it ends the response; None for objects of other providers."""

@@ -7,8 +7,10 @@ from agent_framework import BaseChatClient, Content, Message
 from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 
+from durable_agent_host.errors import RegistrationError
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers import registry
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin
 from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.generic_provider import GenericProvider
@@ -67,6 +69,16 @@ def test_the_nearest_class_decides(reader):
         assert provider_for(Subclass(model="m", api_key="k")) is reader
     finally:
         del registry._REGISTERED[Subclass]
+
+
+def test_a_client_written_for_the_host_needs_its_provider():
+    """Its distribution is not installed, or names no provider: it would lose what the provider stores."""
+
+    class Outside(FoldedStreamMixin, CustomClient):
+        """A client of a package whose metadata is missing."""
+
+    with pytest.raises(RegistrationError, match="no entry point names the provider"):
+        provider_for(Outside())
 
 
 def test_an_agent_without_a_visible_client_gets_openai_s_provider():

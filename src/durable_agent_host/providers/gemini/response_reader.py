@@ -100,8 +100,8 @@ def count_searches(response: Mapping[str, Any]) -> int:
     return len(value_at(candidate, "groundingMetadata", "webSearchQueries") or ())
 
 
-def _blocked_categories(rated: Mapping[str, Any]) -> str:
-    ratings = as_objects(rated.get("safetyRatings"))
+def _blocked_categories(candidate: Mapping[str, Any]) -> str:
+    ratings = as_objects(candidate.get("safetyRatings"))
     return ", ".join(str(rating.get("category")) for rating in ratings if rating.get("blocked") is True)
 
 

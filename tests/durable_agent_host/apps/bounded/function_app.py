@@ -31,7 +31,7 @@ from openai import AsyncOpenAI
 from pydantic import BaseModel
 
 from durable_agent_host import DurableAgentApp
-from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
+from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
 
 URL = os.environ["MODEL_URL"]
 

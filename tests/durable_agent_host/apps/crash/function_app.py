@@ -34,9 +34,9 @@ from google import genai
 
 from durable_agent_host import Budget, Budgets, DurableAgentApp, Price, Principal, redact_personal_data
 from durable_agent_host.http.gate import Action, AuthorizationTarget
-from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.tool_calls import current_tool_call, durable_tool
 from durable_agent_host.turn_log.crash_points import armed_plan, planned_crash
+from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
 from functions_host.engine.crash_points import POINTS, arm
 
 PAUSE_SECONDS = 0.01

@@ -20,8 +20,9 @@ from agent_framework import ChatResponseUpdate, Message
 
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.strict_json import object_at, value_at
-from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
-from durable_agent_host.providers.azure_ai_agents.request_bodies import (
+from durable_agent_host.providers.neutral_contents import as_objects
+from durable_agent_host_azure_ai_agents.errors import RunEndedError
+from durable_agent_host_azure_ai_agents.request_bodies import (
     ToolOutputs,
     approval_headers,
     build_messages,
@@ -32,9 +33,8 @@ from durable_agent_host.providers.azure_ai_agents.request_bodies import (
     instructions_text,
     parse_tool_outputs,
 )
-from durable_agent_host.providers.azure_ai_agents.run_events import FINAL_STATUSES, FINAL_STEP_STATUSES, RunReader
-from durable_agent_host.providers.azure_ai_agents.service_client import AgentsService
-from durable_agent_host.providers.neutral_contents import as_objects
+from durable_agent_host_azure_ai_agents.run_events import FINAL_STATUSES, FINAL_STEP_STATUSES, RunReader
+from durable_agent_host_azure_ai_agents.service_client import AgentsService
 
 Json = dict[str, Any]
 Updates = AsyncGenerator[ChatResponseUpdate]

@@ -11,9 +11,9 @@ from agent_framework import Content, FunctionTool, Message
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.codec.tool_result_text import result_text, value_text
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.providers.azure_ai_agents.thread_contents import PROVIDER
 from durable_agent_host.providers.cross_provider_history import describe_content
 from durable_agent_host.providers.neutral_contents import as_objects
+from durable_agent_host_azure_ai_agents.thread_contents import PROVIDER
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from agent_framework import Agent, tool
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host import DurableAgentApp
-from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
+from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
 
 
 def write_line(line: str) -> str:

@@ -22,9 +22,9 @@ from agent_framework import (
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
-from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
-from durable_agent_host.providers.azure_ai_agents.run_call import RunCall
-from durable_agent_host.providers.azure_ai_agents.service_client import AgentsService, connect
+from durable_agent_host_azure_ai_agents.provider import AZURE_AI_AGENTS
+from durable_agent_host_azure_ai_agents.run_call import RunCall
+from durable_agent_host_azure_ai_agents.service_client import AgentsService, connect
 
 _MAX_STARTED_REQUESTS: Final = 1024
 

@@ -8,10 +8,10 @@ from pydantic import BaseModel
 
 from durable_agent_host.codec.message import encode_message
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
-from durable_agent_host.providers.azure_ai_agents.run_events import RunReader
-from durable_agent_host.providers.azure_ai_agents.thread_contents import call_contents, with_call
 from durable_agent_host.stream.fold import fold_updates
+from durable_agent_host_azure_ai_agents.provider import AZURE_AI_AGENTS
+from durable_agent_host_azure_ai_agents.run_events import RunReader
+from durable_agent_host_azure_ai_agents.thread_contents import call_contents, with_call
 from tests.durable_agent_host.provider_lab import ProviderLab, restore_block
 
 

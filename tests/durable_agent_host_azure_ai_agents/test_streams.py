@@ -7,17 +7,17 @@ import pytest
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.message import decode_message, encode_message
-from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
-from durable_agent_host.providers.azure_ai_agents.request_bodies import (
+from durable_agent_host.stream.fold import Fold, fold_updates
+from durable_agent_host_azure_ai_agents.provider import AZURE_AI_AGENTS
+from durable_agent_host_azure_ai_agents.request_bodies import (
     approval_headers,
     build_run,
     build_tool,
     build_tool_outputs,
     parse_tool_outputs,
 )
-from durable_agent_host.providers.azure_ai_agents.run_events import RunReader
-from durable_agent_host.providers.azure_ai_agents.thread_contents import METADATA
-from durable_agent_host.stream.fold import Fold, fold_updates
+from durable_agent_host_azure_ai_agents.run_events import RunReader
+from durable_agent_host_azure_ai_agents.thread_contents import METADATA
 from tests.durable_agent_host.provider_lab import is_message, restore_block
 from tests.kit import RECORDINGS
 

@@ -15,8 +15,9 @@ from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.adapted_client import ItemUpdate
-from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
-from durable_agent_host.providers.azure_ai_agents.thread_contents import (
+from durable_agent_host.providers.neutral_contents import approval_request, as_objects
+from durable_agent_host_azure_ai_agents.errors import RunEndedError
+from durable_agent_host_azure_ai_agents.thread_contents import (
     Json,
     call_contents,
     code_call,
@@ -31,7 +32,6 @@ from durable_agent_host.providers.azure_ai_agents.thread_contents import (
     with_call,
     with_message,
 )
-from durable_agent_host.providers.neutral_contents import approval_request, as_objects
 
 FINAL_STEP_STATUSES: Final = frozenset({"completed", "failed", "cancelled", "expired"})
 FAILED_STATUSES: Final = frozenset({"failed", "cancelled", "expired"})

@@ -9,13 +9,16 @@ from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import HostedCall, LostState
-from durable_agent_host.providers.azure_ai_agents.errors import explain_run, find_lost_state
-from durable_agent_host.providers.azure_ai_agents.run_events import FAILED_STATUSES, complete_item
-from durable_agent_host.providers.azure_ai_agents.service_client import copy_with_limits
-from durable_agent_host.providers.azure_ai_agents.thread_contents import PROVIDER, hosted_call
+from durable_agent_host.providers.adapted_client import ItemUpdate, unwrap_update
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.redaction import add_known_secrets
+from durable_agent_host_azure_ai_agents.errors import explain_run, find_lost_state
+from durable_agent_host_azure_ai_agents.run_events import FAILED_STATUSES, FINAL_STATUSES, AgentsEvent, complete_item
+from durable_agent_host_azure_ai_agents.service_client import copy_with_limits
+from durable_agent_host_azure_ai_agents.thread_contents import PROVIDER, hosted_call
+
+_FINAL_EVENTS: Final = frozenset(f"thread.run.{status}" for status in FINAL_STATUSES)
 
 
 class AzureAIAgentsProvider(GenericProvider):
@@ -32,6 +35,14 @@ class AzureAIAgentsProvider(GenericProvider):
         """Limit the responses of the app's client; it never retries or redirects requests."""
         add_known_secrets([key for key in (client.api_key,) if isinstance(key, str)])
         return {"sdk": copy_with_limits(client.sdk)}
+
+    def is_truncated(self, updates: Iterable[Any], /) -> bool:
+        """Look for a run that has ended, or waits for the app; cut-off data of its event is a text."""
+        received = [unwrap_update(update) for update in updates]
+        events = [raw.event for raw in received if isinstance(raw, ItemUpdate) and isinstance(raw.event, AgentsEvent)]
+        if not events:
+            return super().is_truncated(received)
+        return not any(event.name in _FINAL_EVENTS and not isinstance(event.data, str) for event in events)
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Make the contents of the finished block."""
