@@ -34,14 +34,12 @@ class ClientKind:
         make: from a transport to the practice model, httpx2's, and the application behind it.
         options: of the agent.
         hosted_tools: of the client, that the agent has, too.
-        is_of_framework: whether the framework has a client for the service that can be used.
         keeps_conversation: whether the service keeps the conversation, so that requests have only what is new.
     """
 
     make: Callable[[httpx2.AsyncClient, Any], Any]
     options: Mapping[str, Any] = field(default_factory=dict)
     hosted_tools: Callable[[Any], list[Any]] = lambda _client: []
-    is_of_framework: bool = True
     keeps_conversation: bool = False
 
 
@@ -100,7 +98,6 @@ KINDS: dict[str, ClientKind] = {
     "azure-ai-agents": ClientKind(
         _agents,
         hosted_tools=lambda _client: [{"type": "code_interpreter"}],
-        is_of_framework=False,
         keeps_conversation=True,
     ),
 }

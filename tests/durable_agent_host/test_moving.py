@@ -6,8 +6,8 @@ from itertools import pairwise, permutations
 import pytest
 
 from tests.durable_agent_host.provider_lab import KINDS, ProviderLab
-from tests.durable_agent_host.provider_table.measuring import MARK
-from tests.durable_agent_host.provider_table.table import PROVIDERS
+from tests.durable_agent_host.provider_table.probes import MARK
+from tests.durable_agent_host.provider_table.table import PROBES
 
 
 def look_up(word: str) -> str:
@@ -67,7 +67,7 @@ async def test_a_conversation_moves_to_another_provider_and_back(first, second):
 @pytest.mark.parametrize("first", KINDS)
 async def test_every_block_of_a_provider_is_accepted_by_the_others(first):
     """After each kind of block that a provider knows, every other provider's service takes the conversation."""
-    blocks = [probe.steps for probe in PROVIDERS[first][1] if len(probe.steps) == 1]
+    blocks = [probe.steps for probe in PROBES[first] if len(probe.steps) == 1]
     lab = ProviderLab(tools=[look_up])
     for number, ((items),) in enumerate(blocks):
         lab.plan({"items": list(items)})

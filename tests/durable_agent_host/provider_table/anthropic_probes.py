@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.durable_agent_host.provider_table.measuring import MARK, Probe, probe, probe_arguments
+from tests.durable_agent_host.provider_table.probes import MARK, Probe, probe, probe_arguments
 
 _URL = "https://a.example"
 _CITATION = {"type": "web_search_result_location", "url": _URL, "title": "A", "encrypted_index": "e", "cited_text": "c"}

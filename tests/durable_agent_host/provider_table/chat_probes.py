@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.durable_agent_host.provider_table.measuring import MARK, Probe, probe, probe_arguments
+from tests.durable_agent_host.provider_table.probes import MARK, Probe, probe, probe_arguments
 
 
 def _message(**fields: Any) -> dict[str, Any]:

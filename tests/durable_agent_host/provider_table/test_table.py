@@ -1,44 +1,39 @@
-"""The table of what is kept says what is measured now."""
+"""docs/reference/providers.md: each value of a block is stored, and sent back by another process."""
 
-from pathlib import Path
+import json
+from typing import Any
 
 import pytest
+from agent_framework import tool
 
-from durable_agent_host.providers.registry import provider_for
 from tests.durable_agent_host.provider_lab import KINDS, ProviderLab
-from tests.durable_agent_host.provider_table.services import write_services
-from tests.durable_agent_host.provider_table.table import PROVIDERS, measure_row
-from tests.sweeps import IS_LONG, chooser
+from tests.durable_agent_host.provider_table.probes import MARK, Probe
+from tests.durable_agent_host.provider_table.table import PROBES
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "providers.md"
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("kind", KINDS)
-async def test_the_page_has_the_measured_values(kind):
-    """`scripts/provider-table` writes the page again, when something has changed."""
-    title, probes = PROVIDERS[kind]
-    rows = PAGE.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0].splitlines()
-    assert sum(row.startswith("| `") for row in rows) == len(probes)
-    for probe in chooser(f"table of {kind}").sample(probes, len(probes) if IS_LONG else len(probes) // 4):
-        assert await measure_row(kind, probe) in rows
+NOT_REPLAYED = {("code_interpreter_call", "logs"), ("audio", "transcript"), ("a step that nobody knows", "mood")}
+"""Values that the services do not take."""
+ROWS = [pytest.param(kind, probe, id=f"{kind}-{probe.block}-{probe.value}") for kind in KINDS for probe in PROBES[kind]]
 
 
-def test_the_page_has_the_measured_services():
-    """The same for what the services get, alone because it takes a moment only."""
-    assert PAGE.read_text(encoding="utf-8").endswith(write_services())
+@tool(name="note")
+def count_characters(text: str) -> str:
+    """Take a note."""
+    return f"noted {len(text)} characters"
 
 
-def test_nothing_is_left_out_of_the_table():
-    """Each client that the labs can make has its probes, and each block of them a row."""
-    assert PROVIDERS.keys() == KINDS.keys()
-    for name, (_, probes) in PROVIDERS.items():
-        rows = [(probe.block, probe.value) for probe in probes]
-        assert len(rows) == len(set(rows)) > 0, name
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_provider_with_blocks_of_its_own_names_them(kind):
-    """What a provider has stamped is its own when the conversation goes on: its name is in its stamps."""
-    async with ProviderLab().agent(kind) as agent:
-        assert provider_for(agent.client).target.provider
+@pytest.mark.drawn(12)
+@pytest.mark.parametrize(("kind", "probe"), ROWS)
+async def test_a_value_is_stored_and_replayed(kind: str, probe: Probe):
+    """The mark is in the stored session, and in the next request, which the service takes."""
+    lab = ProviderLab(tools=[count_characters])
+    lab.plan(*({"items": list(items)} for items in probe.steps))
+    await lab.cold_turn(kind, "Begin")
+    assert MARK in lab.document
+    if KINDS[kind].keeps_conversation:
+        await lab.lose_conversation()
+    before = len(lab.bodies)
+    outcome = await lab.cold_turn(kind, "Go on")
+    assert (outcome.status, lab.refusals) == ("completed", [])
+    sent: list[Any] = lab.bodies[before:]
+    request = sent if KINDS[kind].keeps_conversation else sent[-1]  # a message is a request of its own there
+    assert (MARK in json.dumps(request)) is ((probe.block, probe.value) not in NOT_REPLAYED)
