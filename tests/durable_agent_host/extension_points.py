@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import openai
 from agent_framework import (
@@ -39,19 +39,13 @@ from agent_framework import (
     tool,
 )
 from agent_framework_anthropic import AnthropicClient
-from agent_framework_foundry import FoundryChatClient
 from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 from anthropic import AsyncAnthropic
-from azure.ai.agents.aio import AgentsClient
-from azure.ai.projects.aio import AIProjectClient
-from azure.core.credentials import AccessToken, AzureKeyCredential
-from azure.core.pipeline.policies import AzureKeyCredentialPolicy
 from google import genai
 from pydantic import BaseModel
 
 from durable_agent_host import current_tool_call, durable_tool
-from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
 from tests import sweeps
 
 CallNext = Callable[[], Awaitable[None]]
@@ -260,15 +254,6 @@ async def change_run(context: AgentContext, call_next: CallNext) -> None:
     await call_next()
 
 
-@agent_middleware
-async def change_result(context: AgentContext, call_next: CallNext) -> None:
-    """Write texts of the whole answer in capitals."""
-    context.stream_result_transforms.append(
-        lambda response: [louder(message) for message in response.messages] and response
-    )
-    await call_next()
-
-
 def louder(update: Any) -> Any:
     """Write the texts of an update or a message in capitals, in place."""
     for content in update.contents:
@@ -361,31 +346,8 @@ async def close_clients() -> None:
     """Close the clients that were made; what is built later gets new ones."""
     while CLOSING:
         await CLOSING.pop()()
-    for make in (openai_sdk, anthropic_sdk, gemini_sdk, agents_sdk, project):
+    for make in (openai_sdk, anthropic_sdk, gemini_sdk):
         make.cache_clear()
-
-
-class Credential:
-    """Gives a token that the practice model does not look at."""
-
-    async def get_token(self, *_scopes: str, **_options: Any) -> AccessToken:
-        """Give the token."""
-        return AccessToken("k", 4_000_000_000)
-
-    async def close(self) -> None:
-        """Close nothing."""
-
-
-class Project(AIProjectClient):
-    """A project whose service is the practice model."""
-
-    model_url: str
-
-    def get_openai_client(self, **options: Any) -> Any:
-        """Make the client of the Responses API."""
-        sdk = super().get_openai_client(**(options | {"base_url": f"{self.model_url}/v1", "api_key": "k"}))
-        CLOSING.append(sdk.close)
-        return sdk
 
 
 @cache
@@ -413,25 +375,6 @@ def gemini_sdk(url: str, *headers: tuple[str, str]) -> genai.Client:
     return sdk
 
 
-@cache
-def agents_sdk(url: str, *headers: tuple[str, str]) -> AgentsClient:
-    """Make the SDK's client."""
-    key = AzureKeyCredential("k")
-    policy = AzureKeyCredentialPolicy(key, "api-key")
-    sdk = AgentsClient(f"{url}/agents", cast("Any", key), authentication_policy=policy, headers=dict(headers))
-    CLOSING.append(sdk.close)
-    return sdk
-
-
-@cache
-def project(url: str) -> Project:
-    """Make the SDK's client."""
-    client = Project("https://example.services.ai.azure.com/api/projects/p", Credential())
-    client.model_url = url
-    CLOSING.append(client.close)
-    return client
-
-
 def responses(url: str, headers: Mapping[str, str], **more: Any) -> Any:
     """Make a client of the Responses API."""
     return OpenAIChatClient(model="practice", async_client=openai_sdk(url, *headers.items()), **more)
@@ -452,31 +395,16 @@ def gemini(url: str, headers: Mapping[str, str], **more: Any) -> Any:
     return GeminiChatClient(model="gemini-3-practice", client=gemini_sdk(url, *headers.items()), **more)
 
 
-def agents(url: str, headers: Mapping[str, str], **more: Any) -> Any:
-    """Make a client of the Azure AI Agents service."""
-    sdk = agents_sdk(url, *headers.items())
-    return AzureAIAgentsChatClient(agent_name="Lab", model="practice", agents_client=sdk, poll_seconds=0.01, **more)
-
-
-def foundry(url: str, headers: Mapping[str, str], **more: Any) -> Any:
-    """Make a client of Foundry."""
-    header_options = {"default_headers": dict(headers)} if headers else {}
-    return FoundryChatClient(project_client=project(url), model="practice", **header_options, **more)
-
-
 CLIENTS: Mapping[str, Callable[..., Any]] = {
     "responses": responses,
     "chat": chat,
     "anthropic": anthropic,
     "gemini": gemini,
-    "agents": agents,
-    "foundry": foundry,
 }
 """Name → how to make the client."""
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "responses": {"store": False, "include": ["reasoning.encrypted_content"]},
-    "foundry": {"store": False},
     "anthropic": {"max_tokens": 1000},
 }
 """Client → options that all its agents have."""
@@ -581,7 +509,7 @@ def supported_options(client: str) -> Mapping[str, Any]:
     """Return options that the client's service knows."""
     common_options: dict[str, Any] = {"temperature": 0.5, "top_p": 0.5}
     match client:
-        case "responses" | "foundry":
+        case "responses":
             return common_options | {
                 "max_tokens": 500,
                 "user": "ada",
@@ -615,7 +543,7 @@ def supported_options(client: str) -> Mapping[str, Any]:
                 "service_tier": "auto",
                 "additional_beta_flags": ["a-beta-2026-01-01"],
             }
-        case "gemini":
+        case _:
             return common_options | {
                 "max_tokens": 500,
                 "seed": 7,
@@ -625,20 +553,10 @@ def supported_options(client: str) -> Mapping[str, Any]:
                 "top_k": 5,
                 "thinking_config": {"thinking_budget": 100},
             }
-        case _:
-            return common_options | {
-                "max_tokens": 500,
-                "metadata": {"team": "blue"},
-                "allow_multiple_tool_calls": False,
-            }
 
 
 POINTS: Mapping[str, Point] = {
     "nothing": Point(),
-    "agent-middleware": Point(lambda: {"middleware": [OnAgent("a"), on_agent("b")]}),
-    "chat-middleware": Point(lambda: {"middleware": [OnChat("a", temperature=0.25), on_chat("b")]}),
-    "function-middleware": Point(lambda: {"middleware": [OnFunction("a"), on_function("b")]}),
-    "client-middleware": Point(client=on_client),
     "bundle": Point(lambda: {"middleware": [MiddlewareBundle([OnAgent("a"), OnChat("b"), on_function("c")])]}),
     "all-middleware": Point(everywhere, client=on_client, rounds=2),
     "factory": Point(everywhere, client=on_client, is_factory=True),
@@ -652,7 +570,6 @@ POINTS: Mapping[str, Point] = {
     "changed-stream": Point(lambda: {"middleware": [change_stream]}),
     "replaced-stream": Point(lambda: {"middleware": [replace_stream]}),
     "changed-run": Point(lambda: {"middleware": [change_run]}),
-    "changed-result": Point(lambda: {"middleware": [change_result]}),
     "context-providers": Point(lambda: {"context_providers": [Book("book"), Book("shelf")]}, tool="of_book"),
     "history-in-place": Point(lambda: {"context_providers": [Book("book"), InMemoryHistoryProvider(), Book("shelf")]}),
     "audit": Point(lambda: {"context_providers": [Notes()]}),
@@ -662,7 +579,6 @@ POINTS: Mapping[str, Point] = {
     ),
     "options": Point(options=supported_options, headers={"x-team": "blue"}),
     "tool-arguments": Point(options={"additional_function_arguments": {"name": "Ada"}}, tool="greet"),
-    "tool-choice-required": Point(options={"tool_choice": "required"}),
     "tool-choice-named": Point(options={"tool_choice": {"mode": "required", "required_function_name": "look_up"}}),
     "tool-choice-none": Point(options={"tool_choice": "none"}, rounds=0),
     "response-format": Point(options={"response_format": Page}, answer='{"page": 7}'),
@@ -680,28 +596,13 @@ POINTS: Mapping[str, Point] = {
 }
 """Name → what its agents have."""
 
-_OF_HISTORY = {"history", "history-in-place"}
-_OF_EVERY_CLIENT = {"nothing", "all-middleware", "guard", "context-providers", "options", "agent-in-agent"}
-_WITH_ALL_CLIENTS = {"all-middleware", "agent-in-agent"}
-"""At each change; others with one client."""
-ALL_PAIRS = [
-    (client, point)
-    for client in CLIENTS
-    for point in POINTS
-    if not (client == "agents" and point in _OF_HISTORY) and (client != "foundry" or point in _OF_EVERY_CLIENT)
-]
-"""Clients and points: a history of the app's does not go with a service that keeps it, and Foundry's client is that of
-the Responses API with another SDK.
-"""
-
 
 def draw_pairs() -> list[tuple[str, str]]:
-    """Choose some points for every client, and one client for each other point; a long sweep has all pairs."""
-    if sweeps.IS_LONG:
-        return ALL_PAIRS
+    """Choose a client for each point; a long sweep has all of them."""
     chance = sweeps.chooser("extension points")
-    clients = {point: chance.choice([client for client, of in ALL_PAIRS if of == point]) for point in POINTS}
-    return [pair for pair in ALL_PAIRS if pair[1] in _WITH_ALL_CLIENTS or clients[pair[1]] == pair[0]]
+    return [
+        (client, point) for point in POINTS for client in (CLIENTS if sweeps.IS_LONG else [chance.choice([*CLIENTS])])
+    ]
 
 
 PAIRS = draw_pairs()

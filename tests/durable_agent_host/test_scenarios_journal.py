@@ -13,7 +13,6 @@ import requests
 
 from tests.kit import AgentHost, PracticeModel, start_host
 from tests.processes import wait_until
-from tests.sweeps import IS_LONG, chooser
 
 JOURNAL = Path(__file__).parent / "apps" / "journal"
 
@@ -147,42 +146,7 @@ def outputs(model: PracticeModel) -> list[Any]:
 TWO_TOOLS = ({"calls": [call("note", text="one")]}, {"calls": [call("note", text="two")]}, {"text": "Both are noted."})
 
 
-AGENTS = ("Worker", "Kept", "Thinker", "KeptThinker")
-POINTS = {
-    "turn.after_open": 3,
-    "journal.model.before_append": 4,
-    "journal.model.after_append": 3,
-    "journal.tool.before_intent": 3,
-    "journal.tool.after_append": 3,
-    "journal.tool.after_append:2": 3,
-    "journal.model.before_append:3": 4,
-    "turn.before_outcome": 3,
-    "turn.after_outcome": 3,
-}
-"""Where the process is killed, and how many model calls are made then."""
-
-SHUFFLED_AGENTS = chooser("journal").sample(AGENTS, len(AGENTS))
-KILLS = [
-    (agent, point)
-    for index, point in enumerate(POINTS)
-    for agent in (AGENTS if IS_LONG else [SHUFFLED_AGENTS[index % len(AGENTS)]])
-]
-"""One drawn kind of agent for each point, so that each kind is killed at two or more; in long runs all of them."""
-
-
-@pytest.mark.drawn(5)
-@pytest.mark.sweep
-@pytest.mark.parametrize(("agent", "point"), KILLS)
-def test_finished_steps_are_not_repeated(crashing_host: CrashingHost, model: PracticeModel, agent, point):
-    """A turn that is killed anywhere between its steps makes each model call and each tool call once."""
-    plan_rounds(model, *TWO_TOOLS)
-    turn = crashing_host.run(agent, point)
-    assert (turn["status"], turn["response"]) == ("completed", "Both are noted.")
-    assert crashing_host.traces == ["one", "two"]
-    assert len(model.requests()) == POINTS[point]
-
-
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("agent", ["Thinker", "KeptThinker"])
 @pytest.mark.parametrize("point", ["journal.model.after_append", "journal.tool.after_append:2", "turn.before_outcome"])
 def test_a_crash_does_not_change_what_is_stored(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from agent_framework import AgentSession
 
-from tests.durable_agent_host.extension_points import CLIENTS, PAIRS, POINTS, Point, close_clients, name_of
+from tests.durable_agent_host.extension_points import PAIRS, POINTS, Point, close_clients, name_of
 from tests.kit import AgentHost, Lives, PracticeModel, running_host
 from tests.processes import wait_until
 
@@ -26,8 +26,6 @@ pytestmark = [
 ]
 APP = Path(__file__).parent / "apps" / "extensions"
 TURNS = ("Where is plum?", "And now?")
-AT_SERVICE = re.compile(r"/(assistants|threads)(/asst_\w+)?$")
-"""Requests that find or make the agent and the thread: whoever comes first makes the agent."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +45,10 @@ class Run:
 
 def comparable_requests(model: PracticeModel) -> list[Any]:
     """Return the requests, without headers that no extension point sets, and with the model's ids numbered."""
-    posts = [
-        request
-        for request in model.requests()
-        if request["method"] == "POST" and not AT_SERVICE.search(request["path"])
+    requests = [
+        (request["path"], own_headers(request["headers"]), neutral(request["body"])) for request in model.requests()
     ]
-    text = json.dumps(
-        [(request["path"], own_headers(request["headers"]), neutral(request["body"])) for request in posts]
-    )
+    text = json.dumps(requests)
     numbers: dict[str, int] = {}
     return json.loads(re.sub(r"[0-9a-f]{24,}", lambda match: f"id-{numbers.setdefault(match[0], len(numbers))}", text))
 
@@ -69,7 +63,7 @@ def neutral(body: Any) -> Any:
     """Return a body without what the host writes differently on purpose, which other wire tests are about.
 
     The provider's own items go back as they came, where the framework's clients leave out fields; messages of a role
-    that follow each other are one; a run of the service carries the turn's id.
+    that follow each other are one.
     """
     match body:
         case {"input": [*items], **rest}:
@@ -91,9 +85,6 @@ def neutral(body: Any) -> Any:
                 for content in stripped_items
             ]
             return rest | {"contents": join_messages(parts, "parts")}
-        case {"metadata": {**metadata}, **rest}:
-            own_metadata = without(metadata, "turn_id", "request", "number")
-            return rest | ({"metadata": own_metadata} if own_metadata else {})
         case _:
             return body
 
@@ -130,11 +121,6 @@ def join_texts(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return result
 
 
-def calls(model: PracticeModel) -> int:
-    """Count the model calls, but for those of a service whose runs take several requests."""
-    return sum("/threads/" not in path for path, *_ in comparable_requests(model))
-
-
 class Bench:
     """Runs turns in the host, and without it.
 
@@ -159,19 +145,6 @@ class Bench:
         def turn(text: str) -> str:
             response = self.host.run(name, {"message": text, "session_id": session})
             return response.json()["response"] if response.ok else response.text
-
-        return self._play(POINTS[point], turn, self.ledger)
-
-    def signal(self, client: str, point: str) -> Run:
-        """Run the turns of an agent by its entity's operation."""
-        name, session = name_of(point, client), f"{client}-{point}-signalled"
-
-        def turn(text: str) -> str:
-            self.host.signal(name, session, "run", {"message": text, "correlationId": f"{session}-{text}"})
-            count = 2 * (TURNS.index(text) + 1)
-            read = f"/agents/{name}/sessions/{session}"
-            wait_until(lambda: (response := self.host.get(read)).ok and response.json()["message_count"] == count)
-            return ""
 
         return self._play(POINTS[point], turn, self.ledger)
 
@@ -224,43 +197,30 @@ def test_the_host_does_what_the_framework_does(client: str, point: str, bench: B
     assert run.requests == bare.requests
 
 
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_signal_to_the_entity_does_what_the_framework_does(client: str, bench: Bench):
-    """A turn by the entity's operation passes the same middleware and context providers."""
-    bare, run = bench.run_bare(client, "all-middleware"), bench.signal(client, "all-middleware")
-    assert (run.lines, run.requests) == (bare.lines, bare.requests)
-
-
 def test_middleware_runs_again_after_a_kill(practice_model: PracticeModel, tmp_path: Path):
-    """Each client's turn is killed in its second tool: agent and chat middleware run again, finished calls do not."""
+    """A turn is killed in its second tool: agent and chat middleware run again, finished calls do not."""
     model, ledger = practice_model, tmp_path / "ledger"
+    [client] = [client for client, point in PAIRS if point == "all-middleware"][:1]
+    name = name_of("all-middleware", client)
     ledger.write_text("")
     model.reset()
     lives = Lives(tmp_path / "data", None, app=APP, MODEL_URL=model.url.removesuffix("/v1"), LEDGER=str(ledger))
     try:
-        turns: dict[str, str] = {}
-        for client in CLIENTS:
-            name = name_of("all-middleware", client)
-            model.plan(*({"calls": [{"name": tool, "arguments": {"word": "plum"}}]} for tool in ("look_up", "linger")))
-            body = {"message": TURNS[0], "session_id": "s", "wait_for_response": False}
-            turns[client] = lives.host.run(name, body).json()["turn_id"]
-            lingering = len(turns)
-            wait_until(lambda lingering=lingering: ledger.read_text().count("\nlinger plum") == lingering)
+        model.plan(*({"calls": [{"name": tool, "arguments": {"word": "plum"}}]} for tool in ("look_up", "linger")))
+        body = {"message": TURNS[0], "session_id": "s", "wait_for_response": False}
+        turn_id = lives.host.run(name, body).json()["turn_id"]
+        wait_until(lambda: "\nlinger plum" in ledger.read_text())
         model.plan({"text": "Page 7."}, times=None)
         before = ledger.read_text()
-        call_count = calls(model)
+        call_count = len(model.requests())
         lives.crash()
-        for client, turn_id in turns.items():
-            path = f"/agents/{name_of('all-middleware', client)}/sessions/s/turns/{turn_id}"
-            view = lives.host.end_of_turn(f"{lives.host.url}/api{path}")
-            assert view["status"] == "completed", view
+        view = lives.host.end_of_turn(f"{lives.host.url}/api/agents/{name}/sessions/s/turns/{turn_id}")
+        assert view["status"] == "completed", view
         after = ledger.read_text().removeprefix(before)
-        agents = len(CLIENTS)
         counts = {line: after.count(line) for line in ("agent-1 > run", "client-chat-1 > call", "second-chat > call")}
-        assert counts == {"agent-1 > run": agents, "client-chat-1 > call": 3 * agents, "second-chat > call": 3 * agents}
+        assert counts == {"agent-1 > run": 1, "client-chat-1 > call": 3, "second-chat > call": 3}
         assert "look_up plum" not in after
-        assert after.count("linger plum") == after.count("client-function-1 > linger") == agents
-        assert calls(model) == call_count + agents - 1
+        assert after.count("linger plum") == after.count("client-function-1 > linger") == 1
+        assert len(model.requests()) == call_count + 1
     finally:
         lives.host.stop()

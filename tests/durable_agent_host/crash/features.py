@@ -1,11 +1,10 @@
 """What must be true besides of a host that encrypts, redacts, counts or knows owners, whatever was killed meanwhile."""
 
 import base64
-from collections.abc import Iterable
 from pathlib import Path
 
 from tests.durable_agent_host.crash import clients
-from tests.durable_agent_host.crash.oracle import CaseResult, Figures, Witnesses, check_case, check_site, read_result
+from tests.durable_agent_host.crash.oracle import Witnesses
 from tests.durable_agent_host.crash.scenarios import Case
 from tests.durable_agent_host.crash.site import Site
 from tests.durable_agent_host.stored_bytes import read_all_bytes
@@ -15,7 +14,6 @@ from tests.processes import wait_until
 CANARY = " canary.crash@example.com"
 """Said by users, model and tools in every turn."""
 SINGLE = ("encryption", "redaction", "budgets", "owners")
-ALL = frozenset(SINGLE)
 KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"test={base64.b64encode(bytes(32)).decode()}"}
 OWNER, STRANGER = {"x-caller": "ann"}, {"x-caller": "bob"}
 
@@ -23,50 +21,17 @@ OWNER, STRANGER = {"x-caller": "ann"}, {"x-caller": "bob"}
 def featured_site(
     folder: Path,
     model: PracticeModel,
-    features: Iterable[str],
-    crash: dict[str, str] | None = None,
-    canary: str = CANARY,
+    features: frozenset[str],
+    canary: str,
 ) -> Site:
     """Start a host with features, whose users, model and tools say the canary."""
-    chosen = frozenset(features)
-    env, headers = KEYS if "encryption" in chosen else {}, OWNER if "owners" in chosen else {}
-    return Site(folder, model, crash=crash or {}, env=env, features=chosen, canary=canary, headers=headers)
+    env, headers = KEYS if "encryption" in features else {}, OWNER if "owners" in features else {}
+    return Site(folder, model, env=env, features=features, canary=canary, headers=headers)
 
 
-class Baselines:
-    """What scenarios tell when nothing is killed, with the canary and without it; each is played once.
-
-    Args:
-        folder: for the hosts' data.
-        model: the practice model.
-    """
-
-    def __init__(self, folder: Path, model: PracticeModel) -> None:
-        self._folder, self._model = folder, model
-        self._results: dict[tuple[str, bool], CaseResult] = {}
-
-    def play(self, names: Iterable[str], features: frozenset[str]) -> dict[str, CaseResult]:
-        """Play what was not played yet; gives what each scenario tells.
-
-        A host that encrypts, counts or knows owners tells what one does that does none of it.
-        """
-        is_redacted, scenario_names = "redaction" in features, sorted(set(names))
-        if missing := [name for name in scenario_names if (name, is_redacted) not in self._results]:
-            folder = self._folder / f"undisturbed-{len(self._results)}"
-            site = featured_site(folder, self._model, {"redaction"} & features)
-            try:
-                for name in missing:
-                    self._results[name, is_redacted] = read_result(Case(site, name).run())
-                assert is_redacted or CANARY.strip().encode() in read_all_bytes(site.data), "the search finds nothing"
-            finally:
-                site.close()
-        return {name: self._results[name, is_redacted] for name in scenario_names}
-
-
-def check_featured(case: Case, baseline: CaseResult, figures: Figures) -> None:
-    """Hold a case against the same scenario undisturbed, and look for what its features must not leave."""
-    site, witnesses = case.site, Witnesses.read(case.site)
-    check_case(case, baseline, witnesses, figures)
+def check_features(case: Case, witnesses: Witnesses) -> None:
+    """Look for what the features of a case's host must not leave."""
+    site = case.site
     if "budgets" in site.features:
         check_usage(case, witnesses)
     if "owners" in site.features:
@@ -74,10 +39,10 @@ def check_featured(case: Case, baseline: CaseResult, figures: Figures) -> None:
     if "redaction" in site.features:
         for request in case.requests:
             assert clients.read_turn(site, request)["response"] == request.answer.get("response", None)
-    check_site(site)
-    assert (CANARY.strip() in repr(site.model.requests())) is True
-    if site.features & {"encryption", "redaction"}:
-        check_nowhere(site)
+    if site.canary:
+        assert CANARY.strip() in repr(site.model.requests())
+        if site.features & {"encryption", "redaction"}:
+            check_nowhere(site)
 
 
 def check_usage(case: Case, witnesses: Witnesses) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.durable_agent_host.crash.oracle import CaseResult, Figures, Witnesses, check_case, check_site
+from tests.durable_agent_host.crash.oracle import Figures, Witnesses, check_case, check_site, read_result
 from tests.durable_agent_host.crash.scenarios import SCENARIOS, Case
 from tests.durable_agent_host.crash.site import Site
 from tests.kit import PracticeModel
@@ -54,20 +54,21 @@ def kill_at_random(site: Site, kills: int, chooser: random.Random, players: list
 @pytest.mark.sweep
 @pytest.mark.timeout(600 + 12 * max(KILLS.values()))
 @pytest.mark.parametrize("kind", KILLS)
-def test_random_kills_under_load(
-    kind: str, practice_model: PracticeModel, baselines: dict[str, CaseResult], tmp_path: Path
-):
+def test_random_kills_under_load(kind: str, practice_model: PracticeModel, tmp_path: Path):
     """Five sessions at once, in all scenarios, on a host that is killed again and again: all is as undisturbed."""
+    practice_model.reset()
     with turn_log_of(kind, tmp_path) as env:
-        kill_under_load(Site(tmp_path, practice_model, env=env), kind, baselines)
+        kill_under_load(Site(tmp_path, practice_model, env=env), kind)
 
 
-def kill_under_load(site: Site, kind: str, baselines: dict[str, CaseResult]) -> None:
-    """Play and kill at the same time, then look at what has come of it all."""
+def kill_under_load(site: Site, kind: str) -> None:
+    """Play all scenarios undisturbed; then play and kill at the same time, and look at what has come of it all."""
     kills, stop = KILLS[kind], threading.Event()
     figures = Figures()
     try:
         with ThreadPoolExecutor(SESSIONS) as pool:
+            undisturbed = pool.map(lambda name: read_result(Case(site, name).run()), SCENARIOS)
+            baselines = dict(zip(SCENARIOS, undisturbed, strict=True))
             numbers = itertools.count()
             players = [pool.submit(keep_playing, site, numbers, stop) for _ in range(SESSIONS)]
             try:
