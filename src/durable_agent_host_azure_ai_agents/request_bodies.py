@@ -10,7 +10,7 @@ from agent_framework import Content, FunctionTool, Message
 
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.codec.tool_result_text import result_text, value_text
-from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.model.provider_item import ITEM, STAMP
 from durable_agent_host.providers.cross_provider_history import describe_content
 from durable_agent_host.providers.neutral_contents import as_objects
 from durable_agent_host_azure_ai_agents.thread_contents import PROVIDER
@@ -67,7 +67,7 @@ def parse_tool_outputs(messages: Sequence[Message]) -> ToolOutputs:
         if content.type == "function_result":
             output = value_text(content.items) or value_text(content.result) or str(content.exception or "")
             tool_outputs.outputs.append({"tool_call_id": content.call_id, "output": output})
-            run_id = value_at(content.additional_properties, STAMP, "block", "run_id")  # copied from the call
+            run_id = value_at(content.additional_properties, STAMP, ITEM, "block", "run_id")  # copied from the call
             tool_outputs.run_id = str(run_id or tool_outputs.run_id)
         elif content.type == "function_approval_response" and content.function_call and content.function_call.hosted:
             tool_outputs.approvals[str(content.id)] = content.approved is True

@@ -2,8 +2,8 @@
 
 A message has a content for each of its parts. A call and its result are one block of the service: ``{"id": …, "type":
 "code_interpreter", "code_interpreter": {"input": …, "outputs": […]}}``; its contents are a call and a result with the
-service's id. Item metadata of the first content has the block and the step as received, with references to the texts
-that the contents have. A call of a kind without a row is a hosted function of that name, with its payload as arguments.
+service's id. Item metadata of the first content has the block and the step as received. A call of a kind
+without a row is a hosted function of that name, with its payload as arguments.
 
 Source: recorded threads and streams, and the classes ``RunStep…ToolCall``, ``MessageContent`` and
 ``MessageTextAnnotation`` of azure-ai-agents 1.1.
@@ -18,7 +18,7 @@ from agent_framework import Annotation, Content
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import HostedCall
-from durable_agent_host.providers.item_metadata import ItemMetadata, encode_references
+from durable_agent_host.providers.item_metadata import ItemMetadata
 from durable_agent_host.providers.neutral_contents import text_span
 
 Json = Mapping[str, Any]
@@ -227,8 +227,8 @@ def step_carrier(step: Json) -> Content:
 
 
 def _attach(contents: list[Content], kind: str, block: Json, step: Json) -> list[Content]:
-    fields = {"block": encode_references(block, contents)} | ({"step": dict(step)} if step else {})
-    METADATA.attach(contents, {"type": kind, "id": block.get("id")}, {}, fields)
+    fields = {"type": kind, "id": block.get("id"), "block": block}
+    METADATA.attach(contents, fields | ({"step": dict(step)} if step else {}))
     return contents
 
 

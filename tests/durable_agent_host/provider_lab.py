@@ -14,7 +14,6 @@ from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.providers.item_metadata import decode_references
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.transcript import replay_messages
@@ -111,10 +110,12 @@ class ProviderLab:
     Attributes:
         tools: of the agent.
         redactor: of what is stored, or None.
+        middleware: of the agent.
     """
 
     tools: Sequence[Any] = ()
     redactor: Redactor | None = None
+    middleware: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
         self.service = PracticeModel(rules=Rules.strict(), seed="providers")
@@ -132,7 +133,9 @@ class ProviderLab:
             client_kind = KINDS[kind]
             client = client_kind.make(http, self.service.app)
             tools = [*self.tools, *client_kind.hosted_tools(client)]
-            yield Agent(client, "Be brief.", name="Lab", tools=tools, default_options=dict(client_kind.options))
+            options = dict(client_kind.options)
+            middleware = list(self.middleware)
+            yield Agent(client, "Be brief.", name="Lab", tools=tools, default_options=options, middleware=middleware)
 
     async def cold_turn(self, kind: str, text: str, open_log: Callable[[], TurnLog] = NullTurnLog) -> TurnOutcome:
         """Run a turn with a provider's client, as a process does that knows the session from its JSON state alone."""
@@ -182,8 +185,8 @@ class ProviderLab:
 
 def restore_block(contents: Sequence[Content]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Give a message, a call or a step of azure-ai-agents as received, and the step of a message or a call."""
-    metadata = METADATA.find(contents[0]) or {}
-    return decode_references(metadata.get("block"), contents), metadata.get("step") or {}
+    item = (METADATA.find(contents[0]) or {}).get("item", {})
+    return item.get("block"), item.get("step") or {}
 
 
 def is_message(content: Content) -> bool:

@@ -10,6 +10,7 @@ from agent_framework import AgentResponse, Message
 from durable_agent_host.codec.content import STORED, decode_content, decode_usage, encode_content, encode_usage
 from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.extension_data import extension_of, with_extension
+from durable_agent_host.codec.shared_text import detach_shared_texts, restore_shared_texts
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.codec.wire_types import EXTENSION, EntryWire, MessageWire
 from durable_agent_host.errors import CorruptStateError
@@ -56,7 +57,8 @@ def encode_message(message: Message) -> MessageWire:
     Raises:
         CorruptStateError: a content holds a value that JSON cannot represent.
     """
-    wire: MessageWire = {"role": message.role, "contents": [encode_content(content) for content in message.contents]}
+    wire: MessageWire = {"role": message.role, "contents": []}
+    wire["contents"] = [encode_content(content) for content in detach_shared_texts(message.contents)]
     if message.author_name is not None:
         wire["authorName"] = message.author_name
     properties = message.additional_properties
@@ -88,6 +90,7 @@ def decode_message(wire: Mapping[str, Any]) -> Message:
     message = Message.__new__(Message)  # same as the constructor, without checking each content again
     message.role = role
     message.contents = [decode_content(content) for content in cast("list[dict[str, Any]]", contents)]
+    restore_shared_texts(message.contents)
     message.author_name = wire.get("authorName")
     message.raw_representation = None
     extension = extension_of(wire)

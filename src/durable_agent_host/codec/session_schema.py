@@ -24,7 +24,7 @@ from durable_agent_host.codec.schema_validation import (
 )
 from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.model.provider_item import ITEM, STAMP
 from durable_agent_host.model.turn import TurnStatus
 
 SOURCE: Final = "durable_agent_host"
@@ -41,8 +41,8 @@ _OBJECT: Final = Schema((dict, _NONE))
 _LIST: Final = Schema((list, _NONE))
 
 _OBJECTS: Final = Schema((list, _NONE), each=Schema((dict,)))
-_STAMP: Final = Schema((dict,), {"provider": _TEXT_OR_NULL, "type": _TEXT_OR_NULL, "id": _TEXT_OR_NULL})
-_PROPERTIES: Final = Schema((dict, _NONE), {STAMP: _STAMP})
+_ITEM: Final = Schema((dict,), {"provider": _TEXT_OR_NULL, "type": _TEXT_OR_NULL, "id": _TEXT_OR_NULL, ITEM: _OBJECT})
+_PROPERTIES: Final = Schema((dict, _NONE), {STAMP: _ITEM})
 CONTENT_FIELDS: Final[dict[str, Schema]] = {
     **dict.fromkeys(("text", "protected_data", "uri", "media_type", "message", "call_id", "name"), _TEXT_OR_NULL),
     **dict.fromkeys(("exception", "file_id", "vector_store_id", "id"), _TEXT_OR_NULL),

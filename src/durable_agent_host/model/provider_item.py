@@ -10,7 +10,10 @@ from durable_agent_host.model.journal_entry import ToolOutcome
 
 STAMP: Final = "durable_agent_host.item"
 """Key in a content's ``additional_properties``: ``provider``, ``type`` and ``id`` of the provider's item that begins
-with this content, and the fields of the item that its contents lack."""
+with this content, the item, and a fingerprint of its contents."""
+
+ITEM: Final = "item"
+"""Key in a stamp: the item exactly as the service sent it."""
 
 PART_OF: Final = "durable_agent_host.part_of"
 """Key in a content's ``additional_properties``: it belongs to an earlier content's item; the value is its id."""

@@ -154,6 +154,19 @@ _DESCRIPTIONS: Final[dict[str, Callable[[Content], str]]] = {
 """Type of a content → its description, in the assistant's words."""
 
 
+def as_neutral(content: Content, unsent: frozenset[str]) -> Content:
+    """Return a content without its item, which it no longer is; as a text if the client would leave it out."""
+    if content.type in unsent:
+        return Content.from_text(describe_content(content))
+    if content.additional_properties.keys().isdisjoint((STAMP, PART_OF)):
+        return content
+    clone = copy.copy(content)
+    properties = content.additional_properties.items()
+    clone.additional_properties = {name: value for name, value in properties if name not in (STAMP, PART_OF)}
+    clone.protected_data = None  # it signs the text that there was
+    return clone
+
+
 ANY_CALL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
 """Call ids of services that document no format."""
 

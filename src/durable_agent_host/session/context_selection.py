@@ -6,14 +6,15 @@ provider's adapter and the framework have copied it.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.message import decode_message, decode_messages, encode_message
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.overlay import MessagePosition, MessageRange, Overlay, SummaryMessage
-from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.model.provider_item import ITEM, STAMP
 from durable_agent_host.model.session import Session
 from durable_agent_host.session.transcript import as_imported, sendable, unsent_turns
 
@@ -334,10 +335,7 @@ def _keys(content: Content) -> Iterator[tuple[str, bool]]:
         yield f"call {content.call_id}", content.type.endswith("_result")
     if content.type in _REPLIES:
         yield f"item {content.id}", _REPLIES[content.type]
-    stamp: Any = content.additional_properties.get(STAMP)
-    if not isinstance(stamp, Mapping):
-        return
-    item = cast("Mapping[str, Any]", stamp)
+    item = object_at(content.additional_properties, STAMP, ITEM)
     if item.get("call_id") and not content.call_id:
         yield f"call {item['call_id']}", str(item.get("type")).endswith("_output")
     if item.get("id"):

@@ -4,7 +4,6 @@ The first content of an item has a stamp with its type and id; the others of the
 valid only as long as the contents have what it leaves out.
 """
 
-import copy
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.provider_item import LOST_RESULT, PART_OF, STAMP
-from durable_agent_host.model.repair_rules import RepairRules, StoredItem
+from durable_agent_host.model.repair_rules import RepairRules
 
 Json = dict[str, Any]
 
@@ -100,7 +99,6 @@ class RepairContext:
 
 
 _GOOD_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_DEFAULT_ITEM: Final = StoredItem()
 
 
 def repair_items(entries: list[Json], rules: RepairRules, report_change: ReportChange, context: RepairContext) -> None:
@@ -111,10 +109,10 @@ def repair_items(entries: list[Json], rules: RepairRules, report_change: ReportC
         if stamp is None:
             continue
         name = f"item {stamp.get('id')}"
-        if (problem := _repair_contents(group, stamp, rules, report_change)) is not None:
+        if not isinstance(stamp.get("type"), str) or "id" not in stamp:
             report_change(
                 group[0].location,
-                f"{name} of type {stamp.get('type')!r} {problem}",
+                f"{name} has no type or no id",
                 "kept its contents without the item",
             )
             _unstamp(group)
@@ -158,44 +156,8 @@ def _groups(entries: list[Json], report_change: ReportChange) -> list[list[Store
     return groups
 
 
-def _repair_contents(
-    group: list[StoredContent], stamp: Json, rules: RepairRules, report_change: ReportChange
-) -> str | None:
-    """Return why an item cannot be rebuilt; a call that has lost its result gets an empty one."""
-    kind = stamp.get("type")
-    if not isinstance(kind, str) or "id" not in stamp:
-        return "has no type or no id"
-    row = _find_rule(stamp, rules)
-    has_all_fields = row.field in stamp and (row.is_null_valid or stamp[row.field] is not None)
-    if has_all_fields or not row.contents:
-        return None
-    missing = [content for content in row.contents if content not in [found.type for found in group]]
-    if row.empty_result is not None and missing == [row.contents[-1]]:
-        report_change(
-            group[0].location, f"the {row.call_name} {stamp['id']} has no result", "added one without outputs"
-        )
-        _add_result(group[0], stamp, row.contents[-1], row.empty_result)
-        missing = []
-    if missing:
-        return "has lost its contents"
-    call = next((content for content in group if content.type == row.contents[0]), None)
-    if row.owner and call and not (properties_of(call.content) | stamp).get(row.owner[0]):
-        return f"has lost its {row.owner[1]}"
-    return None
-
-
-def _add_result(call: StoredContent, stamp: Json, stored_type: str, empty: Mapping[str, Any]) -> None:
-    inner = cast("Json", call.content["content"])
-    result: Json = {"type": empty["type"], "call_id": inner.get("call_id"), **copy.deepcopy(dict(empty))}
-    result["additional_properties"] = {PART_OF: stamp["id"]}
-    result |= {"status": inner["status"]} if "status" in inner else {}
-    contents = cast("list[Json]", call.message["contents"])
-    index = next(n for n, content in enumerate(contents) if content is call.content)
-    contents.insert(index + 1, {"$type": stored_type, "content": result})
-
-
 def _drop_second(group: list[StoredContent], stamp: Json, rules: RepairRules, report_change: ReportChange) -> None:
-    if _find_rule(stamp, rules).is_id_optional:
+    if _is_id_optional(stamp, rules):
         report_change(
             group[0].location, f"item {stamp['id']} comes twice", "took the item's id away from the second one"
         )
@@ -207,7 +169,7 @@ def _drop_second(group: list[StoredContent], stamp: Json, rules: RepairRules, re
 
 
 def _remove_id(group: list[StoredContent], stamp: Json, rules: RepairRules) -> None:
-    if not _find_rule(stamp, rules).is_id_optional:
+    if not _is_id_optional(stamp, rules):
         _unstamp(group)
         return
     stamp["id"] = None
@@ -216,10 +178,9 @@ def _remove_id(group: list[StoredContent], stamp: Json, rules: RepairRules) -> N
     remove_item_id(group[0].content, rules)
 
 
-def _find_rule(stamp: Json, rules: RepairRules) -> StoredItem:
-    """Return what keeps an item intact; of another provider's items, only that provider knows."""
-    is_own = stamp.get("provider") == rules.provider
-    return rules.items.get(cast("Any", stamp.get("type")), _DEFAULT_ITEM) if is_own else _DEFAULT_ITEM
+def _is_id_optional(stamp: Json, rules: RepairRules) -> bool:
+    """Return whether an item may go without its id; of another provider's items, only that provider knows."""
+    return stamp.get("provider") == rules.provider and stamp.get("type") in rules.optional_ids
 
 
 def item_id_of(content: Mapping[str, Any], rules: RepairRules) -> str | None:

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 from agent_framework import AgentResponseUpdate, Content
 
+from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.codec.tool_result_text import result_text
 from durable_agent_host.model.conversation_file import ServiceFile, no_files
-from durable_agent_host.model.provider_item import PART_OF, STAMP, HostedCall, ItemPart, is_carrier
+from durable_agent_host.model.provider_item import ITEM, PART_OF, STAMP, HostedCall, ItemPart, is_carrier
 from durable_agent_host.stream.fold import ItemReader, MessageAccumulator, fold_message
 from durable_agent_host.stream.hosted_calls import Clean, HostedCalls, new_part
 from durable_agent_host.stream.response_messages import FILES, response_messages
@@ -144,7 +145,8 @@ class LiveEvents:
         for content in update.contents:
             if self._functions is not None and not self._hosted.has(content):
                 events += self._functions.feed(content)
-            if is_carrier(content) and "call_id" in (item := content.additional_properties[STAMP]):  # from the journal
+            item = object_at(content.additional_properties, STAMP, ITEM) if is_carrier(content) else {}
+            if item.get("call_id"):  # from the journal
                 events += self._hosted.feed_item(self._reader.hosted_calls(item), ())
             elif content.type == "text" or content.type in FILES:
                 events += self._messages.feed(content, update, part)

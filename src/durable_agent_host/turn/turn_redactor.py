@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final, cast
 
 from agent_framework import AgentResponse, Content, Message
@@ -18,6 +19,7 @@ from agent_framework import AgentResponse, Content, Message
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.content_fields import dump_value
 from durable_agent_host.codec.message import decode_message, encode_message
+from durable_agent_host.codec.shared_text import detach_shared_texts, restore_shared_texts
 from durable_agent_host.errors import RedactionError
 from durable_agent_host.model.overlay import Overlay, SummaryMessage
 from durable_agent_host.model.provider_item import PART_OF, STAMP
@@ -312,21 +314,15 @@ class Redactor:
         return replace(piece, message=encode_message(redacted_message))
 
     def _message(self, message: Message) -> Message:
-        contents: list[Content] = []
-        has_lost_item: Any = None
-        for content in message.contents:
-            redacted_content = self.content(content)
-            if STAMP in content.additional_properties:
-                has_lost_item = STAMP not in redacted_content.additional_properties
-            elif (
-                has_lost_item and PART_OF in redacted_content.additional_properties
-            ):  # of an item that no longer exists
-                redacted_content = copy.copy(redacted_content)
-                properties_of_content = redacted_content.additional_properties.items()
-                redacted_content.additional_properties = {
-                    name: value for name, value in properties_of_content if name != PART_OF
-                }
-            contents.append(redacted_content)
+        detached_contents = detach_shared_texts(message.contents)  # what an item repeats is redacted in the contents
+        contents = list(map(self.content, detached_contents))
+        is_changed = [new is not old for new, old in zip(contents, detached_contents, strict=True)]
+        contents = [new if flag else old for new, old, flag in zip(contents, message.contents, is_changed, strict=True)]
+        starts = [n for n, content in enumerate(message.contents) if PART_OF not in content.additional_properties]
+        for start, end in pairwise([*starts, len(contents)]):
+            if any(is_changed[start + 1 : end]) or STAMP not in contents[start].additional_properties:
+                contents[start:end] = map(_without_item, contents[start:end])  # it would repeat what was removed
+        restore_shared_texts(contents)
         properties = self.value(message.additional_properties)
         is_same = all(new is old for new, old in zip(contents, message.contents, strict=True))
         if is_same and properties is message.additional_properties:
@@ -372,6 +368,15 @@ class Redactor:
         if isinstance(result, Content) and result.type == content_type and isinstance(result.text, text_type):
             return result, ""
         return None, f"returned {type(result).__name__}"
+
+
+def _without_item(content: Content) -> Content:
+    if content.additional_properties.keys().isdisjoint((STAMP, PART_OF)):
+        return content
+    clone = copy.copy(content)
+    properties = content.additional_properties.items()
+    clone.additional_properties = {name: value for name, value in properties if name not in (STAMP, PART_OF)}
+    return clone
 
 
 def _redact_tool_names(message: Message, available_tools: Container[str], clean: Callable[[str], str]) -> Message:

@@ -230,7 +230,7 @@ def test_sources_are_citations_and_the_search_is_stored():
     assert search_call.arguments == {"queries": ["capital"]}
     assert found.call_id == search_call.call_id
     assert found.result["searchEntryPoint"] == {"renderedContent": "<p>"}
-    item = metadata.additional_properties["durable_agent_host.item"]
+    item = metadata.additional_properties["durable_agent_host.item"]["item"]
     assert (item["urlContextMetadata"], item["newField"]) == ({"urlMetadata": [1]}, 2)
     assert sent(chunks) == [{"text": "Größe Paris."}, {"text": "", "thoughtSignature": SEAL}]
     assert json.dumps(encode_message(Message("assistant", contents_of(chunks)))).count("<p>") == 1

@@ -3,7 +3,7 @@
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.providers.openai.item_mapping import group_by_item, rebuild_item
+from durable_agent_host.providers.openai.item_mapping import group_by_item, input_item
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.session.transcript import replay_messages
 from tests.durable_agent_host.golden import golden
@@ -33,12 +33,12 @@ def test_a_subclass_of_the_users_keeps_its_ways():
     assert adapted_client.service_url() == "mine"
 
 
-def test_items_as_they_were_stored_first_are_still_sent():
-    """The golden file: an entry of the first version, and the input items that stand for it."""
+def test_stored_items_are_sent():
+    """The golden file: stored entries, and the input items that they are sent as."""
     items = golden("openai-items-v1")
     messages = replay_messages(items["entries"])[1:]
     sent = [
-        rebuild_item(group) if STAMP in group[0].additional_properties else group[0].call_id
+        input_item(group) if STAMP in group[0].additional_properties else group[0].call_id
         for message in messages
         for group in group_by_item([content for content in message.contents if content.type != "function_result"])
     ]

@@ -36,7 +36,7 @@ def interleave(events, seed):
 def is_sent_back(item):
     """Return whether an item of a response is part of the next request: all that is not known to be refused there."""
     kind = item["type"]
-    return bool(ITEM_TYPES[kind].input_fields) if kind in ITEM_TYPES else kind != "function_call_output"
+    return kind in ITEM_TYPES or kind != "function_call_output"
 
 
 SEALED_ANEW = {"protected_data", "encrypted_content"}

@@ -8,7 +8,7 @@ import pytest
 from durable_agent_host.providers.openai.item_mapping import (
     find_item_metadata,
     group_by_item,
-    rebuild_item,
+    input_item,
     to_input_item,
 )
 from durable_agent_host.stream.fold import fold_updates, response_as_updates
@@ -75,7 +75,7 @@ def test_the_fold_is_the_providers_final_response(stream):
     expected_messages = encode_messages(parse_response(stream.final))
     assert comparable(contents_of(encode_messages(response))) == comparable(contents_of(expected_messages))
     groups = [group for message in response.messages for group in group_by_item(message.contents)]
-    sent = [rebuild_item(group) for group in groups if find_item_metadata(group[0]) is not None]
+    sent = [input_item(group) for group in groups if find_item_metadata(group[0]) is not None]
     expected_items = [to_input_item(item) for item in stream.final["output"] if is_sent_back(item)]
     assert comparable(sent) == comparable(expected_items)
 

@@ -7,7 +7,7 @@ import pytest
 from durable_agent_host.providers.openai.item_mapping import (
     find_item_metadata,
     group_by_item,
-    rebuild_item,
+    input_item,
     to_input_item,
 )
 from durable_agent_host.stream.fold import fold_updates, response_as_updates
@@ -36,7 +36,7 @@ def assert_is_final(events, body):
     contents, expected_contents = (contents_of(encode_messages(answer)) for answer in (response, parse_response(body)))
     assert comparable(contents) == comparable(expected_contents)
     groups = [group for message in response.messages for group in group_by_item(message.contents)]
-    sent = [rebuild_item(group) for group in groups if find_item_metadata(group[0]) is not None]
+    sent = [input_item(group) for group in groups if find_item_metadata(group[0]) is not None]
     expected_items = [to_input_item(item) for item in body["output"] if is_sent_back(item)]
     assert comparable(sent) == comparable(expected_items)
 

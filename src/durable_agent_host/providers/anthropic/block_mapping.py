@@ -1,27 +1,25 @@
-"""Blocks of a message in neutral contents, and back. Does not use the SDK.
+"""Blocks of a message in neutral contents. Does not use the SDK.
 
 The first content of a block has item metadata, see `providers.item_metadata`. A container that no call names has an
 empty text with metadata of the type ``container``, which is not a block.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final, cast
 
 from agent_framework import Annotation, Content
 
-from durable_agent_host.codec.strict_json import object_at
-from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.model.provider_item import ITEM, STAMP
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_contents
 from durable_agent_host.providers.anthropic.message_accumulator import Block
-from durable_agent_host.providers.item_metadata import ItemMetadata, decode_references, encode_references
+from durable_agent_host.providers.item_metadata import ItemMetadata
 from durable_agent_host.providers.neutral_contents import text_span
 
-# Adjacent text blocks as one text with its citations, and back.
+# Adjacent text blocks as one text with its citations.
 #
 # The service starts a new block where a citation starts, in the middle of a sentence. One content has the full text,
-# so it reads as the model wrote it; the metadata records where it was cut, and each citation its region.
+# so it reads as the model wrote it, and each citation its region.
 
 _NAMES: Final[dict[str, dict[str, str]]] = {
     "web_search_result_location": {"title": "title", "url": "url", "cited_text": "snippet"},
@@ -42,27 +40,6 @@ def merge_text(blocks: Sequence[Block]) -> Content:
     ]
     content.annotations = annotations or None
     return content
-
-
-def missing_fields(blocks: Sequence[Block], content: Content) -> Block:
-    """Return the fields of blocks that a text lacks: where it was cut, or the blocks if they have other fields."""
-    cuts = {"cuts": _lengths(blocks)} if len(blocks) > 1 else {}
-    return cuts if split_text(content, cuts) == list(blocks) else {"blocks": list(blocks)}
-
-
-def split_text(content: Content, metadata: Mapping[str, Any]) -> list[Block]:
-    """Cut a text into its blocks again, the inverse of `merge_text`."""
-    if (stored_blocks := metadata.get("blocks")) is not None:
-        return cast("list[Block]", stored_blocks)
-    text = content.text or ""
-    blocks: list[Block] = []
-    citations = [_citation(cast("Mapping[str, Any]", annotation)) for annotation in content.annotations or ()]
-    for start, end in _regions(cast("list[int]", metadata.get("cuts")) or [len(text)]):
-        block_citations = [annotation for region, annotation in citations if region == (start, end)]
-        blocks.append(
-            {"type": "text", "text": text[start:end]} | ({"citations": block_citations} if block_citations else {})
-        )
-    return blocks
 
 
 def streamed_annotations(citation: Any) -> list[Annotation]:
@@ -92,17 +69,6 @@ def _annotation(citation: Block, start: int | None, end: int | None) -> Annotati
     return cast("Annotation", cast("object", annotation))
 
 
-def _citation(annotation: Mapping[str, Any]) -> tuple[tuple[Any, Any], Block]:
-    other_fields = object_at(annotation, "additional_properties")
-    names = {
-        neutral_name: service_name
-        for service_name, neutral_name in _NAMES.get(str(other_fields.get("type")), _OTHER_NAMES).items()
-    }
-    region = cast("list[Block]", annotation.get("annotated_regions") or [{}])[0]
-    service_fields = {names[name]: value for name, value in annotation.items() if name in names}
-    return (region.get("start_index"), region.get("end_index")), {**other_fields, **service_fields}
-
-
 CONTAINER: Final = "container"
 _METADATA: Final = ItemMetadata(PROVIDER)
 
@@ -126,21 +92,16 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
     return group
 
 
-def rebuild_blocks(group: Sequence[Content]) -> list[Block]:
-    """Rebuild the blocks of a group with metadata: none for a container, several for a text that was cut."""
+def item_blocks(group: Sequence[Content]) -> list[Block]:
+    """Return the blocks of a group with metadata: none for a container, several for a text that was cut."""
     metadata = cast("Block", group[0].additional_properties[STAMP])
+    block = cast("Block", metadata[ITEM])
     if metadata["type"] == CONTAINER:
         return []
     if metadata["type"] == "text":
-        return split_text(group[0], metadata)
-    try:
-        block = decode_references(metadata["block"], group)
-        if group[0].type == "function_call" and "input" not in block:
-            block["input"] = _parse_arguments(group[0])
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return []  # the contents were changed
+        return block["blocks"]
     if metadata["type"] == "tool_use" and not block.get("id"):
-        block["id"] = group[0].call_id  # from the framework, for a call that the service never announced
+        block = {**block, "id": group[0].call_id}  # from the framework, for a call that the service never announced
     return [block]
 
 
@@ -154,31 +115,17 @@ def find_container(contents: Iterable[Content]) -> Mapping[str, Any] | None:
 
 
 def _to_contents(block: Block, streamed_contents: Sequence[Content]) -> list[Content]:
-    kind = str(block.get("type"))
-    if kind == "tool_use" and streamed_contents and streamed_contents[0].type == "function_call":
+    if block.get("type") == "tool_use" and streamed_contents and streamed_contents[0].type == "function_call":
         group = list(streamed_contents)  # the framework renames some tools and does not change the arguments
     else:
         group = block_contents(block)
-    stored = dict(block)
-    if group[0].type == "function_call" and _parse_arguments(group[0]) == block.get("input"):
-        del stored["input"]
-    _METADATA.attach(group, {"type": kind, "id": block.get("id")}, {}, {"block": encode_references(stored, group)})
+    _METADATA.attach(group, {"type": "None", **block})
     return group
-
-
-def _parse_arguments(call: Content) -> Any:
-    """Return the input in a call's arguments, which the framework may have left as text; None if it is not JSON."""
-    arguments = call.arguments
-    try:
-        return (json.loads(arguments) if arguments else {}) if isinstance(arguments, str) else arguments or {}
-    except (ValueError, RecursionError):
-        return None
 
 
 def _text(blocks: Sequence[Block]) -> Content:
     content = merge_text(blocks)
-    item = {"type": "text"}
-    _METADATA.attach([content], item, item, missing_fields(blocks, content))
+    _METADATA.attach([content], {"type": "text", "blocks": list(blocks)})
     return content
 
 
@@ -200,5 +147,5 @@ def _container_properties(container: Mapping[str, Any]) -> dict[str, Any]:
 
 def _container_carrier(container: Mapping[str, Any]) -> Content:
     carrier = Content("text", text="", additional_properties=_container_properties(container))
-    _METADATA.attach([carrier], {"type": CONTAINER, "id": container.get("id")}, {"type": CONTAINER})
+    _METADATA.attach([carrier], {"type": CONTAINER, "id": container.get("id")})
     return carrier

@@ -6,7 +6,7 @@ from typing import Final
 
 from agent_framework import Content
 
-from durable_agent_host.providers.anthropic.block_mapping import find_container, find_item_metadata, rebuild_blocks
+from durable_agent_host.providers.anthropic.block_mapping import find_container, find_item_metadata, item_blocks
 from durable_agent_host.providers.lost_state import LossRules
 
 WITHOUT_THOUGHTS: Final = "anthropic.without_thoughts"
@@ -29,7 +29,7 @@ def _signatures(content: Content) -> list[str]:
     """Return the signature of a thought, as the only element."""
     if (find_item_metadata(content) or {}).get("type") not in _THINKING_TYPES:
         return []
-    [block] = rebuild_blocks([content])
+    [block] = item_blocks([content])
     return [str(block.get("signature") or block.get("data") or "")]
 
 

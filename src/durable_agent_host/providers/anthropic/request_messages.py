@@ -15,10 +15,13 @@ from typing import Any, Final, cast
 from agent_framework import Message
 
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.providers.anthropic.block_mapping import rebuild_blocks, split_by_item
+from durable_agent_host.providers.anthropic.block_mapping import item_blocks, split_by_item
 from durable_agent_host.providers.anthropic.block_types import is_hosted_result
 from durable_agent_host.providers.anthropic.message_accumulator import Block
 from durable_agent_host.providers.call_pairing import PartFormat, pair_results, unique_id
+from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES as _UNSENT
+from durable_agent_host.providers.cross_provider_history import as_neutral
+from durable_agent_host.providers.item_metadata import is_edited
 from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.tool_call_names import accepted_name
 
@@ -109,10 +112,11 @@ def request_groups(message: Message, prepare: Prepare) -> list[Block]:
     """
     request_messages: list[Block] = []
     for is_item, contents in split_by_item(message.contents):
+        is_current = is_item and not is_edited(contents)
         request_messages += (
-            [{"role": "assistant", "content": rebuild_blocks(contents)}]
-            if is_item
-            else prepare(with_contents(message, contents))
+            [{"role": "assistant", "content": item_blocks(contents)}]
+            if is_current
+            else prepare(with_contents(message, [as_neutral(content, _UNSENT) for content in contents]))
         )
     return request_messages
 

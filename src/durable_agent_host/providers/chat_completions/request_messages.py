@@ -15,7 +15,7 @@ from durable_agent_host.providers.chat_completions.content_mapping import spoken
 from durable_agent_host.providers.chat_completions.message_metadata import (
     MAX_CALL_ID_CHARACTERS,
     METADATA,
-    rebuild_message,
+    assistant_message,
     standard_call,
 )
 from durable_agent_host.providers.neutral_contents import as_objects
@@ -36,7 +36,7 @@ def assistant_messages(contents: Sequence[Content], service: str, now: float) ->
     """
     messages: list[Wire] = []
     for is_item, group in METADATA.runs(contents):
-        message = rebuild_message(group, service)
+        message = assistant_message(group, service)
         messages.append(_with_audio(message, group, now) if is_item else _with_short_ids(message))
     return [message for message in messages if _has_content(message)]
 

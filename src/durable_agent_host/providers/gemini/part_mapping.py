@@ -1,11 +1,10 @@
 """Parts of Gemini's contents as neutral contents, and back. Does not use the SDK.
 
-Theory of operation. `PART_TYPES` has a row for each kind of part: the content that represents it, and the fields of the
-part that can be read from that content. Other fields (a thought signature, an outcome, an unknown field) are stored in
-its item metadata, so `to_parts` returns the unmodified part. A part of unknown kind is stored in full as metadata of an
-empty text. The result of a code run has the metadata on its outputs, because an image made by the code is a separate
-part. Texts have no metadata: streams split them anywhere, so they are joined, and a text that was a separate part,
-because it has a signature, is recorded as a span of the text.
+Theory of operation. `PART_TYPES` has a row for each kind of part: the content that represents it. The part is the
+content's item metadata, so `to_parts` returns it unmodified. A part of unknown kind is metadata of an empty text. The
+result of a code run has the metadata on its outputs, because an image made by the code is a separate part. Texts have
+no metadata: streams split them anywhere, so they are joined, and a text that was a separate part, because it has a
+signature, is recorded as a span of the text.
 """
 
 import copy
@@ -19,8 +18,8 @@ from agent_framework.exceptions import ContentError
 
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.provider_item import OWNER, HostedCall
-from durable_agent_host.providers.item_metadata import ItemMetadata, find_missing_fields, restore_item
+from durable_agent_host.model.provider_item import ITEM, OWNER, HostedCall
+from durable_agent_host.providers.item_metadata import ItemMetadata, is_edited
 from durable_agent_host.providers.lost_state import LossRules
 
 Part = dict[str, Any]
@@ -36,14 +35,14 @@ RESPONSE_METADATA: Final = "candidate"
 """Type of the item with a response's fields outside of its parts; it is not sent back."""
 
 _RAW_PART: Final = "part"
+_PART: Final = "part"
+_CALL: Final = frozenset({"name", "args", "id"})
 _EXTRA: Final = "beside"
 _SIGNATURE: Final = "thoughtSignature"
-_RESERVED: Final = frozenset({"type", "provider", "without", _EXTRA})
 
 _TOOL_NAMES: Final = {"GOOGLE_SEARCH_WEB": "web_search", "GOOGLE_SEARCH_IMAGE": "image_search"}
 """The service's type of a hosted tool → the neutral name, where it differs from the lower-case type."""
 
-_OK: Final = "OUTCOME_OK"
 _FAILED: Final = frozenset({"OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED"})
 
 
@@ -54,14 +53,10 @@ class _PartType:
     Attributes:
         value_type: type of its value in the part; None for a kind handled elsewhere.
         read: its value and the id of its call → the content.
-        rebuild: the content → the value's fields in it.
-        always_has_metadata: whether the content has metadata even when it has the full part.
     """
 
     value_type: type | None
     read: Callable[[Part, str], Content]
-    rebuild: Callable[[Content], Part]
-    always_has_metadata: bool = True
 
 
 def to_content(part: Part, call_id: str = "", *, earlier_text: str = "", span_index: int = 0) -> Content:
@@ -83,31 +78,25 @@ def to_content(part: Part, call_id: str = "", *, earlier_text: str = "", span_in
         except (KeyError, TypeError, ValueError, AttributeError, ContentError, RecursionError):
             pass
         else:
-            _attach_metadata(
-                content, row, {"type": kind, **inner, **({_EXTRA: extra_fields} if extra_fields else {})}, call_id
-            )
+            _attach(content, kind, inner, extra_fields, call_id)
             return content
     carrier = Content("text", text="")
-    METADATA.attach([carrier], {"type": _RAW_PART, _EXTRA: part}, {})
+    METADATA.attach([carrier], {"type": _RAW_PART, _PART: part})
     return carrier
 
 
-def _attach_metadata(content: Content, row: _PartType, item: Part, call_id: str) -> None:
-    if content.type == "function_call":
-        item["id"] = call_id  # the result must name the call, even if the service sent no id
-    if content.type == "text_reasoning" and (extra_fields := item.get(_EXTRA)) and extra_fields.keys() == {_SIGNATURE}:
-        content.protected_data = extra_fields[_SIGNATURE]
-    rebuilt_fields = row.rebuild(content)
-    if (
-        not row.always_has_metadata
-        and not find_missing_fields(item, rebuilt_fields)
-        and rebuilt_fields.keys() <= item.keys()
-    ):
-        return
-    if content.type == "text_reasoning" and _EXTRA not in item:
-        content.additional_properties = {OWNER: METADATA.provider}
-        return
-    METADATA.attach([content], item, rebuilt_fields)
+def _attach(content: Content, kind: str, inner: Part, extra_fields: Part, call_id: str) -> None:
+    if kind == "text" or (kind == "functionCall" and not extra_fields and inner.keys() <= _CALL):
+        return  # the content has all of it
+    if kind == "thought":
+        if not extra_fields:
+            content.additional_properties = {OWNER: METADATA.provider}
+            return
+        content.protected_data = extra_fields.get(_SIGNATURE)
+        part = {**inner, "thought": True, **extra_fields}
+    else:  # the result must name the call, even if the service sent no id
+        part = {kind: inner | ({"id": call_id} if kind == "functionCall" else {}), **extra_fields}
+    METADATA.attach([content], {"type": kind, "id": call_id or None, _PART: part})
 
 
 def _split_part(part: Part) -> tuple[str, Part, Part]:
@@ -124,13 +113,14 @@ def _split_part(part: Part) -> tuple[str, Part, Part]:
             return "thought", inner, extra_fields
         return kind, inner, extra_fields
     inner = part[kind]
-    return (_RAW_PART, {}, part) if inner.keys() & _RESERVED else (kind, inner, extra_fields)
+    return kind, inner, extra_fields
 
 
 def unknown_part(content: Content) -> Part | None:
     """Return the part of unknown kind that a content carries."""
     metadata = METADATA.find(content) if content.type == "text" and not content.text else None
-    return cast("Part", metadata[_EXTRA]) if metadata is not None and metadata["type"] == _RAW_PART else None
+    is_part = metadata is not None and metadata["type"] == _RAW_PART
+    return cast("Part", metadata[ITEM][_PART]) if metadata is not None and is_part else None
 
 
 def unknown_call(part: Part) -> HostedCall | None:
@@ -168,16 +158,8 @@ def to_parts(content: Content) -> list[Part] | None:
     if kind == RESPONSE_METADATA:
         return []
     if kind == _RAW_PART:
-        return [dict(metadata[_EXTRA])]
-    if (row := PART_TYPES.get(kind)) is None:
-        return None
-    try:
-        item = restore_item(metadata, row.rebuild(content))
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-        return None
-    del item["type"]
-    extra_fields = item.pop(_EXTRA, {})
-    return [{**item, "thought": True, **extra_fields}] if kind == "thought" else [{kind: item, **extra_fields}]
+        return [metadata[ITEM][_PART]]
+    return None if is_edited([content]) else [metadata[ITEM][_PART]]
 
 
 def _split_text(text: str, spans: Mapping[str, Any]) -> list[Part]:
@@ -208,7 +190,7 @@ def is_text(content: Content) -> bool:
 def metadata_content(fields: Mapping[str, Any]) -> Content:
     """Make the carrier of a response's fields outside of its parts."""
     carrier = Content("text", text="")
-    METADATA.attach([carrier], {"type": RESPONSE_METADATA, **fields}, {})
+    METADATA.attach([carrier], {"type": RESPONSE_METADATA, **fields})
     return carrier
 
 
@@ -216,21 +198,10 @@ def _read_thought(inner: Part, _call_id: str) -> Content:
     return Content.from_text_reasoning(text=inner["text"])
 
 
-def _rebuild_thought(content: Content) -> Part:
-    signature_fields = {_EXTRA: {_SIGNATURE: content.protected_data}} if content.protected_data else {}
-    return {"text": content.text, **signature_fields}
-
-
 def _read_code(inner: Part, call_id: str) -> Content:
     language = {"language": inner["language"].lower()} if "language" in inner else None
     script = Content.from_text(inner["code"], additional_properties=language)
     return Content.from_code_interpreter_tool_call(call_id=call_id, inputs=[script], status="completed")
-
-
-def _rebuild_code(content: Content) -> Part:
-    (script,) = cast("list[Content]", content.inputs)
-    language = script.additional_properties.get("language")
-    return {"code": script.text, **({"language": language.upper()} if language else {})}
 
 
 def _read_result(inner: Part, _call_id: str) -> Content:
@@ -241,23 +212,8 @@ def _read_result(inner: Part, _call_id: str) -> Content:
     return Content.from_text(text)
 
 
-def _rebuild_result(content: Content) -> Part:
-    if content.type == "error":
-        return {"output": content.message, "outcome": content.error_code}
-    return {"output": content.text, "outcome": _OK}
-
-
 def _read_call(inner: Part, call_id: str) -> Content:
     return Content.from_function_call(call_id, inner["name"], arguments=dict(inner.get("args") or {}))
-
-
-def _rebuild_args(content: Content) -> Part:
-    arguments: Any = content.arguments
-    return {"args": json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})}
-
-
-def _rebuild_call(content: Content) -> Part:
-    return {"name": content.name, **_rebuild_args(content)}
 
 
 def _tool_name(inner: Part) -> str:
@@ -275,41 +231,25 @@ def _read_tool_result(inner: Part, call_id: str) -> Content:
     return Content.from_search_tool_result(call_id, tool_name=_tool_name(inner), result=result, status="completed")
 
 
-def _rebuild_tool_result(content: Content) -> Part:
-    return {} if content.result is None else {"response": content.result}
-
-
 def _read_inline(inner: Part, _call_id: str) -> Content:
     uri = f"data:{inner['mimeType']};base64,{inner['data']}"
     return Content.from_uri(uri, media_type=inner["mimeType"], name=inner.get("displayName"))
-
-
-def _rebuild_inline(content: Content) -> Part:
-    data = str(content.uri).partition(";base64,")[2]
-    return {"mimeType": content.media_type, "data": data} | ({"displayName": content.name} if content.name else {})
 
 
 def _read_file(inner: Part, _call_id: str) -> Content:
     return Content.from_uri(inner["fileUri"], media_type=inner.get("mimeType"), name=inner.get("displayName"))
 
 
-def _rebuild_file(content: Content) -> Part:
-    fields = {"fileUri": content.uri, "mimeType": content.media_type, "displayName": content.name}
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 PART_TYPES: Final[dict[str, _PartType]] = {
-    "text": _PartType(
-        str, lambda inner, _: Content.from_text(inner["text"]), lambda content: {"text": content.text}, False
-    ),
-    "thought": _PartType(None, _read_thought, _rebuild_thought),
-    "executableCode": _PartType(dict, _read_code, _rebuild_code),
-    "codeExecutionResult": _PartType(dict, _read_result, _rebuild_result),
-    "functionCall": _PartType(dict, _read_call, _rebuild_call, False),
-    "toolCall": _PartType(dict, _read_tool_call, _rebuild_args),
-    "toolResponse": _PartType(dict, _read_tool_result, _rebuild_tool_result),
-    "inlineData": _PartType(dict, _read_inline, _rebuild_inline),
-    "fileData": _PartType(dict, _read_file, _rebuild_file),
+    "text": _PartType(str, lambda inner, _: Content.from_text(inner["text"])),
+    "thought": _PartType(None, _read_thought),
+    "executableCode": _PartType(dict, _read_code),
+    "codeExecutionResult": _PartType(dict, _read_result),
+    "functionCall": _PartType(dict, _read_call),
+    "toolCall": _PartType(dict, _read_tool_call),
+    "toolResponse": _PartType(dict, _read_tool_result),
+    "inlineData": _PartType(dict, _read_inline),
+    "fileData": _PartType(dict, _read_file),
 }
 """Name of a part's value → its row; ``thought`` is a text marked as such."""
 

@@ -334,7 +334,7 @@ def _search(call_id: str, name: str, grounding: Json) -> list[Content]:
     other_fields = {key: value for key, value in grounding.items() if key != name}
     result = Content.from_search_tool_result(call_id, tool_name=tool, result=other_fields, status="completed")
     for content in (call, result):
-        METADATA.attach([content], {"type": "candidate"}, {})
+        METADATA.attach([content], {"type": "candidate"})
     return [call, result]
 
 

@@ -10,9 +10,10 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.model.provider_item import ITEM
 from durable_agent_host.providers.lost_state import with_contents
-from durable_agent_host.providers.openai.item_mapping import PROVIDER, find_item_metadata, rebuild_item
+from durable_agent_host.providers.openai.item_mapping import METADATA, find_item_metadata, input_item
+from durable_agent_host.providers.openai.item_types import Item
 
 REQUEST: Final = "mcp_approval_request"
 RESPONSE: Final = "mcp_approval_response"
@@ -55,7 +56,7 @@ def approval_response_id(content: Content) -> str | None:
     if content.type == "function_approval_response":
         return content.id
     metadata: Mapping[str, Any] = find_item_metadata(content) or {}
-    return cast("str", metadata["approval_request_id"]) if metadata.get("type") == RESPONSE else None
+    return cast("str", metadata[ITEM]["approval_request_id"]) if metadata.get("type") == RESPONSE else None
 
 
 def _as_item_carrier(content: Content, responded_ids: set[str | None]) -> Content:
@@ -63,9 +64,13 @@ def _as_item_carrier(content: Content, responded_ids: set[str | None]) -> Conten
     if call is None or not call.hosted or content.id not in responded_ids:
         return content
     if content.type == "function_approval_response":
-        item = {"type": RESPONSE, "id": None, "approval_request_id": content.id, "approve": content.approved is True}
-        return Content("text", text="", additional_properties={STAMP: {"provider": PROVIDER, **item}})
+        return _carrier({"type": RESPONSE, "approval_request_id": content.id, "approve": content.approved is True})
     if content.type == "function_approval_request" and find_item_metadata(content):
-        item = rebuild_item([content])
-        return Content("text", text="", additional_properties={STAMP: {"provider": PROVIDER, **item}})
+        return _carrier(input_item([content]))
     return content
+
+
+def _carrier(item: Item) -> Content:
+    carrier = Content("text", text="")
+    METADATA.attach([carrier], item)
+    return carrier

@@ -24,7 +24,7 @@ from durable_agent_host.codec.journal_entry import replayed_updates
 from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, run_in_thread_if_many
 from durable_agent_host.model.ending import LENGTH
 from durable_agent_host.model.log_entry import CURSOR
-from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
+from durable_agent_host.model.provider_item import ITEM, SERVICE_TIER, ItemPart
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, bypass_transform, unwrap_update
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for, with_contents
@@ -40,12 +40,11 @@ from durable_agent_host.providers.openai.errors import parse_failure
 from durable_agent_host.providers.openai.item_mapping import (
     attach_items,
     find_item_metadata,
-    rebuild_item,
+    input_item,
     split_by_item,
 )
 from durable_agent_host.providers.openai.media_inputs import accepts_file, as_input_file, audio_part, is_audio
 from durable_agent_host.providers.openai.request_items import (
-    accepted_item,
     items_for,
     replayable_messages,
     with_closed_calls,
@@ -312,14 +311,14 @@ class ItemPreservingMixin(FoldedStreamMixin):
         client: Any = super()
         has_text = any(content.additional_properties.get("reasoning_text") for content in contents)
         if metadata := find_item_metadata(contents[0]):
-            is_stored = metadata.get("response_id") and not _accepts_encrypted_reasoning(self)  # by Foundry
-            return bool(contents[0].id and (is_stored or (has_text and service.accepts_reasoning_texts)))
+            is_in_foundry = "response_id" in metadata[ITEM] and not _accepts_encrypted_reasoning(self)
+            return bool(contents[0].id and (is_in_foundry or (has_text and service.accepts_reasoning_texts)))
         return bool(client._prepare_provider_reasoning_item_for_openai(contents[0].id, contents))
 
     def _prepare_provider_reasoning_item_for_openai(self, reasoning_id: str, contents: Sequence[Content]) -> Any:
         client: Any = super()
         item = client._prepare_provider_reasoning_item_for_openai(reasoning_id, contents)
-        return rebuild_item(contents) if item is None and find_item_metadata(contents[0]) else item
+        return input_item(contents) if item is None and find_item_metadata(contents[0]) else item
 
     def _prepare_content_for_openai(self, role: Any, content: Content, **kwargs: Any) -> dict[str, Any]:
         client: Any = super()
@@ -338,7 +337,7 @@ class ItemPreservingMixin(FoldedStreamMixin):
         input_items: list[dict[str, Any]] = []
         for is_item, contents in split_by_item(message.contents):
             if is_item:
-                input_items.append(accepted_item(rebuild_item(contents)))
+                input_items.append(input_item(contents))
             else:
                 input_items += client._prepare_message_for_openai(with_contents(message, contents), **kwargs)
         return input_items

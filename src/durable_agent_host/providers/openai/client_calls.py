@@ -13,10 +13,10 @@ from agent_framework import Content, Message
 
 from durable_agent_host.agent.provider import ClientCall
 from durable_agent_host.codec.strict_json import object_at, value_at
+from durable_agent_host.model.provider_item import ITEM
 from durable_agent_host.providers.neutral_contents import as_objects
-from durable_agent_host.providers.openai.item_mapping import find_item_metadata, rebuild_item
-from durable_agent_host.providers.openai.item_rebuild import Item
-from durable_agent_host.providers.openai.item_types import SERVICE_CALL
+from durable_agent_host.providers.openai.item_mapping import find_item_metadata, input_item
+from durable_agent_host.providers.openai.item_types import SERVICE_CALL, Item
 
 _COMPUTER: Final = "computer_call"
 
@@ -37,7 +37,7 @@ def find_client_calls(messages: Sequence[Message]) -> list[ClientCall]:
     """List the calls without a result that the client runs."""
     contents = [content for message in messages for content in message.contents]
     call_ids = {content.call_id for content in contents if content.type.endswith("_result")}
-    items = [rebuild_item([content]) for content in contents if _is_client_item(content)]
+    items = [input_item([content]) for content in contents if _is_client_item(content)]
     return [
         ClientCall(
             item["call_id"],
@@ -51,12 +51,12 @@ def find_client_calls(messages: Sequence[Message]) -> list[ClientCall]:
 
 
 def _is_client_item(content: Content) -> bool:
-    metadata = find_item_metadata(content) or {}
+    item = object_at(find_item_metadata(content), ITEM)
     if str(content.call_id).startswith(SERVICE_CALL):
         return False
-    if metadata.get("type") not in _ARGUMENTS or (content.type == "function_call" and not content.informational_only):
+    if item.get("type") not in _ARGUMENTS or (content.type == "function_call" and not content.informational_only):
         return False  # the app's tool has a function for it
-    return {value_at(metadata, "environment", "type"), metadata.get("execution")} <= {None, "local", "client"}
+    return {value_at(item, "environment", "type"), item.get("execution")} <= {None, "local", "client"}
 
 
 def _build_result(item: Item, contents: Sequence[Content], error: str | None) -> list[Content]:

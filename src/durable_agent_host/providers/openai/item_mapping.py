@@ -2,9 +2,9 @@
 
 Theory of operation. The provider's finished items (``response.output_item.done``) are matched with the framework's
 neutral contents of the same model call. The contents are put into the order of the items, completed where the
-framework's stream parser omits data, and the first content of an item gets *item metadata*: the item's type and id,
-and those of its fields that cannot be rebuilt from the contents. `rebuild_item` is the inverse. An item without any
-content (``mcp_list_tools`` and the like) is stored in full as metadata of an empty text, its carrier.
+framework's stream parser omits data, and the first content of an item gets *item metadata* with the item as the
+service sent it. `input_item` returns it in its input form. An item without any content (``mcp_list_tools`` and the
+like) is metadata of an empty text, its carrier.
 
 Source: ``_parse_chunk_from_openai`` and ``_prepare_message_for_openai`` of agent-framework-openai 1.17, which lose code
 outputs, containers, phases and MCP arguments of a stream and omit hosted calls from a replay.
@@ -16,31 +16,24 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
-from durable_agent_host.model.provider_item import STAMP, is_carrier
-from durable_agent_host.providers.item_metadata import ItemMetadata, find_missing_fields, restore_item
+from durable_agent_host.model.provider_item import ITEM, STAMP, is_carrier
+from durable_agent_host.providers.item_metadata import ItemMetadata
 from durable_agent_host.providers.openai.content_completion import tidy_open_item
-from durable_agent_host.providers.openai.item_rebuild import Item
-from durable_agent_host.providers.openai.item_types import ITEM_TYPES, item_type
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, Item, item_type
 
 PROVIDER: Final = "openai"
-_METADATA: Final = ItemMetadata(PROVIDER)
+METADATA: Final = ItemMetadata(PROVIDER)
 
 
 def to_input_item(item: Mapping[str, Any]) -> Item:
-    """Reduce an output item to what the API accepts as input.
-
-    Returns:
-        The fields of the input form, without null fields that are optional.
-    """
-    if item["type"] not in ITEM_TYPES:
-        return dict(item)
-    row = ITEM_TYPES[item["type"]]
-    fields = {
+    """Reduce an output item to what the API accepts as input: without null fields that are optional."""
+    row = item_type(item["type"])
+    fields = {**(row.trim(item) if row.trim else item), **dict.fromkeys(row.always_null)}
+    return {
         name: value
-        for name, value in (row.trim(item) if row.trim else item).items()
-        if name in row.input_fields and (value is not None or name in row.may_be_null)
+        for name, value in fields.items()
+        if name not in row.output_only and (value is not None or name in row.may_be_null)
     }
-    return {"type": item["type"], **fields}
 
 
 def attach_items(contents: Iterable[Content], items: Iterable[Mapping[str, Any]]) -> list[Content]:
@@ -70,7 +63,7 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
     if row.complete:
         contents = row.complete(item, contents)
     group = contents or [Content("text", text="")]
-    _attach_metadata(group, to_input_item(item))
+    METADATA.attach(group, item)
     return group
 
 
@@ -96,63 +89,19 @@ def _pop_contents(remaining: list[Content], item: Mapping[str, Any]) -> list[Con
     return [copy.copy(content) for content in item_contents]
 
 
-def _attach_metadata(group: Sequence[Content], item: Item) -> None:
-    """Mark a group as an item, and store the fields that its contents lack."""
-    rebuilt_fields = _rebuild_fields(item["type"], group)
-    missing_fields = find_missing_fields(item, rebuilt_fields)
-    if item["type"] == "message" and "content" in missing_fields:
-        missing_fields |= _annotations_instead_of_content(item, rebuilt_fields)
-    _METADATA.attach(
-        group,
-        item,
-        rebuilt_fields,
-        {name: v for name, v in missing_fields.items() if name != "content" or v is not None},
-    )
-
-
-def _rebuild_fields(kind: str, group: Sequence[Content]) -> Item:
-    """Return an item's fields from its contents; only its type when they are malformed."""
-    by_type = {content.type: content for content in reversed(group)}
-    rebuild = item_type(kind).rebuild
-    try:
-        return {"type": kind, **(rebuild(group, by_type) if rebuild else {})}
-    except (AttributeError, KeyError, TypeError):
-        return {"type": kind}
-
-
-def _annotations_instead_of_content(item: Item, rebuilt_fields: Item) -> Item:
-    """Keep only a message's citations when only they differ, and not the text again."""
-    parts = cast("list[Item]", item["content"])
-    rebuilt_parts = cast("list[Item]", rebuilt_fields["content"])
-
-    def bare(part: Item) -> Item:
-        return {name: value for name, value in part.items() if name not in {"annotations", "logprobs"}}
-
-    if [bare(part) for part in parts] != [bare(part) for part in rebuilt_parts]:
-        return {}
-    annotations = [cast("list[Item]", part.get("annotations") or []) for part in parts]
-    return {"content": None} | (
-        {} if annotations == [part.get("annotations", []) for part in rebuilt_parts] else {"cited": annotations}
-    )
-
-
-def rebuild_item(group: Sequence[Content]) -> Item:
-    """Rebuild the provider's item from its contents.
+def input_item(group: Sequence[Content]) -> Item:
+    """Return the provider's item of contents.
 
     Returns:
-        The item in its input form; without ``id`` when the metadata's id is None. It shares values with the contents
-        and must not be changed.
+        The item in its input form; without ``id`` when the metadata's id is None.
     """
     metadata = cast("dict[str, Any]", group[0].additional_properties[STAMP])
-    item = restore_item(metadata, _rebuild_fields(metadata["type"], group))
-    if (part_annotations := item.pop("cited", None)) and (parts := item.get("content")):
-        annotated_parts = [
-            part | {"annotations": annotations} for part, annotations in zip(parts, part_annotations, strict=False)
-        ]
-        item["content"] = [*annotated_parts, *parts[len(annotated_parts) :]]
+    item = to_input_item(metadata[ITEM])
+    if metadata.get("id") is None:
+        item.pop("id", None)
     return item
 
 
-find_item_metadata: Final = _METADATA.find
-group_by_item: Final = _METADATA.group
-split_by_item: Final = _METADATA.runs
+find_item_metadata: Final = METADATA.find
+group_by_item: Final = METADATA.group
+split_by_item: Final = METADATA.runs

@@ -17,14 +17,16 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.provider_item import LOST_RESULT, PART_OF, STAMP
+from durable_agent_host.model.provider_item import ITEM, LOST_RESULT, PART_OF, STAMP
 from durable_agent_host.providers.call_pairing import object_arguments, unique_id
+from durable_agent_host.providers.cross_provider_history import as_neutral
+from durable_agent_host.providers.item_metadata import is_edited
 from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.openai.approval_items import approval_request_id, approval_response_id
-from durable_agent_host.providers.openai.item_mapping import find_item_metadata, group_by_item, rebuild_item
-from durable_agent_host.providers.openai.item_rebuild import Item
-from durable_agent_host.providers.openai.item_types import ITEM_TYPES, SERVICE_CALL, item_type
+from durable_agent_host.providers.openai.item_mapping import find_item_metadata, group_by_item
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, SERVICE_CALL, Item, item_type
 from durable_agent_host.providers.openai.lost_state import LOST
 from durable_agent_host.providers.result_files import with_items
 from durable_agent_host.providers.services import UNKNOWN, Service
@@ -76,7 +78,7 @@ def _find_unpaired_calls(messages: Sequence[Message]) -> tuple[set[int], set[int
     orphan_results: set[int] = set()
     for content in (content for message in messages for content in message.contents):
         metadata = find_item_metadata(content) or {}
-        call_id = str(metadata.get("call_id", content.call_id or SERVICE_CALL))
+        call_id = str(value_at(metadata, ITEM, "call_id") or content.call_id or SERVICE_CALL)
         if call_id.startswith(SERVICE_CALL):
             continue
         if _is_function(content) or item_type(metadata.get("type")).needs_result:
@@ -133,7 +135,7 @@ def replayable_messages(
         The same messages, or copies where something was removed.
     """
     sendable_messages = _without_foreign_media(
-        [_with_media_types(_strip_malformed_items(message)) for message in messages]
+        [_with_media_types(_without_edited_items(message)) for message in messages]
     )
     return [
         _make_replayable(message, uses_service_storage=uses_service_storage, can_send_reasoning=can_send_reasoning)
@@ -143,34 +145,19 @@ def replayable_messages(
     ]
 
 
-def _strip_malformed_items(message: Message) -> Message:
-    """Remove the metadata of malformed contents: the item that they represent cannot be sent."""
+def _without_edited_items(message: Message) -> Message:
+    """Remove the item of contents that no longer say what it says."""
     contents: list[Content] = []
     for group in group_by_item(message.contents):
         contents += (
             group
-            if find_item_metadata(group[0]) is None or _is_complete(group)
-            else [_strip_metadata(content) for content in group]
+            if find_item_metadata(group[0]) is None or not is_edited(group)
+            else [as_neutral(content, _UNSENT) for content in group]
         )
     return message if contents == list(message.contents) else with_contents(message, contents)
 
 
-def _is_complete(group: Sequence[Content]) -> bool:
-    try:
-        item = rebuild_item(group)
-    except (AttributeError, KeyError, TypeError):
-        return False
-    row = item_type(item["type"])
-    return all(name in item and (item[name] is not None or name in row.may_be_null) for name in row.required_fields)
-
-
-def _strip_metadata(content: Content) -> Content:
-    clone = copy.copy(content)
-    metadata_keys = {STAMP, PART_OF}
-    clone.additional_properties = {
-        name: v for name, v in content.additional_properties.items() if name not in metadata_keys
-    }
-    return clone
+_UNSENT: Final = frozenset(kind for row in ITEM_TYPES.values() for kind in row.unsent)
 
 
 def _with_media_types(message: Message) -> Message:
@@ -290,17 +277,7 @@ def _without_id(group: list[Content], *, uses_service_storage: bool) -> list[Con
         return [first, *group[1:]]
     if not uses_service_storage and not metadata.get(LOST):
         return group
-    return [Content("text", text=row.describe(rebuild_item(group)))] if row.describe else []
-
-
-def accepted_item(item: Item) -> Item:
-    """Null the fields of an item that the API may not accept back; the stored item has them.
-
-    Returns:
-        The item, or a copy if fields were changed.
-    """
-    null_fields = item_type(item["type"]).always_null
-    return {**item, **dict.fromkeys(null_fields)} if null_fields else item
+    return [Content("text", text=row.describe(metadata[ITEM]))] if row.describe else []
 
 
 def with_valid_ids(items: Iterable[Mapping[str, Any]], service: Service) -> list[Item]:
