@@ -12,7 +12,6 @@ from tests.browser import CHROMIUM, Page, open_browser
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.openai_outputs import mcp, search
 from tests.durable_agent_host.test_scenarios_approvals import plan_payments
-from tests.durable_agent_host.test_scenarios_sessions import broken
 from tests.kit import AgentHost, PracticeModel, start_host
 
 LONG_TEXT = "It rains, größer 😀 than ever, and nobody minds. " * 8
@@ -171,37 +170,6 @@ def test_the_page_contains_no_data(site: InspectorSite):
         for fragment in ("innerHTML", "outerHTML", "insertAdjacentHTML", 'src="http')
         if fragment in response.text
     ] == []
-
-
-async def test_a_repair_is_previewed(site: InspectorSite, tmp_path: Path):
-    """Verify shows what comes and goes, line by line, and Repair then does just that."""
-    response = site.host.post("/agents/Rester/sessions/broken/import", json.dumps(broken()).encode())
-    assert response.status_code == 201, response.text
-    async with open_browser(site.url("Rester", "broken"), tmp_path / "browser") as page:
-        await page.until("title", lambda title: title and "broken" in title)
-        await page.evaluate("document.querySelector('[data-act=verify]').click()")
-        await page.until("dialog", lambda text: "call call_lost has no result" in text)
-        added_text = await page.evaluate(
-            "[...document.querySelectorAll('.diff .come')].map((one) => one.textContent).join('')"
-        )
-        removed_text = await page.evaluate(
-            "[...document.querySelectorAll('.diff .gone')].map((one) => one.textContent).join('')"
-        )
-        assert '"callId": "call_lost"' in added_text
-        assert "functionResult" in added_text
-        assert "call_lost" not in removed_text
-        view = site.host.session("Rester", "broken")
-        assert not [
-            content
-            for message in view["messages"]
-            for content in message["contents"]
-            if content.get("callId") == "call_lost" and content["$type"] == "functionResult"
-        ]
-        await page.evaluate(
-            "[...document.querySelectorAll('#dialog button')].find((one) => one.textContent === 'Repair').click()"
-        )
-        await page.until("dialog", lambda text: "The original is kept as" in text)
-    assert site.host.get("/agents/Rester/sessions/broken/verify").json()["problems"] == []
 
 
 async def test_model_calls_are_displayed(site: InspectorSite, model: PracticeModel, tmp_path: Path):

@@ -160,15 +160,13 @@ def problems(site: Site, agent, session):
     return [problem["problem"] for problem in response.json()["problems"]]
 
 
-def test_reasoning_that_a_chat_service_wants_back_is_no_problem(site: Site):
-    """Details of reasoning that come behind the text are sent with every request, and no repair takes them away."""
+def test_reasoning_that_a_chat_service_wants_back_is_sent(site: Site):
+    """Details of reasoning that come behind the text are sent with every request."""
     details = [{"type": "reasoning.encrypted", "data": "sealed", "index": 0}]
     site.service.play(chat_response({"content": "Hi."}, {"reasoning_details": details}))
     site.service.play(*[saying("Chatter", "And on.")] * 2)
     session = "reasoned"
     assert site.host.run("Chatter", {"message": "hi", "session_id": session}).ok
-    assert problems(site, "Chatter", session) == []
-    assert site.host.post(f"/agents/Chatter/sessions/{session}/repair", b"").json()["changes"] == []
     for _ in range(2):
         assert site.host.run("Chatter", {"message": "and on", "session_id": session}).ok
         sent = [message.get("reasoning_details") for message in site.service.bodies[-1]["messages"]]
@@ -177,7 +175,7 @@ def test_reasoning_that_a_chat_service_wants_back_is_no_problem(site: Site):
 
 @pytest.mark.parametrize("kind", ["server_tool_use", "mcp_tool_use"])
 def test_a_provider_tool_call_without_its_result_is_not_sent(site: Site, kind):
-    """Anthropic refuses such a conversation for ever, so the call is not sent; the record keeps it until a repair."""
+    """Anthropic refuses such a conversation for ever, so the call is not sent; the record keeps it."""
     call_start, deltas = anthropic_call("srvtoolu_01", "web_search", '{"query":', '"x"}', kind=kind)
     call_start |= {"server_name": "wiki"} if kind == "mcp_tool_use" else {}
     site.service.play(anthropic_response(anthropic_text("I search."), (call_start, deltas)))
@@ -187,9 +185,6 @@ def test_a_provider_tool_call_without_its_result_is_not_sent(site: Site, kind):
     assert "srvtoolu_01" in site.host.get(f"/agents/Claude/sessions/{session}").text
     site.service.play(saying("Claude", "And on."))
     assert site.host.run("Claude", {"message": "and on", "session_id": session}).ok
-    repair = site.host.post(f"/agents/Claude/sessions/{session}/repair", b"")
-    assert repair.ok, repair.text
-    assert problems(site, "Claude", session) == []
     messages = [
         (message["role"], [part.get("text") for part in message["content"]])
         for message in site.service.bodies[-1]["messages"]

@@ -75,18 +75,12 @@ def test_a_broken_session_is_repaired_and_continues(lab: AgentHost, model: Pract
     status, out, _ = command(lab, capsys, "verify", session)
     assert status == 1
     assert "call call_lost has no result" in out
-    status, out, _ = command(lab, capsys, "verify", session, "--diff")
-    assert status == 1
-    come = [line for line in out.splitlines() if line.startswith("+") and not line.startswith("+++")]
-    assert any('"callId": "call_lost"' in line for line in come), out
-    assert not [line for line in out.splitlines() if line.startswith("-") and "call_lost" in line], out
-    (difference,) = lab.get(f"/agents/Ledger/sessions/{session}/verify?view=diff").json()["differences"]
-    assert lab.get(f"/agents/Ledger/sessions/{session}/verify?view=all").status_code == 400
     status, out, _ = command(lab, capsys, "repair", session)
     assert status == 0
     after = lab.state("Ledger", session)["data"]["conversationHistory"]
-    assert difference["before"] in before["data"]["conversationHistory"]
-    assert difference["after"] in after
+    assert after[0] == before["data"]["conversationHistory"][0]
+    contents = [content for message in after[1]["messages"] for content in message["contents"]]
+    assert ("functionResult", "call_lost") in [(content["$type"], content.get("callId")) for content in contents]
     assert "call call_lost has no result. Added a result" in out
     original_id = out.partition("the original is session ")[2].split()[0]
     assert lab.get(f"/agents/Ledger/sessions/{original_id}/export").json() == before
@@ -97,18 +91,6 @@ def test_a_broken_session_is_repaired_and_continues(lab: AgentHost, model: Pract
     assert response.status_code == 200, response.text
     outputs = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"]
     assert any("not known" in json.dumps(output) for output in outputs)
-
-
-def test_a_session_without_a_version_is_repaired(lab: AgentHost, capsys):
-    """A state that is refused because its version is missing is readable after a repair."""
-    session, document = f"no-version-{uuid4().hex[:8]}", golden("session-upstream-1.1")
-    del document["schemaVersion"]
-    lab.put_state("Ledger", session, document)
-    assert lab.run("Ledger", {"message": "hi", "session_id": session}).status_code == 409
-    assert command(lab, capsys, "verify", session)[0] == 1
-    assert command(lab, capsys, "repair", session)[0] == 0
-    assert lab.state("Ledger", session)["data"] == document["data"] | lab.state("Ledger", session)["data"]
-    assert lab.run("Ledger", {"message": "hi", "session_id": session}).status_code == 200
 
 
 def test_a_newer_session_is_not_repaired(lab: AgentHost, capsys):
@@ -222,28 +204,3 @@ def test_an_invalid_url_is_reported(capsys, url):
         main(["sessions", "list", "--url", url])
     assert exit_info.value.code == 2
     assert "http://127.0.0.1:7071" in capsys.readouterr().err
-
-
-def test_items_that_lost_their_contents_are_repaired(lab: AgentHost, model: PracticeModel, capsys):
-    """A code run without its result stays out of what is sent; once it is repaired, it is sent again."""
-    session = f"items-{uuid4().hex[:8]}"
-    model.plan({"reasoning": "Let me see.", "code": "print(1)", "logs": "1", "text": "One."}, user_text=session)
-    assert lab.run("Thinker", {"message": f"Run it, {session}", "session_id": session}).status_code == 200
-    document = lab.state("Thinker", session)
-    contents = document["data"]["conversationHistory"][1]["messages"][0]["contents"]
-    index = next(n for n, content in enumerate(contents) if content["$type"] == "codeInterpreterToolResult")
-    contents[index] = {"$type": "hologram", "depth": 3}
-    lab.put_state("Thinker", session, document)
-
-    status, out, _ = command(lab, capsys, "verify", session, agent="Thinker")
-    assert status == 1
-    assert "has no result. Repair: added one without outputs" in out
-    assert lab.run("Thinker", {"message": "Go on", "session_id": session}).status_code == 200
-    assert lab.state("Thinker", session)["data"]["conversationHistory"][1] == document["data"]["conversationHistory"][1]
-    assert "code_interpreter_call" not in [item["type"] for item in model.requests()[-1]["body"]["input"]]
-
-    assert command(lab, capsys, "repair", session, agent="Thinker")[0] == 0
-    assert command(lab, capsys, "verify", session, agent="Thinker")[0] == 0
-    assert lab.run("Thinker", {"message": "And on", "session_id": session}).status_code == 200
-    kinds = [item["type"] for item in model.requests()[-1]["body"]["input"]]
-    assert kinds[1:4] == ["reasoning", "code_interpreter_call", "message"]

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from agent_framework import FunctionTool
 
-from durable_agent_host.providers.openai.provider import RESPONSES
-from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from practice_model.play.recordings import Recordings
 from practice_model.rules.requests import Rules
@@ -247,7 +245,6 @@ async def test_the_next_turn_has_every_recorded_item(name, recordings):
     assert (await lab.cold_turn("first")).error is None
     assert (await lab.cold_turn("second")).error is None
     assert lab.bodies == lab.bodies_of_the_sdk
-    assert repair_entries(lab.session.entries, RESPONSES.repair_rules) == (lab.session.entries, [])
     finished_items = lab.service.request_log.entries[0]["output"]
     final_items = recordings.by_name[name].stream_version.response.get("output") or []  # has more than was finished
     items = [plain(item) for item in (final_items if len(final_items) > len(finished_items) else finished_items)]

@@ -72,7 +72,6 @@ from durable_agent_host.errors import (
 from durable_agent_host.model.budget import NO_BUDGETS, BudgetUsage, Price
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.history_locations import HistoryLocations
-from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import RecordingLimits, ResponseLimits, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import stored_overlay
@@ -266,11 +265,6 @@ class AgentRunner:
     def service_files(self) -> ServiceFiles:
         """The files kept by the service of the agent's chat client."""
         return ServiceFiles(self._host)
-
-    @property
-    def repair_rules(self) -> RepairRules:
-        """What the service of the agent's chat client requires of a stored conversation."""
-        return self.provider.repair_rules
 
     @property
     def final_response(self) -> FinalResponse:

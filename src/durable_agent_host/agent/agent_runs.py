@@ -614,7 +614,7 @@ class AgentRuns:
             build_messages = partial(replay_messages, entries.values())
         else:
             build_messages = partial(context_messages, entries, context.before, count=head.message_count)
-        omits_refusals = self.provider.repair_rules.omits_refusals
+        omits_refusals = self.provider.omits_refusals
         return await run_in_thread_if_many(
             len(entries),
             lambda: self._rehydrate(build_messages(imported_count=head.imported, omits_refusals=omits_refusals)),

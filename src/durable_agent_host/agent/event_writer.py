@@ -93,7 +93,7 @@ class EventWriter:
         self._has_ended = False
         self._kinds: set[str] = set()
         self._is_background = False
-        self._continued: ContinuedEvents | None = None
+        self._continued_events: ContinuedEvents | None = None
 
     def continue_events(self, events: Sequence[Mapping[str, Any]], discard_from: int) -> None:
         """Do not repeat the events of a model call that its service continues.
@@ -103,9 +103,9 @@ class EventWriter:
             discard_from: offset of the first one.
         """
         self._is_background = True
-        self._continued = ContinuedEvents([(event["event"], event["data"]) for event in events], discard_from)
+        self._continued_events = ContinuedEvents([(event["event"], event["data"]) for event in events], discard_from)
         if isinstance(self._events, LiveEvents):
-            self._events.reopen(self._continued.open_call_ids)
+            self._events.reopen(self._continued_events.open_call_ids)
 
     async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Write the events of a moment.
@@ -127,8 +127,8 @@ class EventWriter:
             events = await run_in_thread_if_long(
                 self._texts_to_search(moment), lambda: self._build_events(turn, moment)
             )
-        if self._continued is not None and isinstance(moment, UpdateReceived | ModelCallResponded):
-            events = self._without_repetitions(self._continued, moment, events)
+        if self._continued_events is not None and isinstance(moment, UpdateReceived | ModelCallResponded):
+            events = self._without_repetitions(self._continued_events, moment, events)
         cursor: int | None = None
         if isinstance(moment, UpdateReceived):
             self._is_background = self._is_background or moment.update.continuation_token is not None
@@ -145,7 +145,7 @@ class EventWriter:
             return events
         new_events = continued.feed(events)
         if isinstance(moment, ModelCallResponded):
-            self._continued = None
+            self._continued_events = None
             new_events += continued.finish()
         return new_events
 
@@ -230,7 +230,7 @@ class EventWriter:
                 self._agent = turn.request.agent
                 self._events = self._new_events(includes_tool_calls=not has_journal)
                 self._is_background = False
-                self._continued = None
+                self._continued_events = None
                 return () if discard_from is None else (turn_restarted(discard_from),)
             case AttemptEnded(outcome=outcome) if outcome is not None:
                 self._has_ended = outcome.has_ended

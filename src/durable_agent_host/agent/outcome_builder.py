@@ -36,7 +36,6 @@ from durable_agent_host.model.ending import CALLS_NOT_RUN, AnswerEnd, end_of_ans
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
-from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.session.transcript import close_calls, finished_part
 from durable_agent_host.stream.hosted_calls import HOSTED_CONTENTS
 from durable_agent_host.stream.redacted_events import remove_buffered
@@ -176,10 +175,7 @@ async def _build_cut_off(
     response.additional_properties = {**(response.additional_properties or {}), mark: True}
     runs.agent_session.service_session_id = None
     runs.agent_session.state.pop(WORKFLOW_STATE, None)
-    outcome = await _with_entries(runs, response, status)
-    request_entry, response_entry = outcome.entries
-    repaired_entries, _ = repair_entries([request_entry, response_entry], runs.provider.repair_rules)
-    return replace(outcome, entries=repaired_entries)
+    return await _with_entries(runs, response, status)
 
 
 def _messages_beyond(

@@ -14,7 +14,6 @@ from agent_framework import ChatResponse, Content, Message
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import HostedCall, LostState
-from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.stream.fold import ItemReader
 
 
@@ -41,11 +40,8 @@ class ModelProvider(ItemReader, Protocol):
 
     keeps_conversation: ClassVar[bool]
     """Whether its service is sent only what is new, always."""
-
-    @property
-    def repair_rules(self) -> RepairRules:
-        """What the provider's service requires of a stored conversation."""
-        ...
+    omits_refusals: ClassVar[bool]
+    """Whether a turn that its service has refused is not sent again: the model would go on refusing."""
 
     def adapt(self, client: Any, /) -> Any:
         """Copy a chat client so that it keeps the provider's own blocks and sends them back verbatim.

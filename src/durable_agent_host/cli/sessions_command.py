@@ -1,10 +1,8 @@
 """The commands ``durable-agent-host sessions …``: manage the stored sessions of a running host, over its routes."""
 
-import difflib
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -118,22 +116,20 @@ def _reset_context(host: HostRoutes, agent: str, session: str) -> int:
 
 def _format_line(content: dict[str, Any]) -> str:
     line = " ".join(format_content(content).split())
-    shortened = line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]} … ({len(line)} characters)"
-    return printable(shortened)
+    short_line = line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]} … ({len(line)} characters)"
+    return printable(short_line)
 
 
 @host_command("verify")
-@click.option("--diff", is_flag=True, help="show what repair would change")
 @click.argument("agent")
 @click.argument("session_id", metavar="[SESSION]", required=False)
-def _verify(host: HostRoutes, diff: bool, agent: str, session_id: str | None) -> int:
-    """Say what a model's service would not accept; all sessions without one."""
+def _verify(host: HostRoutes, agent: str, session_id: str | None) -> int:
+    """Say what cannot be read, and which calls have no result; of all sessions without one."""
     names = [session_id] if session_id else [session["session_id"] for session in host.sessions(agent)]
     worst = OK
     for name in names:
         try:
-            query = "?view=diff" if diff else ""
-            report = host.ask(host.session_path(agent, name, "verify") + query)
+            report = host.ask(host.session_path(agent, name, "verify"))
         except CommandError as error:
             if session_id:
                 raise
@@ -144,21 +140,8 @@ def _verify(host: HostRoutes, diff: bool, agent: str, session_id: str | None) ->
         print(f"{name}: {_count(problems, 'problem')}")
         for problem in problems:
             print(f"  {problem['place']}: {problem['problem']}. Repair: {problem['repair']}")
-        for line in _diff(report):
-            print(printable(line))
         worst = max(worst, PROBLEMS_FOUND if problems else OK)
     return worst
-
-
-def _diff(report: dict[str, Any]) -> Iterator[str]:
-    for difference in report.get("differences", ()):
-        before, after = (
-            [] if entry is None else json.dumps(entry, indent=1, ensure_ascii=False).splitlines()
-            for entry in (difference["before"], difference["after"])
-        )
-        yield from difflib.unified_diff(before, after, "stored", "repaired", lineterm="")
-    if left_out := report.get("differences_left_out"):
-        yield f"… {left_out} more entries would change"
 
 
 @host_command("repair")

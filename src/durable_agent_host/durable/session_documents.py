@@ -27,7 +27,6 @@ from durable_agent_host.errors import CorruptStateError, RequestError, StateErro
 from durable_agent_host.model.access import Access
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.segments.blob_cache import BlobCache
 from durable_agent_host.segments.conversation_fork import keep_original
@@ -36,13 +35,7 @@ from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.conversation_repair import find_problems, repair_record
 from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, holder_of
 from durable_agent_host.session.admission import is_erasing, raise_if_busy
-from durable_agent_host.session.repair import (
-    RepairChange,
-    ReportDifference,
-    ignore_differences,
-    make_head_readable,
-    repair_document,
-)
+from durable_agent_host.session.repair import RepairChange, make_readable
 from durable_agent_host.turn_log.crash_points import reach
 
 _AT_ONCE: Final = 16
@@ -216,10 +209,8 @@ class SessionDocuments:
         if owner is not None and owner != owner_of_document(before):
             await self.storage.owned.add(agent, session_id, owner)
 
-    async def verify(
-        self, agent: str, session_id: str, *, rules: RepairRules, on_difference: ReportDifference = ignore_differences
-    ) -> tuple[Any, list[RepairChange]]:
-        """Find what cannot be read in a session, and what a model's service would reject.
+    async def verify(self, agent: str, session_id: str) -> tuple[Any, list[RepairChange]]:
+        """Find what cannot be read in a session, and calls and results that do not belong together.
 
         Returns:
             The entity's state (None for nothing), and the problems with what repair would do.
@@ -230,10 +221,9 @@ class SessionDocuments:
         """
         if (state := await self.read(agent, session_id)) is None:
             return None, []
-        if self.external_sessions.has_owner(agent) or not has_blobs(state):
-            return state, repair_document(await self.with_messages(agent, session_id, state), rules, on_difference)[1]
-        head, changes = make_head_readable(state)
-        return state, changes + await find_problems(uncached_conversation(self.storage, head), rules, on_difference)
+        readable, changes = make_readable(await self.with_messages(agent, session_id, state))
+        problems = await find_problems(uncached_conversation(self.storage, readable))
+        return state, changes + problems.changes
 
     async def with_messages(self, agent: str, session_id: str, state: Any) -> Any:
         """Put the messages kept by a history provider into an entity's state, if it can be read."""
@@ -272,7 +262,7 @@ class SessionDocuments:
         page = await read_page(record, before=before, limit=limit)
         return session, replace(page, problems=[*changes, *page.problems])
 
-    async def repair(self, agent: str, session_id: str, *, rules: RepairRules, keep_as: str) -> list[RepairChange]:
+    async def repair(self, agent: str, session_id: str, *, keep_as: str) -> list[RepairChange]:
         """Repair a session, and keep the original as another session.
 
         Returns:
@@ -284,28 +274,23 @@ class SessionDocuments:
             LogError: the piece store does not answer.
         """
         state = await self.read(agent, session_id)
-        if not has_blobs(state):
-            document, changes = repair_document(state, rules)
-            if not changes:
-                return []
-            raise_if_busy(state)
-            await self.put(agent, keep_as, state, instead_of=None)
-            await self.put(agent, session_id, document, instead_of=state)
-            return changes
-        readable, changes = make_head_readable(state)
+        readable, changes = make_readable(state)
         record = uncached_conversation(self.storage, readable)
-        fork, more = await repair_record(record, rules)
+        fork, more = await repair_record(record)
         if not changes and not more:
             return []
         raise_if_busy(state)
-        backup = await keep_original(record)
-        await backup.hold(self.storage.open_store, holder_of(agent, keep_as))
-        reach("repair.after_hold")
-        if await self.read(agent, session_id) != state:  # the earlier state may have been erased before it was held
-            if await self.read_state(agent, keep_as) is None:
-                await backup.release(self.storage.open_store, holder_of(agent, keep_as))
-            raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: try again")
-        await self.put(agent, keep_as, encode_session(backup.session), instead_of=None)
+        original = state
+        if has_blobs(state):
+            backup = await keep_original(record)
+            original = encode_session(backup.session)
+            await backup.hold(self.storage.open_store, holder_of(agent, keep_as))
+            reach("repair.after_hold")
+            if await self.read(agent, session_id) != state:  # the earlier state may have been erased before it was held
+                if await self.read_state(agent, keep_as) is None:
+                    await backup.release(self.storage.open_store, holder_of(agent, keep_as))
+                raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: try again")
+        await self.put(agent, keep_as, original, instead_of=None)
         reach("repair.after_original")
         await fork.hold(self.storage.open_store, holder_of(agent, session_id))
         reach("repair.before_head")
@@ -344,9 +329,7 @@ def decode_best_effort(state: Any) -> tuple[Session | None, list[RepairChange]]:
     """Read as much as possible of what an entity holds; None for nothing, and for a session that is being erased."""
     if state is None or is_erasing(state):
         return None, []
-    if state == {}:
-        return decode_session(state), []
-    document, changes = make_head_readable(state)
+    document, changes = make_readable(state)
     return decode_session(document), changes
 
 

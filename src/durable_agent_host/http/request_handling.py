@@ -37,7 +37,6 @@ from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.ids import check_session_id, turn_log_id
 from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.feature_view import ShowEntry
@@ -64,11 +63,6 @@ class RoutedAgent(Protocol):
     @property
     def service_files(self) -> ServiceFileReader:
         """The files kept by its chat client's service."""
-        ...
-
-    @property
-    def repair_rules(self) -> RepairRules:
-        """What its chat client's service requires of a stored conversation."""
         ...
 
     @property

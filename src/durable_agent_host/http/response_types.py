@@ -495,19 +495,10 @@ class ImportedSessionWire(SessionIdentityWire):
     taken_on_trust: Sequence[str]
 
 
-class DifferenceWire(TypedDict):
-    """An entry before and after its repair, with large texts abbreviated; null when it would be left out."""
-
-    before: Any
-    after: Mapping[str, Any] | None
-
-
 class VerifiedSessionWire(SessionIdentityWire):
-    """What the model's service would reject, and what a repair would change."""
+    """What cannot be read or does not belong together, and what a repair would change."""
 
     problems: Sequence[RepairChangeWire]
-    differences: NotRequired[Sequence[DifferenceWire]]
-    differences_left_out: NotRequired[int]
 
 
 class RepairedSessionWire(SessionIdentityWire):

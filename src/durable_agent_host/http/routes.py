@@ -134,7 +134,6 @@ ROUTES: Final = (
         session_routes.verify_session,
         {_OK: (types.VerifiedSessionWire,)},
         problems=(502,),
-        parameters=(Parameter("view", Literal["diff"], "Adds the entries that a repair would change."),),
     ),
     Route(
         "http-repair",

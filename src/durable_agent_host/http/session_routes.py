@@ -59,7 +59,6 @@ from durable_agent_host.session.context_selection import (
     encode_summary_id,
 )
 from durable_agent_host.session.ownership import unknown_session
-from durable_agent_host.session.repair import Difference
 from durable_agent_host.turn_log.protocol import FILES_SECONDS
 
 _TOKENIZER: Final = CharacterEstimatorTokenizer()
@@ -220,13 +219,9 @@ _USAGE_ON_TRUST: Final = "the session itself says what it has spent, from which 
 
 
 async def verify_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``GET /agents/{agent}/sessions/{session}/verify``: what a model's service would reject, and how to repair it."""
+    """``GET /agents/{agent}/sessions/{session}/verify``: what cannot be read, and calls without results."""
     agent, session_id = named_session(host, call)
-    if (chosen := call.query.get("view")) not in {None, "diff"}:
-        raise RequestError(f"'view' is {chosen!r}: leave it out, or use view=diff for what repair would change")
-    differences: list[Difference] = []
-    rules = host.agents[agent].repair_rules
-    state, changes = await client.documents.verify(agent, session_id, rules=rules, on_difference=differences.append)
+    state, changes = await client.documents.verify(agent, session_id)
     if state is None:
         raise unknown_session(agent, session_id)
     view: VerifiedSessionWire = {
@@ -234,14 +229,7 @@ async def verify_session(host: HandlerContext, call: RouteRequest, client: TurnC
         "session_id": session_id,
         "problems": [repair_change_view(change) for change in changes],
     }
-    if chosen:
-        view["differences"] = [{"before": each.before, "after": each.after} for each in differences[:MAX_DIFFERENCES]]
-        view["differences_left_out"] = max(len(differences) - MAX_DIFFERENCES, 0)
     return session_response(view)
-
-
-MAX_DIFFERENCES: Final = 100
-"""How many entries ``?view=diff`` shows before and after a repair."""
 
 
 _REPAIR_TRIES: Final = 3
@@ -261,8 +249,7 @@ async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnC
         host.agents[agent].history_locations.reject_unsupported(agent, "repair")
         backup_id = backup_session_id(session_id, document_digest(state))
         try:
-            rules = host.agents[agent].repair_rules
-            changes = await client.documents.repair(agent, session_id, rules=rules, keep_as=backup_id)
+            changes = await client.documents.repair(agent, session_id, keep_as=backup_id)
             break
         except TurnRejectedError:
             tries += 1

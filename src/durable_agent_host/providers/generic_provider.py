@@ -11,7 +11,6 @@ from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import STAMP, HostedCall, ItemPart, LostState, is_carrier
-from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers import http_client_guards, stream_completion
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, create_adapter, unwrap_update
 from durable_agent_host.providers.client_errors import Hints, explain_client_error
@@ -43,12 +42,8 @@ class GenericProvider:
     overrides: ClassVar[type[FoldedStreamMixin] | None] = None
     loss_rules: ClassVar[LossRules] = LossRules()
     keeps_conversation: ClassVar[bool] = False
+    omits_refusals: ClassVar[bool] = False
     compaction_type: ClassVar[str] = ""
-
-    @property
-    def repair_rules(self) -> RepairRules:
-        """The requirements of every service."""
-        return RepairRules()
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client with the provider's overrides, so that it keeps the service's own data."""

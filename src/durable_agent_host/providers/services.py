@@ -1,7 +1,7 @@
 """What each model service takes in a request: one row per service, and how a row is found. Pure data.
 
 Rules belong to the service, not to the dialect: many services speak Chat Completions or Responses and refuse what
-OpenAI takes. Those who write requests, and the rules of ``verify`` and ``repair``, read these rows. The stored
+OpenAI takes. Those who write requests read these rows. The stored
 conversation does not change.
 
 A row is found by the client's base URL. Behind a proxy the URL says nothing; the app names the row with

@@ -129,7 +129,7 @@ def unsent_turns(entries: Iterable[Mapping[str, Any]], *, omits_refusals: bool =
 
     Args:
         entries: of the conversation.
-        omits_refusals: see `durable_agent_host.model.repair_rules.RepairRules`.
+        omits_refusals: see `durable_agent_host.agent.provider.ModelProvider`.
     """
     return {
         entry.get("correlationId")

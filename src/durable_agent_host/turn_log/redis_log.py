@@ -272,7 +272,7 @@ class RedisListener:
         self._errors = errors
         self._on_news = on_news
         self._followed: dict[str, _Followed] = {}
-        self._subscribed: set[str] = set()
+        self._subscribed_ids: set[str] = set()
         self._is_out_of_tune = True
         self._listening: asyncio.Task[None] | None = None
 
@@ -296,7 +296,7 @@ class RedisListener:
         found = self._followed.get(log_id)
         if found is not None:
             found.written_at = asyncio.get_running_loop().time()
-            if log_id in self._subscribed:
+            if log_id in self._subscribed_ids:
                 self._is_out_of_tune = True
 
     def gave_way(self, log_id: str) -> None:
@@ -316,7 +316,7 @@ class RedisListener:
         while True:
             try:
                 async with self._subscribe() as channels:
-                    self._subscribed = set()
+                    self._subscribed_ids = set()
                     self._is_out_of_tune = True
                     await channels.subscribe(f"{_PREFIX}:{self._name}")  # a connection without one cannot wait
                     tuned_at = loop.time()
@@ -333,9 +333,9 @@ class RedisListener:
         """Change the subscriptions to those wanted now."""
         quiet_since = asyncio.get_running_loop().time() - _QUIET_SECONDS
         required = {log_id for log_id, found in self._followed.items() if found.written_at < quiet_since}
-        added_ids = required - self._subscribed
-        dropped_ids = self._subscribed - required
-        self._subscribed = required
+        added_ids = required - self._subscribed_ids
+        dropped_ids = self._subscribed_ids - required
+        self._subscribed_ids = required
         if added_ids:
             await channels.subscribe(*map(channel_of, added_ids))
         if dropped_ids:

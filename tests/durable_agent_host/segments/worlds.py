@@ -13,7 +13,6 @@ from typing import Any
 from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.segments.blob_cache import BlobCache
@@ -226,7 +225,7 @@ class World:
         store: Any = Stepping(self.store, self._step)
         texts = [*self.texts.get(name, [])]
         record = ConversationReader(lambda: store, head, cache=BlobCache(0))
-        repaired_fork, changes = await repair_record(record, RepairRules())
+        repaired_fork, changes = await repair_record(record)
         if not changes or head.running:
             return
         original = await keep_original(record)

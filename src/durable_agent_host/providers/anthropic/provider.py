@@ -10,7 +10,6 @@ from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.ending import PAUSE
 from durable_agent_host.model.provider_item import HostedCall, LostState
-from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.anthropic.block_mapping import complete_item
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, hosted_call
 from durable_agent_host.providers.anthropic.client import BlockPreservingMixin, NormalizedMessagesMixin
@@ -56,11 +55,7 @@ class AnthropicProvider(GenericProvider):
     overrides = BlockPreservingMixin
     compaction_type = "compaction"
     loss_rules = LOSS_RULES
-
-    @property
-    def repair_rules(self) -> RepairRules:
-        """The requirements of every service; "Reset context after refusal" of the API's documentation."""
-        return RepairRules(omits_refusals=True)
+    omits_refusals = True  # "Reset context after refusal" of the API's documentation
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that it keeps the provider's blocks, and reads what compatible services send otherwise."""

@@ -10,15 +10,12 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
-from durable_agent_host.codec.content import CONTENT_CODECS
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.codec.tool_result_text import search_text
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import HostedCall
-from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.openai import content_completion
-from durable_agent_host.providers.services import UNKNOWN
 
 Item = dict[str, Any]
 
@@ -292,26 +289,3 @@ def item_type(kind: Any) -> ItemType:
         The row; for types that have none, one by which the item is stored and sent back whole.
     """
     return ITEM_TYPES.get(kind, _UNKNOWN) if isinstance(kind, str) else _UNKNOWN
-
-
-def repair_rules(provider: str) -> RepairRules:
-    """Return the rows' data on stored conversations as rules for `session.repair`.
-
-    Args:
-        provider: its name in the metadata of items.
-
-    Returns:
-        The rules of the Responses API.
-    """
-    return RepairRules(
-        provider=provider,
-        knows_items=True,
-        optional_ids=frozenset(kind for kind, row in ITEM_TYPES.items() if row.is_id_optional),
-        item_id_paths=(("fc_id",), ("openai", "item_id")),
-        max_id_characters=UNKNOWN.max_id_characters,
-        # The framework's client makes the item id of a call without one from this prefix and the call id.
-        max_bare_call_id_characters=UNKNOWN.max_id_characters - len(ITEM_TYPES["function_call"].id_prefix),
-        never_sent=frozenset(
-            CONTENT_CODECS[content_type].wire_type for row in ITEM_TYPES.values() for content_type in row.unsent
-        ),
-    )

@@ -13,7 +13,6 @@ from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import STAMP, HostedCall, ItemPart, LostState
-from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.adapted_client import unwrap_update
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.event_normalization import normalize_streams
@@ -30,7 +29,7 @@ from durable_agent_host.providers.openai.client import (
 from durable_agent_host.providers.openai.client_calls import find_client_calls
 from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
 from durable_agent_host.providers.openai.item_mapping import PROVIDER, complete_item
-from durable_agent_host.providers.openai.item_types import ITEM_TYPES, item_type, repair_rules
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, item_type
 from durable_agent_host.providers.openai.lost_state import LOSS_RULES
 from durable_agent_host.providers.openai.media_inputs import check_audio
 from durable_agent_host.providers.openai.stream_events import read_item
@@ -168,11 +167,6 @@ class ResponsesProvider(OpenAIProvider):
         else:
             response = await sdk.files.content(file.file_id)
         return ServedFile(response.content)
-
-    @property
-    def repair_rules(self) -> RepairRules:
-        """The requirements of the Responses API, from the rows of its items."""
-        return repair_rules(PROVIDER)
 
     def client_calls(self, messages: Sequence[Message], /) -> Sequence[ClientCall]:
         """List the calls of custom tools, shells, patches and computers."""
