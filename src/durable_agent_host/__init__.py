@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from durable_agent_host.model.notification import Notification
     from durable_agent_host.model.pending_call import PendingCall
     from durable_agent_host.model.principal import ANONYMOUS, THE_APP, Owner, Principal
-    from durable_agent_host.redaction import redact_personal_data
+    from durable_agent_host.redaction import redact_secrets
     from durable_agent_host.settings import Settings
     from durable_agent_host.tool_calls import DeferredCall, ToolCall, current_tool_call, durable_tool
 
@@ -53,7 +53,7 @@ __all__ = [
     "durable_tool",
     "encode",
     "fold",
-    "redact_personal_data",
+    "redact_secrets",
 ]
 
 _MODULES = {
@@ -86,7 +86,7 @@ _MODULES = {
     "durable_tool": "tool_calls",
     "encode": "conversation_json",
     "fold": "conversation_json",
-    "redact_personal_data": "redaction",
+    "redact_secrets": "redaction",
 }
 
 

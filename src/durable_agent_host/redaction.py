@@ -1,4 +1,4 @@
-"""Masks what must not be stored or shown: secrets of the app, well-known tokens, e-mail addresses and cards.
+"""Masks what must not be stored or shown: secrets of the app and well-known tokens.
 
 Errors quote what they were given: a driver its connection string, a model's service the key that it refused. Their text
 is masked once, where it leaves the host: in log records, problems, receipts, events, recorded model calls and spans.
@@ -14,14 +14,11 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
-from typing import Any, Final
+from typing import Final
 
 from agent_framework import Content
 
 MASK: Final = "[redacted]"
-
-_BUFFERED_CHARACTERS: Final = 128
-"""How many characters of a stream are held back: more than a card number or the white space in a token."""
 
 _TOKENS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("sk-proj-", "sk-svcacct-", "sk-admin-", "sk-ant-", "sk-or-"), r"[\w-]{12,}"),  # OpenAI, Anthropic, OpenRouter
@@ -80,24 +77,6 @@ _PATTERNS: Final = (
     ),
 )
 """A text without which the pattern is not searched, the pattern, and its replacement."""
-
-_EMAIL_DOMAIN: Final = re.compile(r"@(?![1-3]x\.(?:png|jpe?g|gif|webp|svg)\b)[\w.-]{1,255}\.[^\W\d_]{2,24}(?![^\W_])")
-_EMAIL_USER: Final = re.compile(
-    # In JSON, the letter after a backslash is not part of the address; `git@` begins the address of a repository.
-    r"(?:(?<![\w.+-])(?!(?<=\\)[nrt])|(?<=\\[nrt]))(?!git\Z)[\w.+-]+\Z"
-)
-_MAX_EMAIL_USER_CHARACTERS: Final = 64
-_GAP: Final = r"[ \t\xa0\u2009\u202f.\u2010-\u2013-]{0,2}"
-_CARD: Final = re.compile(
-    r"[2-6]\d{3}(?:(?<![A-Za-z0-9_]\d{4})|(?<=\\[nrt]\d{4}))"
-    r"(?<!\d\.\d{4})(?<![A-Z]{2}\d\d \d{4})"  # a fraction, and an IBAN
-    rf"(?:(?P<gap>{_GAP})\d{{4}}(?P=gap)\d{{4}}(?P=gap)\d{{4}}|(?P<wide>{_GAP})\d{{6}}(?P=wide)\d{{4,5}}|\d{{15}})"
-    r"(?![A-Za-z0-9]|\.\d)"
-)
-_ISSUED: Final = re.compile(
-    r"3[47]\d{13}|3[0689]\d{12}|(?:4\d|5\d|2[2-7]|35|3[0689]|6\d)\d{14}|(?:4\d|5[06-8]|6\d)\d{17}"
-)
-"""Issuers' first digits and lengths. Source: ISO/IEC 7812, and the networks' own ranges."""
 
 _SECRET_SETTING: Final = re.compile(
     r"(?:KEY|SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|(?<=[A-Z]_)PWD|CREDENTIAL|CONNECTION_?STRING|SAS)S?(?:_?\d+)?$",
@@ -181,35 +160,24 @@ def mask_credentials(body: str) -> str:
     return body
 
 
-def redact_personal_data(content: Content) -> Content:
-    """Mask card numbers, e-mail addresses, tokens and private keys in a content's text.
+def redact_secrets(content: Content) -> Content:
+    """Mask the app's own secrets, well-known tokens and private keys in a content's text.
 
     The host calls it for the text of every content, and for every other text in it (arguments, results, outputs,
     citations), so a function of your own can do the same.
-
-
 
     Args:
         content: of any type; returned as it is when it has no text.
 
     Returns:
-        The content, or a copy with `MASK` for each match. A card number has the length and first digits of an issuer's
-        cards and a valid check digit (Luhn).
+        The content, or a copy with `MASK` for each match.
     """
-    if not content.text:
-        return content
-    text = _mask_tokens(content.text)
-    text = _mask_email_addresses(text)
-    text = _CARD.sub(lambda card: MASK if _is_card(card[0]) else card[0], text)
-    if text == content.text:
+    text = mask_known_secrets(content.text or "")
+    if text == (content.text or ""):
         return content
     redacted_content = copy.copy(content)
     redacted_content.text = text
     return redacted_content
-
-
-_hook: Any = redact_personal_data
-_hook.held_characters = _BUFFERED_CHARACTERS
 
 
 def _mask_tokens(text: str) -> str:
@@ -217,24 +185,6 @@ def _mask_tokens(text: str) -> str:
         if needed_text in text:
             text = pattern.sub(replacement, text)
     return text
-
-
-def _mask_email_addresses(text: str) -> str:
-    parts = list[str]()
-    end = 0
-    for domain in _EMAIL_DOMAIN.finditer(text):
-        first = max(end, domain.start() - _MAX_EMAIL_USER_CHARACTERS)
-        if (user := _EMAIL_USER.search(text, first, domain.start())) is not None:
-            parts += [text[end : user.start()], MASK]
-            end = domain.end()
-    return "".join([*parts, text[end:]])
-
-
-def _is_card(text: str) -> bool:
-    digits = [int(character) for character in text if character.isdecimal()]
-    doubled_digits = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]  # noqa: PLR2004 - twice 5 is above 9
-    has_check_digit = (sum(digits[-1::-2]) + sum(doubled_digits)) % 10 == 0
-    return has_check_digit and _ISSUED.fullmatch("".join(map(str, digits))) is not None
 
 
 def _encode_secret(value: str) -> set[str]:

@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from agent_framework import Content
 
-from durable_agent_host import redact_personal_data
+from durable_agent_host import redact_secrets
 from durable_agent_host.errors import ProviderError, RedactionError, RequestError
 from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.redaction import MASK, add_known_secrets, find_secrets, mask_credentials, mask_secrets
@@ -52,7 +52,7 @@ TOKENS = (
 )
 
 
-@pytest.mark.parametrize("mask", [mask_secrets, lambda text: redact_personal_data(Content.from_text(text)).text])
+@pytest.mark.parametrize("mask", [mask_secrets, lambda text: redact_secrets(Content.from_text(text)).text])
 @pytest.mark.parametrize("token", TOKENS)
 def test_well_known_tokens_are_masked(mask, token):
     """In errors, log records and redacted conversations, also in JSON, literals and URLs; other text stays."""
@@ -86,7 +86,7 @@ def test_well_known_tokens_are_masked(mask, token):
 def test_values_with_a_well_known_name_are_masked(text, redacted_text):
     """Their names stay, so that a reader knows what the text is about."""
     assert mask_secrets(text) == redacted_text
-    assert redact_personal_data(Content.from_text(text)).text == redacted_text
+    assert redact_secrets(Content.from_text(text)).text == redacted_text
     assert mask_secrets(redacted_text) == redacted_text
 
 
@@ -112,17 +112,17 @@ def test_values_with_a_well_known_name_are_masked(text, redacted_text):
 def test_ordinary_text_stays(text):
     """A text keeps its meaning: in errors, log records and redacted conversations."""
     assert mask_secrets(text) == text
-    assert redact_personal_data(Content.from_text(text)).text == text
+    assert redact_secrets(Content.from_text(text)).text == text
 
 
 @pytest.mark.parametrize(
     "unit",
-    ["-eyJ", "eyJ.", "a@", "@a.", "4111 ", "4", "://a:", "Bearer a", "SG.a", "-----BEGIN ", '"headers":{', '"a-'],
+    ["-eyJ", "eyJ.", "://a:", "Bearer a", "SG.a", "-----BEGIN ", '"headers":{', '"a-'],
 )
 def test_a_hostile_text_is_searched_in_time(unit):
     """A search takes time in proportion to the text: half a megabyte that nearly matches everywhere is no problem."""
     text = unit * (500_000 // len(unit))
-    assert redact_personal_data(Content.from_text(text)).text == text
+    assert redact_secrets(Content.from_text(text)).text == text
     assert mask_secrets(text) == text
     assert mask_credentials(text) == text
 

@@ -21,10 +21,8 @@ MASK = "[redacted]"
 
 
 def card(number: int, gap: str = "") -> str:
-    """Make a card number with a right check digit."""
-    digits = f"4{number:014d}"
-    total = sum(int(d) * (2 - index % 2) - 9 * (int(d) * (2 - index % 2) > 9) for index, d in enumerate(digits))
-    digits += str(-total % 10)
+    """Make a card number."""
+    digits = f"4111{number:012d}"
     return gap.join(digits[first : first + 4] for first in range(0, 16, 4))
 
 
@@ -205,7 +203,7 @@ def test_the_search_finds_unredacted_secrets(lives: Lives, model: PracticeModel,
     reader, received_data = run_streamed(host, "Open", MESSAGE, session)
     assert reader.last is not None
     assert "redacted" not in reader.last.data
-    assert set(leaks(received_data)) >= MODEL_SECRETS - {"message"}
+    assert set(leaks(received_data)) >= MODEL_SECRETS - {"message", "reasoning"}
     assert set(leaks(read_views(host, "Open", session))) >= MODEL_SECRETS
     assert set(leaks(read_all_bytes(folder))) >= MODEL_SECRETS
     assert host.get(f"/agents/Open/sessions/{session}").ok
@@ -247,26 +245,26 @@ def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path
     wait_until(lambda: leaks(read_all_bytes(folder)) == [])
 
 
-def test_a_response_cut_off_within_a_secret_stops_before_it(lives: Lives, model: PracticeModel, folder: Path):
-    """No form finds the beginning of a secret, so what clients have not been told yet is not kept."""
+def test_a_text_that_is_cut_off_is_not_stored(lives: Lives, model: PracticeModel, folder: Path):
+    """Nothing finds the beginning of a secret, so of a cancelled turn only complete messages stay."""
     host, session = lives.host, uuid4().hex
-    text = "I say it word by word. " * 12 + "card 4111 1111 1111 111"
-    model.plan({"text": text + "x" * 4000, "chunk_characters": len(text), "delay_milliseconds": 800})
+    secret = "4111 1111 1111 111"
+    items = [{"text": "First."}, {"text": f"card {secret}{'x' * 4000}"}]
+    model.plan({"items": items, "chunk_characters": 30, "delay_milliseconds": 800})
     later = {"x-ms-wait-for-response": "false"}
     turn = host.run("Teller", {"message": "Say it.", "session_id": session}, headers=later).json()
     path = f"/agents/Teller/sessions/{session}/turns/{turn['turn_id']}"
     with requests.get(f"{host.url}/api{path}/events", timeout=60, stream=True) as events:
-        assert any(b"I say it word" in line for line in events.iter_lines(chunk_size=1))
+        assert any(b"First." in line for line in events.iter_lines(chunk_size=1))
     assert host.post(f"{path}/cancel", b"").status_code == 202
     final_turn = wait_until(lambda: (turn := host.get(path).json())["status"] == "cancelled" and turn)
-    assert final_turn["response"].startswith("I say it word by word. I say")
-    secret = b"4111 1111 1111 111"
-    assert secret not in json.dumps(final_turn).encode() + read_views(host, "Teller", session)
-    wait_until(lambda: secret not in read_all_bytes(folder))
+    assert final_turn["response"] == "First."
+    assert secret.encode() not in read_views(host, "Teller", session)
+    wait_until(lambda: secret.encode() not in read_all_bytes(folder))
 
 
-def test_a_function_without_lengths_gets_each_text_complete(lives: Lives, model: PracticeModel):
-    """Words of any length are hidden in a stream: it waits for the end of each text."""
+def test_a_streamed_text_is_sent_when_it_is_complete(lives: Lives, model: PracticeModel):
+    """However its words are cut in the model's stream, and whatever the app's function hides."""
     model.plan({"text": "Say word-17 and 4 and 5, twice: word-6 and 7.", "chunk_characters": 2})
     reader, received_data = run_streamed(lives.host, "Words", "What is word-99?", uuid4().hex)
     assert reader.text == "Say (hidden), twice: (hidden)."

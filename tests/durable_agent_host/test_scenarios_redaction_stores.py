@@ -11,7 +11,7 @@ from agent_framework import Agent
 from azure.storage.blob import BlobServiceClient
 from redis import Redis
 
-from durable_agent_host import DurableAgentApp, redact_personal_data
+from durable_agent_host import DurableAgentApp, redact_secrets
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.providers.openai import chat_client_from_environment
 from tests.durable_agent_host.stored_bytes import read_all_bytes
@@ -172,5 +172,5 @@ def test_a_provider_that_saves_each_message_immediately_is_rejected(monkeypatch:
         require_per_service_call_history_persistence=True,
     )
     with pytest.raises(RegistrationError, match="before it can be redacted"):
-        DurableAgentApp(agents=[agent], redact=redact_personal_data)
+        DurableAgentApp(agents=[agent], redact=redact_secrets)
     DurableAgentApp(agents=[agent])

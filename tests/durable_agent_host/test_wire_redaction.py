@@ -5,8 +5,8 @@ import json
 import pytest
 from agent_framework import tool
 
-from durable_agent_host.redaction import redact_personal_data
 from durable_agent_host.turn.turn_redactor import Redactor
+from tests.durable_agent_host.canaries import hide_canaries
 from tests.durable_agent_host.provider_lab import ProviderLab
 
 WHERE = ("message", "reasoning", "arguments", "result", "code", "logs", "answer")
@@ -35,7 +35,7 @@ def find_secrets(text: str) -> set[str]:
 @pytest.mark.parametrize("kind", ["openai", "anthropic", "gemini", "chat"])
 async def test_a_redacted_conversation_is_accepted(kind: str):
     """The running turn has everything; nothing of it is stored, and the services refuse nothing of what is left."""
-    lab = ProviderLab(tools=[find_word], redactor=Redactor(redact_personal_data))
+    lab = ProviderLab(tools=[find_word], redactor=Redactor(hide_canaries))
     lab.plan(*({"items": list(items)} for items in STEPS))
     outcome = await lab.cold_turn(kind, f"Find {SECRETS['message']}")
     assert (outcome.status, outcome.error, lab.refusals) == ("completed", None, [])

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from agents import agents
 
-from durable_agent_host import Budget, Budgets, DurableAgentApp, Principal, redact_personal_data
+from durable_agent_host import Budget, Budgets, DurableAgentApp, Principal, redact_secrets
 
 FEATURE = os.environ.get("FEATURE", "none")
 
@@ -20,7 +20,7 @@ def caller(request: Any) -> Principal:
 
 
 OF_THE_APP: dict[str, dict[str, Any]] = {
-    "redaction": {"redact": redact_personal_data},
+    "redaction": {"redact": redact_secrets},
     "budgets": {"budgets": Budgets(session=Budget(tokens=1_000_000_000), turn=Budget(model_calls=50))},
     "owners": {"identify": caller},
 }

@@ -407,7 +407,6 @@ class AgentRuns:
             path, recorded_response = run.journal.next_model_call()
         is_finished = recorded_response is not None
         received_bytes().started_calls.add(path)
-        run.progress.record_available_tools(context.options)
         for add_messages in [part.add_messages for part in run.parts if part.add_messages is not None]:
             await add_messages(context, path, is_replayed=is_finished)
         messages = await self._choose_messages(context, path, is_replayed=is_finished)

@@ -1,7 +1,7 @@
 """The first observer of a turn: writes events for clients to the turn log, from which they are streamed."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol, cast
 
 from agent_framework import AgentResponseUpdate
 
@@ -29,16 +29,22 @@ from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.conversation_file import no_files
 from durable_agent_host.model.log_entry import ATTEMPT_STARTED, MODEL_FAILED, POSTPONED, RETRIED, SUSPENDED, LogEntry
+from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.redaction import mask_secrets
-from durable_agent_host.stream.live_events import ContinuedEvents, EventReader, LiveEvents
-from durable_agent_host.stream.redacted_events import RedactedEvents
+from durable_agent_host.stream.live_events import ContinuedEvents, EventReader, LiveEvents, correct_messages
 from durable_agent_host.stream.response_messages import response_messages
 from durable_agent_host.turn.turn_events import (
+    MESSAGE_COMPLETED,
+    MESSAGE_STARTED,
+    SEPARATOR,
     LiveEvent,
+    ResponseMessageWire,
     call_pending,
     call_replied,
     message_completed,
+    message_delta,
     nested_event,
+    rule_of_stored,
     tool_completed,
     tool_progress,
     tool_started,
@@ -46,15 +52,13 @@ from durable_agent_host.turn.turn_events import (
     turn_restarted,
     turn_started,
     turn_waiting,
+    with_short_result,
 )
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_wire import decode_response_messages
 
 _WITHOUT_BEGIN: Final = frozenset({"invalid_arguments", "denied", "not_run"})
 """Outcomes of calls that did not begin, for observers; clients get both events of every call."""
-
-
-Redact = Callable[[LiveEvent], Sequence[LiveEvent]]
 
 
 class EventAppender(Protocol):
@@ -89,9 +93,9 @@ class EventWriter:
         self._writer = writer
         self._redactor = redactor
         self._agent = ""
-        self._events = self._new_events(includes_tool_calls=True)
+        self._events = LiveEvents()
+        self._redacted_messages: list[ResponseMessageWire] = []
         self._has_ended = False
-        self._kinds: set[str] = set()
         self._is_background = False
         self._continued_events: ContinuedEvents | None = None
 
@@ -104,8 +108,7 @@ class EventWriter:
         """
         self._is_background = True
         self._continued_events = ContinuedEvents([(event["event"], event["data"]) for event in events], discard_from)
-        if isinstance(self._events, LiveEvents):
-            self._events.reopen(self._continued_events.open_call_ids)
+        self._events.reopen(self._continued_events.open_call_ids)
 
     async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Write the events of a moment.
@@ -119,16 +122,13 @@ class EventWriter:
             return
         if (log_entry := _build_log_entry(moment)) is not None:
             self._writer.append_soon(log_entry)
-        if isinstance(moment, ToolCallCompleted):
-            events = await self._result_events(moment, self._redact_event)
-        elif isinstance(moment, NestedMoment):
-            events = await self._nested_events(moment)
+        events: Sequence[LiveEvent]
+        if isinstance(moment, NestedMoment):
+            path, nested_events = self._build_nested_events(moment)
+            events = [nested_event(path, event) for event in await self._for_clients(nested_events)]
         else:
-            events = await run_in_thread_if_long(
-                self._texts_to_search(moment), lambda: self._build_events(turn, moment)
-            )
-        if self._continued_events is not None and isinstance(moment, UpdateReceived | ModelCallResponded):
-            events = self._without_repetitions(self._continued_events, moment, events)
+            events = await self._for_clients(self._build_events(turn, moment))
+            events = self._complete(turn, moment, events)
         cursor: int | None = None
         if isinstance(moment, UpdateReceived):
             self._is_background = self._is_background or moment.update.continuation_token is not None
@@ -138,11 +138,32 @@ class EventWriter:
         for event in events[-1:]:
             await self._writer.put(*event, cursor)
 
+    async def _for_clients(self, events: Sequence[LiveEvent]) -> Sequence[LiveEvent]:
+        """Redact events, and shorten results; with redaction, no chunk of a text is sent."""
+        if (redactor := self._redactor) is not None:
+            whole_events = [event for event in events if not rule_of_stored(event.event).is_delta]
+            events = await run_in_thread_if_long(
+                whole_events, lambda: [LiveEvent(name, redactor.data(data)) for name, data in whole_events]
+            )
+        return [with_short_result(event) for event in events]
+
+    def _complete(self, turn: ObservedTurn, moment: Moment, events: Sequence[LiveEvent]) -> Sequence[LiveEvent]:
+        """Add to the events of a moment what the client's text needs; take away what clients have."""
+        if self._redactor is not None:
+            events = self._with_whole_texts(events)
+        match moment:
+            case UpdateReceived(replayed=True) | ModelCallResponded(replayed=True):
+                return ()
+            case UpdateReceived() | ModelCallResponded() if self._continued_events is not None:
+                return self._without_repetitions(self._continued_events, moment, events)
+            case AttemptEnded(outcome=TurnOutcome(status="completed") as outcome):
+                return [*events, *self._corrections(decode_response_messages(outcome, turn.request.agent))]
+            case _:
+                return events
+
     def _without_repetitions(
         self, continued: ContinuedEvents, moment: UpdateReceived | ModelCallResponded, events: Sequence[LiveEvent]
     ) -> Sequence[LiveEvent]:
-        if moment.replayed:
-            return events
         new_events = continued.feed(events)
         if isinstance(moment, ModelCallResponded):
             self._continued_events = None
@@ -150,85 +171,50 @@ class EventWriter:
         return new_events
 
     def _cursor_of(self, update: AgentResponseUpdate) -> int | None:
-        """Return where the stream of a response in the background stands; redaction may hold back its last text."""
+        """Return where the stream of a response in the background stands; redaction holds an open text back."""
         return None if self._redactor is not None or self.reader is None else self.reader.cursor(update)
 
-    def _texts_to_search(self, moment: Moment) -> object:
-        """Return what the redaction of a moment's events may search."""
-        if not isinstance(self._events, RedactedEvents) or self._redactor is None:
-            return None
-        if not isinstance(moment, UpdateReceived):
-            return [moment, self._events.buffered_texts]
-        contents = moment.update.contents
-        if self._redactor.buffered_characters is None:
-            kinds = self._kinds
-            self._kinds = {content.type for content in contents}
-            if kinds == self._kinds:  # all is held until something else comes
-                return None
-        return [contents, self._events.buffered_texts]
+    def _with_whole_texts(self, events: Sequence[LiveEvent]) -> list[LiveEvent]:
+        """Add each complete text as one chunk: with redaction, no other chunk is sent."""
+        all_events: list[LiveEvent] = []
+        for event, data in events:
+            if event == MESSAGE_STARTED and data["index"]:
+                all_events.append(message_delta(SEPARATOR))
+            if event == MESSAGE_COMPLETED:
+                self._redacted_messages.append(cast("ResponseMessageWire", data))
+                all_events += [message_delta(data["text"])] if data["text"] else []
+            all_events.append(LiveEvent(event, data))
+        return all_events
 
-    async def _result_events(self, moment: ToolCallCompleted, redact: Redact) -> Sequence[LiveEvent]:
-        if moment.replayed:
-            return ()
-        clean = self._redactor.text if self._redactor is not None else str
-        result_events = await run_in_thread_if_long(
-            self._texts_to_search(moment),
-            lambda: redact(tool_completed(moment.call_id, moment.outcome, clean(moment.result), **moment.details)),
-        )
-        if moment.outcome not in _WITHOUT_BEGIN:
-            return result_events
-        return [*redact(tool_started(moment.call_id, moment.name, None)), *result_events]
-
-    async def _nested_events(self, nested: NestedMoment) -> Sequence[LiveEvent]:
-        """Return what clients learn of an agent within the turn's agent: its messages and tool calls."""
-        path = nested.path
-        events: Sequence[LiveEvent] = ()
-        match nested.moment:
-            case ModelCallCompleted(position, messages=messages):
-                path = path.model_call(position)
-                new_events = [
-                    message_completed(index, {**message, "files": []})
-                    for index, message in enumerate(response_messages(messages, no_files))
-                    if (str(path), index) not in self.nested_events
-                ]
-                self.nested_events |= {(str(path), event.data["index"]) for event in new_events}
-                events = await run_in_thread_if_long(
-                    new_events, lambda: [event for new in new_events for event in self._redact_nested(new)]
-                )
-            case ToolCallCompleted() as moment:
-                events = await self._result_events(moment, self._redact_nested)
-            case moment:
-                if (event := _build_call_event(moment)) is not None:
-                    events = self._redact_nested(event)
-        return [nested_event(str(path), event) for event in events]
-
-    def _redact_nested(self, event: LiveEvent) -> Sequence[LiveEvent]:
-        """Redact an event beside the text of the turn's agent, which stays buffered."""
-        return (event if self._redactor is None else LiveEvent(event.event, self._redactor.data(event.data)),)
-
-    def _new_events(self, *, includes_tool_calls: bool) -> LiveEvents | RedactedEvents:
+    def _corrections(self, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
+        """Make the events that turn the emitted messages into the stored ones."""
         if self._redactor is None:
-            return LiveEvents(self.reader, agent=self._agent, emits_function_events=includes_tool_calls)
-        clean = self._redactor.text
-        events = LiveEvents(self.reader, agent=self._agent, emits_function_events=includes_tool_calls, clean=clean)
-        return RedactedEvents(events, self._redactor)
+            return self._events.correct(messages)
+        text = SEPARATOR.join(message["text"] for message in self._redacted_messages)
+        return correct_messages(text, self._redacted_messages, messages)
 
-    def _redact_event(self, event: LiveEvent) -> Sequence[LiveEvent]:
-        return self._events.redact([event]) if isinstance(self._events, RedactedEvents) else (event,)
+    def _build_nested_events(self, nested: NestedMoment) -> tuple[str, Sequence[LiveEvent]]:
+        """Return what clients learn of an agent within the turn's agent, and its path: its messages and tool calls."""
+        if not isinstance(nested.moment, ModelCallCompleted):
+            return str(nested.path), _build_call_events(nested.moment)
+        path = str(nested.path.model_call(nested.moment.position))
+        messages = response_messages(nested.moment.messages, no_files)
+        new_indexes = [index for index in range(len(messages)) if (path, index) not in self.nested_events]
+        self.nested_events |= {(path, index) for index in new_indexes}
+        return path, [message_completed(index, {**messages[index], "files": []}) for index in new_indexes]
 
     def _build_events(self, turn: ObservedTurn, moment: Moment) -> Sequence[LiveEvent]:
         match moment:
-            case UpdateReceived(update, replayed):
-                events = self._events.feed(update)
-                return () if replayed else events
-            case ModelCallResponded(replayed=replayed):
-                events = self._events.end_call()
-                return () if replayed else events
+            case UpdateReceived(update):
+                return self._events.feed(update)
+            case ModelCallResponded():
+                return self._events.end_call()
             case AttemptStarted(replayed=False):
                 return (turn_started(turn.request),)
             case RunStarted(has_journal, discard_from):
                 self._agent = turn.request.agent
-                self._events = self._new_events(includes_tool_calls=not has_journal)
+                self._events = LiveEvents(self.reader, agent=self._agent, emits_function_events=not has_journal)
+                self._redacted_messages = []
                 self._is_background = False
                 self._continued_events = None
                 return () if discard_from is None else (turn_restarted(discard_from),)
@@ -238,26 +224,28 @@ class EventWriter:
                     return (turn_postponed(turn.request, moment.ending.seconds),)
                 if not outcome.has_ended:
                     return () if moment.replayed else (turn_waiting(turn.request, outcome.pending),)
-                if outcome.status != "completed":
-                    return ()
-                return self._events.finish(decode_response_messages(outcome, turn.request.agent))
+                return self._events.end_run() if outcome.status == "completed" else ()
             case _:
-                event = _build_call_event(moment)
-                return () if event is None else self._redact_event(event)
+                return _build_call_events(moment)
 
 
-def _build_call_event(moment: Moment) -> LiveEvent | None:
+def _build_call_events(moment: Moment) -> Sequence[LiveEvent]:
+    """Return the events of a call, of the turn's agent or of an agent within it."""
     match moment:
         case ToolCallStarted(call_id, name, arguments, attempt=1, replayed=False):
-            return tool_started(call_id, name, arguments)
+            return (tool_started(call_id, name, arguments),)
         case ToolProgressed(call_id, text, fraction):
-            return tool_progress(call_id, text, fraction)
+            return (tool_progress(call_id, text, fraction),)
+        case ToolCallCompleted(replayed=False):
+            completed = tool_completed(moment.call_id, moment.outcome, moment.result, **moment.details)
+            is_new = moment.outcome in _WITHOUT_BEGIN
+            return (tool_started(moment.call_id, moment.name, None), completed) if is_new else (completed,)
         case CallPending(call, replayed=False):
-            return call_pending(call)
+            return (call_pending(call),)
         case CallReplied(call, answer):
-            return call_replied(call, answer)
+            return (call_replied(call, answer),)
         case _:
-            return None
+            return ()
 
 
 def _build_log_entry(moment: Moment) -> LogEntry | None:

@@ -1,5 +1,6 @@
 """The outcome of a turn for each ending, with the entries to store or the reason why there are none."""
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -33,17 +34,15 @@ from durable_agent_host.errors import (
 )
 from durable_agent_host.model.call_path import AGENT_RUN, CallPath
 from durable_agent_host.model.ending import CALLS_NOT_RUN, AnswerEnd, end_of_answer
-from durable_agent_host.model.provider_item import SERVICE_TIER
+from durable_agent_host.model.provider_item import SERVICE_TIER, STAMP
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
 from durable_agent_host.session.transcript import close_calls, finished_part
 from durable_agent_host.stream.hosted_calls import HOSTED_CONTENTS
-from durable_agent_host.stream.redacted_events import remove_buffered
 from durable_agent_host.stream.response_messages import response_messages
 from durable_agent_host.turn.error_texts import error_details
 from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.turn_events import SEPARATOR
-from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_wire import encode_response_messages
 from durable_agent_host.turn.waiting_status import shortened_calls
 from durable_agent_host.turn_log.journal import JournalState
@@ -156,11 +155,7 @@ async def _build_cut_off(
 ) -> TurnOutcome:
     response, cut_off = runs.output.responses({path.position for path in records.responses if not path.is_nested})
     finished_messages = finished_part(cut_off.messages)
-    if (redactor := runs.redactor) is not None:
-        finished_messages = await run_in_thread_if_long(
-            finished_messages, lambda: remove_buffered(finished_messages, redactor)
-        )
-    response.messages += finished_messages
+    response.messages += finished_messages if runs.redactor is None else _without_open_text(finished_messages)
     model_call = CallPath() if runs.run is None else runs.run.journal.current_call
     build_result = partial(_build_missing_result, records, "failed" if status == "failed" else "was cancelled")
     response.messages = close_calls(
@@ -176,6 +171,19 @@ async def _build_cut_off(
     runs.agent_session.service_session_id = None
     runs.agent_session.state.pop(WORKFLOW_STATE, None)
     return await _with_entries(runs, response, status)
+
+
+def _without_open_text(messages: Sequence[Message]) -> Sequence[Message]:
+    """Leave out a text that was cut off, possibly within something that only the whole of it shows to be secret."""
+    if not messages or not messages[-1].contents:
+        return messages
+    *before, last_message = messages
+    *contents, content = last_message.contents
+    if content.type != "text" or STAMP in content.additional_properties:  # an item with a stamp is complete
+        return messages
+    shortened_message = copy.copy(last_message)
+    shortened_message.contents = contents
+    return [*before, shortened_message] if contents else before
 
 
 def _messages_beyond(
@@ -289,8 +297,14 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     response = agent_response
     replies = runs.replies
     if (redactor := runs.redactor) is not None:
-        redact = partial(_redact, runs, redactor, request, agent_response)
-        stored_request, response, replies = await run_in_thread_if_long([request, agent_response, runs.replies], redact)
+        stored_request, response, replies = await run_in_thread_if_long(
+            [request, agent_response, replies],
+            lambda: (
+                redactor.request(request),
+                redactor.response(agent_response),
+                {call_id: redactor.data(answer) for call_id, answer in runs.replies.items()},
+            ),
+        )
     end = AnswerEnd()
     if status == "completed":
         end = end_of_answer(response)
@@ -325,24 +339,13 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     )
 
 
-def _redact(
-    runs: AgentRuns, redactor: Redactor, request: TurnRequest, response: AgentResponse[Any]
-) -> tuple[TurnRequest, AgentResponse[Any], Mapping[str, Mapping[str, Any]]]:
-    available_tools = (
-        runs.run.progress.available_tools if runs.run is not None and runs.hosted_agent.has_journal else None
-    )
-    replies = {call_id: redactor.data(answer) for call_id, answer in runs.replies.items()}
-    return redactor.request(request), redactor.response(response, available_tools=available_tools), replies
-
-
 def _pop_served_by(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:
     """Return the model and tier that served the last call; remove the tier from the response's properties."""
     properties = dict(response.additional_properties or {})
     tier = properties.pop(SERVICE_TIER, None)
     response.additional_properties = properties
     served_by = {"model": runs.output.served_model, "service_tier": tier}
-    clean = runs.redactor.text if runs.redactor is not None else str
-    return {name: bounded_name(clean(str(value))) for name, value in served_by.items() if value}
+    return {name: bounded_name(str(value)) for name, value in served_by.items() if value}
 
 
 def _hide_exceptions(response: AgentResponse[Any]) -> None:

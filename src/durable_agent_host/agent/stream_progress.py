@@ -1,10 +1,10 @@
 """How far the stream of one run is: where its updates come from, and what is known of its calls."""
 
 import json
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_framework import ChatResponse, Content, MiddlewareTermination
 
@@ -133,14 +133,12 @@ class StreamProgress:
         broken: the stream that has broken; another run may resume from there.
         has_client_calls: whether the last response has calls of the provider's own tools that the client runs: the run
             ends after its other calls, and continues with the client's results.
-        available_tools: names of the tools in the model's requests; the model may call others.
     """
 
     source: Source = None
     unreadable: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
     broken: BrokenStream | None = None
     has_client_calls: bool = False
-    available_tools: set[str] = field(default_factory=set[str])
 
     def begin_call(self, position: int) -> None:
         """Record that a model call streams."""
@@ -177,12 +175,3 @@ class StreamProgress:
         """Make a call, and end the framework's run after it; a layer of its chain."""
         end = await call_next(call)
         return end if end.error is not None else replace(end, error=MiddlewareTermination())
-
-    def record_available_tools(self, options: Mapping[str, Any] | None) -> None:
-        """Record the tools in the options of a model call."""
-        tools: Any = (options or {}).get("tools") or ()
-        for tool in cast("list[Any]", tools) if isinstance(tools, list | tuple) else [tools]:
-            name: Any = (
-                cast("dict[str, Any]", tool).get("name") if isinstance(tool, dict) else getattr(tool, "name", None)
-            )
-            self.available_tools.add(str(name))

@@ -6,7 +6,7 @@ before each further run of the agent.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -58,13 +58,10 @@ class AttemptMetrics:
 
     Args:
         attempt: its number, from 1.
-        clean: redacts a text, for the names of models; without it, they are kept as they are.
-
     """
 
-    def __init__(self, attempt: int, clean: Callable[[str], str] = str) -> None:
+    def __init__(self, attempt: int) -> None:
         self._attempt = attempt
-        self._clean = clean
         self._started_at = datetime.now(UTC).isoformat()
         self._models: dict[str, Any] = {}
         self._failed_calls: list[tuple[str | None, Mapping[str, Any]]] = []
@@ -120,7 +117,7 @@ class AttemptMetrics:
         return times | self._calls | self._counts | {"models": models, "new_usage": _plain(self._new_usage)}
 
     def _add(self, model: str | None, usage: Mapping[str, Any] | None, *, replayed: bool) -> None:
-        name = bounded_name(self._clean(model)) if model else _UNKNOWN
+        name = bounded_name(model) if model else _UNKNOWN
         self._models[name] = add_usage_details(self._models.get(name), _as_usage(usage))
         if not replayed:
             self._new_usage = add_usage_details(self._new_usage, _as_usage(usage))
@@ -186,7 +183,7 @@ class TurnAttempt:
         self._log = log
         self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
         self._events = EventWriter(self._writer, redactor)
-        self.metrics = AttemptMetrics(self.number, redactor.text_or_mask if redactor is not None else str)
+        self.metrics = AttemptMetrics(self.number)
         self.observers = ObserverGroup(turn, self._events, (self.metrics, *observers))
         self._turn = turn
         self._runs = 0

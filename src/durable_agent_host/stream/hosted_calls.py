@@ -5,7 +5,7 @@ result, which also has its final arguments; otherwise with the content of the re
 run ends did not run.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -17,8 +17,6 @@ from durable_agent_host.model.journal_entry import ToolOutcome
 from durable_agent_host.model.provider_item import HostedCall
 from durable_agent_host.stream.response_messages import files_of
 from durable_agent_host.turn.turn_events import LiveEvent, tool_completed, tool_delta, tool_started
-
-Clean = Callable[[str], str]
 
 _CALLS: Final = {
     "code_interpreter_tool_call": "code_interpreter",
@@ -62,12 +60,10 @@ class HostedCalls:
     """Derives the events of one run's hosted calls.
 
     Args:
-        clean: redacts results, which are shortened afterwards.
         service_files: finds the files of the service in a result.
     """
 
-    def __init__(self, clean: Clean, service_files: ServiceFilesOf) -> None:
-        self._clean = clean
+    def __init__(self, service_files: ServiceFilesOf) -> None:
         self._service_files = service_files
         self._open: dict[str, _OpenCall] = {}
         self._completed_ids: set[str] = set()
@@ -130,7 +126,7 @@ class HostedCalls:
             tool_completed(
                 call_id,
                 "error" if has_failed else outcome,
-                self._clean(text),
+                text,
                 arguments=None if arguments == call.started_arguments else arguments,
                 files=files,
                 approval_request_id=call.approval_request_id,

@@ -18,7 +18,7 @@ from durable_agent_host.codec.tool_result_text import result_text
 from durable_agent_host.model.conversation_file import ServiceFile, no_files
 from durable_agent_host.model.provider_item import ITEM, PART_OF, STAMP, HostedCall, ItemPart, is_carrier
 from durable_agent_host.stream.fold import ItemReader, MessageAccumulator, fold_message
-from durable_agent_host.stream.hosted_calls import Clean, HostedCalls, new_part
+from durable_agent_host.stream.hosted_calls import HostedCalls, new_part
 from durable_agent_host.stream.response_messages import FILES, response_messages
 from durable_agent_host.turn.turn_events import (
     MESSAGE_DELTA,
@@ -113,7 +113,6 @@ class LiveEvents:
         reader: of the agent's provider; None uses only the contents.
         agent: the name of the agent, which is not told as the author.
         emits_function_events: whether to emit events of the app's tools; False where the middleware does.
-        clean: redacts results, which are shortened afterwards.
     """
 
     def __init__(
@@ -122,13 +121,12 @@ class LiveEvents:
         *,
         agent: str = "",
         emits_function_events: bool = True,
-        clean: Clean = str,
     ) -> None:
         self._reader = reader = reader or _UnknownProvider()
         self._messages = _Messages(reader, agent)
         self._reasoning = _Reasoning()
-        self._functions = _Functions(clean) if emits_function_events else None
-        self._hosted = HostedCalls(clean, reader.service_files)
+        self._functions = _Functions() if emits_function_events else None
+        self._hosted = HostedCalls(reader.service_files)
 
     def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
         """Read the next update.
@@ -171,7 +169,11 @@ class LiveEvents:
         Returns:
             The events needed to make the messages of all events the stored ones.
         """
-        return self.end_run() + self._messages.correct(messages)
+        return self.end_run() + self.correct(messages)
+
+    def correct(self, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
+        """Make the events that turn the emitted messages into the stored ones."""
+        return self._messages.correct(messages)
 
     def end_run(self) -> list[LiveEvent]:
         """End what is open."""
@@ -323,8 +325,7 @@ class _Reasoning:
 class _Functions:
     """Calls of function tools; their event is emitted when the arguments are complete: when something else follows."""
 
-    def __init__(self, clean: Clean) -> None:
-        self._clean = clean
+    def __init__(self) -> None:
         self._open: dict[str, tuple[str, Any]] = {}
         self._last: str | None = None
 
@@ -336,7 +337,7 @@ class _Functions:
         events = self.flush()
         if content.type == "function_result":
             outcome = "success" if content.exception is None else "error"
-            events.append(tool_completed(content.call_id or "", outcome, self._clean(result_text(content))))
+            events.append(tool_completed(content.call_id or "", outcome, result_text(content)))
         return events
 
     def flush(self) -> list[LiveEvent]:

@@ -385,11 +385,18 @@ def tool_completed(call_id: str, outcome: ToolOutcome, result: str = "", **detai
     Args:
         call_id: of the call.
         outcome: of the call.
-        result: is shortened.
+        result: in full; see `with_short_result`.
         details: what the event of its start did not have: ``arguments``, ``files``, ``approval_request_id``.
     """
-    data = ToolCompletedWire(call_id=call_id, outcome=outcome, result=short_text(result))
+    data = ToolCompletedWire(call_id=call_id, outcome=outcome, result=result)
     return LiveEvent(TOOL_COMPLETED, {**data, **{name: value for name, value in details.items() if value}})
+
+
+def with_short_result(event: LiveEvent) -> LiveEvent:
+    """Shorten the result in the event of a tool call that has ended; another event is unchanged."""
+    if event.event != TOOL_COMPLETED:
+        return event
+    return LiveEvent(TOOL_COMPLETED, {**event.data, "result": short_text(event.data["result"])})
 
 
 def call_pending(call: PendingCallWire) -> LiveEvent:

@@ -8,8 +8,7 @@ it is replayed from its remaining text. A mark shows that it was redacted.
 
 import copy
 import json
-import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -42,8 +41,6 @@ _NAMES: Final = frozenset(
 """Fields of a content that describe it, and contain nothing of the conversation."""
 
 
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
-"""What the services do not take in the name of a tool."""
 _MAX_DEPTH: Final = 100
 """Deeper values are masked."""
 _SHORT_CHARACTERS: Final = 64
@@ -56,14 +53,12 @@ class Redactor:
     """Applies an app's function.
 
     Args:
-        redact: pure; it returns a copy of what it changes. Its optional attribute ``held_characters`` says how much of
-            a streamed text it needs to see at once; without it, it needs all of a content.
+        redact: pure; it returns a copy of what it changes.
     """
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
         self._harmless: set[str] = set()
-        self.buffered_characters: int | None = getattr(redact, "held_characters", None)
 
     def does(self, redact: Redact) -> bool:
         """Return whether this applies a given function."""
@@ -73,15 +68,8 @@ class Redactor:
         """Try the app's function on a text, so that a broken one is reported before a turn needs it.
 
         Raises:
-            ValueError: the function failed, or its ``held_characters`` is not a number; says what to give.
+            ValueError: the function failed; says what to give.
         """
-        buffered_characters: Any = self.buffered_characters
-        if buffered_characters is not None and (
-            not isinstance(buffered_characters, int) or isinstance(buffered_characters, bool) or buffered_characters < 1
-        ):
-            raise ValueError(
-                f"its held_characters is {buffered_characters!r}: give a whole number above 0, or leave it out"
-            )
         content, reason = self._call_redact(Content.from_text("Hello"), str)
         if content is None:
             raise ValueError(
@@ -216,9 +204,7 @@ class Redactor:
             return request
         return replace(request, message=message, contents=contents, options=options, response_format=schema)
 
-    def response(
-        self, response: AgentResponse[Any], *, available_tools: Container[str] | None = None
-    ) -> AgentResponse[Any]:
+    def response(self, response: AgentResponse[Any]) -> AgentResponse[Any]:
         """Redact an answer, with its structured value.
 
         Returns:
@@ -227,12 +213,7 @@ class Redactor:
         Raises:
             RedactionError: the app's function failed.
         """
-        original_messages = response.messages
-        if available_tools is not None:
-            original_messages = [
-                _redact_tool_names(message, available_tools, self.text) for message in original_messages
-            ]
-        messages = self.messages(original_messages)
+        messages = self.messages(response.messages)
         properties = self.value(response.additional_properties or {})
         try:
             value = dump_value(response.value, "value")
@@ -377,32 +358,6 @@ def _without_item(content: Content) -> Content:
     properties = content.additional_properties.items()
     clone.additional_properties = {name: value for name, value in properties if name not in (STAMP, PART_OF)}
     return clone
-
-
-def _redact_tool_names(message: Message, available_tools: Container[str], clean: Callable[[str], str]) -> Message:
-    """Redact the names of tools that there are not; their calls keep their ids, by which results belong to them."""
-    contents = [
-        _redact_tool_name(content, available_tools, clean) if content.type == "function_call" else content
-        for content in message.contents
-    ]
-    if all(new is old for new, old in zip(contents, message.contents, strict=True)):
-        return message
-    renamed_message = copy.copy(message)
-    renamed_message.contents = contents
-    renamed_message.raw_representation = None
-    return renamed_message
-
-
-def _redact_tool_name(call: Content, available_tools: Container[str], clean: Callable[[str], str]) -> Content:
-    name = (call.name or "") if call.type == "function_call" else ""
-    if name in available_tools or (redacted_name := clean(name)) == name:
-        return call
-    renamed_call = copy.copy(call)
-    renamed_call.name = _NOT_IN_NAMES.sub("_", redacted_name)
-    renamed_call.raw_representation = renamed_call.protected_data = None
-    renamed_call.additional_properties = {**call.additional_properties, REDACTED: True}
-    renamed_call.additional_properties.pop(STAMP, None)
-    return renamed_call
 
 
 def _differs(content: Content, other: Content) -> bool:

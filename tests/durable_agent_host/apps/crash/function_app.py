@@ -32,12 +32,13 @@ from azure.core.pipeline.policies import AzureKeyCredentialPolicy, HeadersPolicy
 from azure.functions import AuthLevel, HttpRequest, HttpResponse
 from google import genai
 
-from durable_agent_host import Budget, Budgets, DurableAgentApp, Price, Principal, redact_personal_data
+from durable_agent_host import Budget, Budgets, DurableAgentApp, Price, Principal
 from durable_agent_host.http.gate import Action, AuthorizationTarget
 from durable_agent_host.tool_calls import current_tool_call, durable_tool
 from durable_agent_host.turn_log.crash_points import armed_plan, planned_crash
 from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
 from functions_host.engine.crash_points import POINTS, arm
+from tests.durable_agent_host.canaries import hide_canaries
 
 PAUSE_SECONDS = 0.01
 """Before and after the effect, so that kills find a tool in all its states."""
@@ -272,7 +273,7 @@ BUDGETS = Budgets(turn=LIMITS, session=LIMITS, prices={"*": Price(input=1.0, out
 app = DurableAgentApp(
     identify=identify if "owners" in FEATURES else None,
     authorize=authorize if "owners" in FEATURES else None,
-    redact=redact_personal_data if "redaction" in FEATURES else None,
+    redact=hide_canaries if "redaction" in FEATURES else None,
     budgets=BUDGETS if "budgets" in FEATURES else None,
     agents=[
         Agent(client, "Work with the tools.", name="Worker", tools=TOOLS, default_options={"store": False}),

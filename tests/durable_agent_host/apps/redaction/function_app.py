@@ -10,8 +10,9 @@ from typing import Any
 from agent_framework import Agent, Content, ContextProvider, FileHistoryProvider, Message, tool
 from agent_framework.observability import configure_otel_providers
 
-from durable_agent_host import DurableAgentApp, durable_tool, redact_personal_data
+from durable_agent_host import DurableAgentApp, durable_tool
 from durable_agent_host.providers.openai import chat_client_from_environment
+from tests.durable_agent_host.canaries import hide_canaries
 
 
 def find(card: str) -> str:
@@ -41,7 +42,7 @@ def pay(card: str, reason: str) -> str:
 
 
 def redact_text(content: Content) -> Content:
-    """Hide code words; it does not say how long they are."""
+    """Hide code words."""
     if not content.text or "word-" not in content.text:
         return content
     hidden = copy.copy(content)
@@ -76,7 +77,7 @@ def agent(name: str, *providers: ContextProvider) -> Agent:
     return Agent(client, "Help.", name=name, tools=tools, default_options=options, context_providers=providers)
 
 
-app = DurableAgentApp(redact=redact_personal_data, enable_mcp_tool_trigger=True)
+app = DurableAgentApp(redact=hide_canaries, enable_mcp_tool_trigger=True)
 app.add_agent(agent("Teller"))
 app.add_agent(agent("Words"), redact=redact_text)
 app.add_agent(agent("Stumbles"), redact=fail)
