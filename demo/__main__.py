@@ -1,9 +1,9 @@
 """The demo: hold conversations over HTTP, kill the host between turns, and print the size of the stored turns.
 
 The last turn is streamed, and the host is killed in the middle of its response (`streamed_turn`). The demo uses
-only public HTTP routes and the command lines of the practice model and the embedded host. It compares the items that
-the practice model sent with the stored session and with the items that the next turn replayed; a difference gives
-status 1.
+only public HTTP routes and the command lines of the embedded host and of `tests/stand_ins`, the practice model with
+the services of all providers. It compares the items that the model sent with the stored session and with the items
+that the next turn replayed; a difference gives status 1.
 """
 
 import argparse
@@ -44,9 +44,9 @@ class Demo:
     losses: list[str] = field(default_factory=list[str])
 
     def start(self) -> None:
-        """Start the practice model and the embedded host."""
+        """Start the practice model with the services of all providers, and the embedded host."""
         recording_options = ["--recordings", str(self.recordings)] if self.recordings else []
-        self.model = Process.start("practice_model", ["--port", "0", *recording_options])
+        self.model = Process.start("tests.stand_ins", ["--port", "0", *recording_options])
         self.control = self.model.url.removesuffix("/v1") + "/practice"
         self.start_host()
 

@@ -32,7 +32,7 @@ HOST = (
 )
 """What each host imports before it looks at its app; nothing here changes how an app without agents behaves."""
 AGENTS = (
-    *(*HOST, "durable_agent_host.app", "durable_agent_host.turn_log.sqlite_log", "practice_model"),
+    *(*HOST, "durable_agent_host.app", "durable_agent_host.turn_log.sqlite_log", "tests.stand_ins.server"),
     *("agent_framework_openai", "agent_framework_anthropic", "agent_framework_gemini", "azure.ai.agents.aio"),
     *(
         f"durable_agent_host.providers.{name}.provider"

@@ -101,11 +101,9 @@ class PracticeModel(Server):
         requests.delete(f"{self.control}/plans")
 
 
-def start_model(*, recordings: Path | None = None, port: int = 0) -> PracticeModel:
+def start_model(*, port: int = 0) -> PracticeModel:
     """Start a practice model."""
-    more = ["--recordings", str(recordings)] if recordings else []
-    command = ["-m", "practice_model", "--port", str(port), *more]
-    return PracticeModel(*command, env=clean_environment(), preload=AGENTS)
+    return PracticeModel("-m", "tests.stand_ins", "--port", str(port), env=clean_environment(), preload=AGENTS)
 
 
 class AgentHost(Server):

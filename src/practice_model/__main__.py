@@ -5,30 +5,37 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import uvicorn
 
-from practice_model.play.recordings import Recordings, RecordingsError
 from practice_model.rules.requests import Rules
 from practice_model.server import PracticeModel
 
 
 def main() -> int:
     """Run the practice model until it is stopped; return the exit status."""
-    arguments = _parser().parse_args()
-    try:
-        recordings = Recordings.load(arguments.recordings) if arguments.recordings else None
-        listener = _listen(arguments.host, arguments.port)
-    except (RecordingsError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    arguments = argument_parser("python -m practice_model").parse_args()
+    return serve(arguments, lambda rules: PracticeModel(rules, arguments.requests))
+
+
+def serve(arguments: argparse.Namespace, build_model: Callable[[Rules], PracticeModel]) -> int:
+    """Run a model until it is stopped; return the exit status.
+
+    Args:
+        arguments: of `argument_parser`.
+        build_model: the rules that the arguments choose → the model.
+    """
     if arguments.requests and not arguments.requests.parent.is_dir():
         print(f"Folder of --requests {str(arguments.requests)!r} does not exist: create it first.", file=sys.stderr)
         return 1
-    rules = Rules.strict() if arguments.strict else Rules()
-    model = PracticeModel(recordings, rules, arguments.requests, recordings_folder=arguments.recordings)
+    try:
+        listener = _listen(arguments.host, arguments.port)
+    except OSError as error:
+        print(error, file=sys.stderr)
+        return 1
+    model = build_model(Rules(is_strict=arguments.strict))
     host, port = listener.getsockname()[:2]
     _Server(model, f"http://{host}:{port}/v1").run(sockets=[listener])
     return 0
@@ -69,13 +76,11 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "python -m practice_model", description="Local models for practice: the APIs of their providers, without a key."
-    )
+def argument_parser(program: str) -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(program, description="Local models for practice: OpenAI's APIs, without a key.")
     parser.add_argument("--port", type=int, default=8901, help="port to listen on, 0 for a free one (default 8901)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--recordings", type=Path, help="folder of recorded traffic to replay")
     parser.add_argument("--requests", type=Path, help="file that every request is appended to as a JSON line")
     parser.add_argument("--strict", action="store_true", help="also enforce rules that are only inferred")
     return parser

@@ -158,13 +158,11 @@ class SharedState:
         id_generator: generates ids.
         plans: posted by tests; each service's player takes its steps from them.
         request_log: requests of all services.
-        recordings_folder: recorded traffic, with a subfolder for each provider; None if there is none.
     """
 
     id_generator: IdGenerator
     plans: list[Plan]
     request_log: RequestLog
-    recordings_folder: Path | None
 
 
 @dataclass

@@ -10,8 +10,8 @@ from agent_framework_anthropic import AnthropicClient
 
 from durable_agent_host.model.session import Session
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
-from practice_model.server import PracticeModel
 from tests.durable_agent_host.wire_lab import Lab
+from tests.stand_ins.server import StandIns
 
 
 @dataclass
@@ -23,7 +23,7 @@ class AnthropicLab(Lab):
     recordings_folder: Path | None = None
 
     def __post_init__(self):
-        self.service = PracticeModel(seed="wire", recordings_folder=self.recordings_folder)
+        self.service = StandIns(seed="wire", recordings=self.recordings_folder)
         self.session = Session()
         self.turns = 0
         self.dies_in = 0

@@ -18,8 +18,8 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
-from practice_model.play.plans import Plan
-from practice_model.server import PracticeModel
+from tests.stand_ins.recordings import RecordedPlan
+from tests.stand_ins.server import StandIns
 
 
 @dataclass
@@ -34,11 +34,11 @@ class GeminiLab:
     turns: int = 0
 
     def __post_init__(self):
-        self.service = PracticeModel(seed="wire", recordings_folder=self.recordings)
+        self.service = StandIns(seed="wire", recordings=self.recordings)
 
     def plan(self, *steps: Mapping[str, Any], **when: str) -> None:
         """Script the next model calls."""
-        self.service.plans.append(Plan.parse({"steps": list(steps), "when": when}))
+        self.service.plans.append(RecordedPlan.parse({"steps": list(steps), "when": when}))
 
     def agent(self) -> Agent:
         """Make a new client and a new agent, as a new process does."""

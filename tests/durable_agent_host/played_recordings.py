@@ -28,11 +28,11 @@ from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.turn.step_reader import StepReader
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
-from practice_model.dialects.anthropic import event_grammar as anthropic_grammar
 from practice_model.dialects.responses import event_grammar as responses_grammar
 from tests.durable_agent_host.hostile_model import HostileModel, events, http_response, stream
 from tests.durable_agent_host.hostile_streams import AGENTS_ROUTES
 from tests.kit import RECORDINGS
+from tests.stand_ins.anthropic import event_grammar as anthropic_grammar
 
 KINDS = ("openai-responses", "anthropic", "gemini", "chat-completions", "azure-ai-agents")
 """Folder of recordings → what `client_of` makes a client for."""

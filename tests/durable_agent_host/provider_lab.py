@@ -20,9 +20,9 @@ from durable_agent_host.session.transcript import replay_messages
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
 from durable_agent_host_azure_ai_agents.thread_contents import METADATA
-from practice_model.play.plans import Plan
 from practice_model.rules.requests import Rules
-from practice_model.server import PracticeModel
+from tests.stand_ins.recordings import RecordedPlan
+from tests.stand_ins.server import StandIns
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,13 @@ class ProviderLab:
     middleware: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
-        self.service = PracticeModel(rules=Rules.strict(), seed="providers")
+        self.service = StandIns(rules=Rules(is_strict=True), seed="providers")
         self.session = Session()
         self.turns = 0
 
     def plan(self, *steps: Mapping[str, Any]) -> None:
         """Script the next model calls."""
-        self.service.plans.append(Plan.parse({"steps": list(steps)}))
+        self.service.plans.append(RecordedPlan.parse({"steps": list(steps)}))
 
     @asynccontextmanager
     async def agent(self, kind: str) -> AsyncIterator[Agent]:

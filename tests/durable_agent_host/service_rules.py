@@ -1,4 +1,4 @@
-"""What services say to a request: OpenAI, Anthropic and Gemini by the practice model's rules, others by reports.
+"""What services say to a request: OpenAI, Anthropic and Gemini by the rules of their stand-ins, others by reports.
 
 The stand-ins of `STAND_INS` refuse in the words of the public reports that `providers.services` names.
 """
@@ -10,7 +10,9 @@ from itertools import pairwise
 from typing import Any
 
 from practice_model.dialects.responses.transcript import Transcript
-from practice_model.rules import anthropic_messages, chat_requests, gemini_contents, item_shapes, pairing
+from practice_model.rules import chat_requests, item_shapes, pairing
+from tests.stand_ins.anthropic import rules as anthropic_rules
+from tests.stand_ins.gemini import rules as gemini_rules
 
 
 class _KnowsNothing:
@@ -45,9 +47,9 @@ def find_violation(client: str, body: Any) -> Any:
         case "Completions":
             return chat_requests.check_request(body)
         case "Claude":
-            return anthropic_messages.check_request(body, _KnowsNothing())
+            return anthropic_rules.check_request(body, _KnowsNothing())
         case _:
-            return gemini_contents.check_request("m", body, bool, ())
+            return gemini_rules.check_request("m", body, bool, ())
 
 
 Refusal = tuple[int, Any]

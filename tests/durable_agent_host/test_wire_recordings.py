@@ -9,10 +9,11 @@ import pytest
 from agent_framework import FunctionTool
 
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
-from practice_model.play.recordings import Recordings
 from practice_model.rules.requests import Rules
 from tests.durable_agent_host.wire_lab import Lab
 from tests.kit import RECORDINGS
+from tests.stand_ins.recordings import load_recordings
+from tests.stand_ins.server import RESPONSES_TRAFFIC
 
 pytestmark = pytest.mark.recordings
 
@@ -155,7 +156,7 @@ def tools_of(steps):
 def recordings():
     if not FOLDER.is_dir():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
-    return Recordings.load(RECORDINGS)
+    return RECORDINGS
 
 
 def names():
@@ -246,7 +247,8 @@ async def test_the_next_turn_has_every_recorded_item(name, recordings):
     assert (await lab.cold_turn("second")).error is None
     assert lab.bodies == lab.bodies_of_the_sdk
     finished_items = lab.service.request_log.entries[0]["output"]
-    final_items = recordings.by_name[name].stream_version.response.get("output") or []  # has more than was finished
+    final_response = load_recordings(recordings, RESPONSES_TRAFFIC).by_name[name].stream_version.response
+    final_items = final_response.get("output") or []  # has more than was finished
     items = [plain(item) for item in (final_items if len(final_items) > len(finished_items) else finished_items)]
     if not any(item.get("encrypted_content") for item in items):
         # Without its payload a service that stored nothing cannot know the reasoning, nor the ids that ask for it.

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import httpx2
@@ -26,10 +27,9 @@ from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.stream.fold import ItemReader, fold_updates
 from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
-from practice_model.play.plans import Plan
-from practice_model.play.recordings import Recordings
 from practice_model.rules.requests import Rules
-from practice_model.server import PracticeModel
+from tests.stand_ins.recordings import RecordedPlan
+from tests.stand_ins.server import StandIns
 
 
 @dataclass
@@ -41,14 +41,14 @@ class Lab:
     model: str = "practice-reasoning"
     tools: Sequence[Any] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-    rules: Rules = field(default_factory=Rules.strict)
-    recordings: Recordings | None = None
+    rules: Rules = field(default_factory=lambda: Rules(is_strict=True))
+    recordings: Path | None = None
     providers: Sequence[Any] = ()
     compaction: Callable[[Any], Any] = lambda client: None
     agent_arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self):
-        self.service = PracticeModel(self.recordings, self.rules, seed="wire")
+        self.service = StandIns(self.recordings, self.rules, seed="wire")
         self.session = Session()
         self.turns = 0
         self.dies_in = 0
@@ -56,7 +56,7 @@ class Lab:
 
     def plan(self, *steps, times=1, **when):
         """Script the next model calls."""
-        self.service.plans.append(Plan.parse({"steps": list(steps), "times": times, "when": when}))
+        self.service.plans.append(RecordedPlan.parse({"steps": list(steps), "times": times, "when": when}))
 
     @asynccontextmanager
     async def agent(self):

@@ -1,16 +1,13 @@
-"""Fixtures: the recordings folder, and a practice model served over real HTTP on a free loopback port."""
+"""A practice model served over real HTTP on a free loopback port."""
 
-import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx2
 import pytest
 import uvicorn
 
-from practice_model import create_app
-from tests.kit import RECORDINGS
+from practice_model import PracticeModel
 
 
 class PracticeModelClient:
@@ -34,15 +31,6 @@ class PracticeModelClient:
         return self.http.get("/practice/requests").json()
 
 
-@pytest.fixture(scope="session")
-def recordings_dir() -> Path:
-    """The recordings folder; tests are skipped without it, but it is required in CI."""
-    if not RECORDINGS.is_dir():
-        reason = "recordings folder not found: set RECORDINGS_DIR"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
-    return RECORDINGS
-
-
 def serve(app) -> Iterator[PracticeModelClient]:
     """Serve an app in a thread until the generator is closed."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
@@ -59,25 +47,12 @@ def serve(app) -> Iterator[PracticeModelClient]:
 
 @pytest.fixture(scope="session")
 def _shared_client() -> Iterator[PracticeModelClient]:
-    yield from serve(create_app(seed="test"))
+    yield from serve(PracticeModel(seed="test").app)
 
 
 @pytest.fixture
 def model(_shared_client: PracticeModelClient) -> PracticeModelClient:
-    """A practice model without recordings, plans and request log emptied."""
+    """A practice model, plans and request log emptied."""
     _shared_client.http.delete("/practice/plans")
     _shared_client.http.delete("/practice/requests")
     return _shared_client
-
-
-@pytest.fixture(scope="session")
-def _shared_player(recordings_dir: Path) -> Iterator[PracticeModelClient]:
-    yield from serve(create_app(recordings_dir, seed="player"))
-
-
-@pytest.fixture
-def player(_shared_player: PracticeModelClient) -> PracticeModelClient:
-    """A practice model with recordings, plans and request log emptied."""
-    _shared_player.http.delete("/practice/plans")
-    _shared_player.http.delete("/practice/requests")
-    return _shared_player

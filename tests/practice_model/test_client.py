@@ -63,19 +63,3 @@ async def test_the_clients_replay_of_stored_reasoning_is_rejected(agent):
     replay = [Message("user", ["Hello"]), *response.messages, Message("user", ["And then?"])]
     with pytest.raises(ChatClientException, match="was provided without its required following item"):
         await reasoner.run(replay)
-
-
-@pytest.mark.recordings
-async def test_a_recorded_conversation_plays_to_the_client(player):
-    """With its recorded user text and tool names: two parallel calls, then the recorded result."""
-
-    @tool
-    def multiply(a: int, b: int) -> int:
-        """Multiply two numbers."""
-        return a * b
-
-    client = OpenAIChatClient(model="gpt-5", api_key="practice", base_url=f"{player.url}/v1")
-    run = Agent(client, tools=[add, multiply]).run("Add and multiply the number 2 and 3", stream=True)
-    text = (await run.get_final_response()).text
-    assert text.startswith("Results:\n- Addition (2 + 3) = 5\n- Multiplication (2 ")
-    await client.client.close()

@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import httpx2
-import pytest
 
 from practice_model.__main__ import _listen
 from tests.processes import Server
@@ -59,15 +58,6 @@ def test_a_port_in_use_is_reported_in_one_sentence():
     assert error_output == (
         f"Port {port} on 127.0.0.1 cannot be used (Address already in use): use another --port, or 0 for a free one.\n"
     )
-
-
-@pytest.mark.parametrize(("exists", "expected_text"), [(False, "does not exist"), (True, "holds no recordings")])
-def test_an_unusable_recordings_folder_is_reported_in_one_sentence(tmp_path, exists, expected_text):
-    """Missing, or without recordings."""
-    folder = tmp_path if exists else tmp_path / "missing"
-    error_output = run_and_fail("--port", "0", "--recordings", str(folder))
-    assert expected_text in error_output
-    assert error_output.count("\n") == 1
 
 
 def test_an_unwritable_requests_file_is_reported_in_one_sentence(tmp_path):

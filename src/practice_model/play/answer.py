@@ -1,7 +1,7 @@
-"""The model's response: items to stream, a recording to replay, or a failure to simulate."""
+"""The model's response: items to stream, or a failure to simulate."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from practice_model.dialects.responses import event_grammar
@@ -26,6 +26,11 @@ class Delivery:
     clock: bool = False
     until_file: str = ""
 
+    @classmethod
+    def parse(cls, step: Json) -> "Delivery":
+        """Read the delivery of a plan's step."""
+        return cls(*(step.get(field.name, field.default) for field in fields(cls)))
+
 
 @dataclass(frozen=True)
 class FakeResponse:
@@ -36,8 +41,6 @@ class FakeResponse:
         failure: `code` and `message` of an error event that ends the stream.
         incomplete: the reason of an incomplete response.
         usage: token counts that override the computed ones.
-        recorded_response: a recorded response object, sent unchanged; `items` are then its items.
-        recorded_events: the recorded stream of that response; None if only its body was recorded.
     """
 
     items: list[Json] = field(default_factory=list[Json])
@@ -45,5 +48,3 @@ class FakeResponse:
     failure: Mapping[str, Any] | None = None
     incomplete: str | None = None
     usage: Mapping[str, Any] | None = None
-    recorded_response: Json | None = None
-    recorded_events: list[Json] | None = None

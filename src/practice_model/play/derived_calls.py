@@ -1,7 +1,6 @@
 """Function calls derived from a user's sentence and the available tools.
 
-Three patterns, tried in this order: `call NAME with {json}`; a tool's whole name in the text; every word of a
-tool's name in the text (`get_weather` ← "the weather in Oslo"). Quoted values fill string
+Two patterns, tried in this order: `call NAME with {json}`, and a tool's name in the text. Quoted values fill string
 parameters, numbers fill numeric ones, in order. Each mention uses the values of its part of the sentence, or of the
 whole sentence if the part has none ("add and multiply the number 2 and 3").
 """
@@ -17,7 +16,6 @@ from practice_model.dialects.responses.items import Json
 _EXPLICIT = re.compile(r"(?<![\w-])(?P<name>[\w-]+)\s+with\s+(?=\{)")
 _QUOTED = re.compile(r"\"([^\"]*)\"|(?<!\w)'((?:[^']|(?<=\w)'(?=\w))*)'(?!\w)|“([^”]*)”|‘([^’]*)’")  # noqa: RUF001
 _NUMERAL = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
-_IGNORED_TERMS = frozenset({"get", "set", "the", "do", "run", "make", "find", "fetch", "lookup", "tool"})
 _HISTORY_PATTERN = re.compile(
     r"\b(earlier|before|previous(ly)?|so far|remember|did (i|you|we|it)|have (i|you|we)|was|were)\b",
     re.IGNORECASE,
@@ -74,23 +72,11 @@ def _parse_explicit_calls(text: str, functions: Mapping[str, Json]) -> list[Call
 
 def _find_mentions(text: str, functions: Mapping[str, Json]) -> list[tuple[int, str]]:
     unquoted_text = _QUOTED.sub(lambda match: "\0" * len(match[0]), text)
-    full_name_mentions = [
+    return sorted(
         (match.start(), name)
         for name in functions
         for match in re.finditer(rf"(?<![\w-]){re.escape(name)}(?![\w-])", unquoted_text, re.IGNORECASE)
-    ]
-    if full_name_mentions:
-        return sorted(full_name_mentions)
-    return sorted((offset, name) for name in functions if (offset := _find_tool_name(name, unquoted_text)) is not None)
-
-
-def _find_tool_name(name: str, text: str) -> int | None:
-    name_parts = [
-        name_part for name_part in re.split(r"[\W_]+", name.lower()) if name_part and name_part not in _IGNORED_TERMS
-    ]
-    matches = [re.search(rf"\b{re.escape(name_part)}\b", text, re.IGNORECASE) for name_part in name_parts]
-    offsets = [match.start() for match in matches if match]
-    return min(offsets) if offsets and len(offsets) == len(name_parts) else None
+    )
 
 
 def _build_arguments(schema: Json, part: str, text: str) -> Json:

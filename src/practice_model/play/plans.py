@@ -11,7 +11,6 @@ A step is one of these, or an `items` list of the first six in any order:
 - `{"text": text, "files": [names], "citation": true, "phase": name}`: a message that cites the files.
 - `{"calls": [{"name": name, "arguments": object or exact string}]}`: parallel function calls.
 - `{"item": {"type": type, …}}`: an output item, sent unchanged but for missing ids.
-- `{"recording": name}`: recorded traffic.
 - `{"error": {"status": 429, "code": c, "message": m, "retry_after": seconds}}`: an HTTP error.
 
 The delivery of a step: `chunk_characters`, `delay_milliseconds` per event, `break_after_events`, `clock`, and
@@ -20,8 +19,8 @@ The delivery of a step: `chunk_characters`, `delay_milliseconds` per event, `bre
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, cast
 
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.ids import IdGenerator
@@ -36,12 +35,10 @@ from practice_model.dialects.responses.items import (
 )
 from practice_model.dialects.responses.reading import ParsedRequest
 from practice_model.play.answer import Delivery, FakeResponse
-from practice_model.play.recordings import Recordings
 from practice_model.rules import item_shapes
 
 STEP_KEYS = frozenset(
     {
-        "recording",
         "compaction",
         "text",
         "phase",
@@ -75,6 +72,8 @@ class Plan:
         by_round: the request's round selects the step; such a plan never finishes.
     """
 
+    step_keys: ClassVar[frozenset[str]] = STEP_KEYS
+
     when: Mapping[str, str]
     steps: list[Json]
     times: int | None = 1
@@ -95,7 +94,7 @@ class Plan:
         steps = cast("list[Json]", fields.get("steps") or [])
         unknown_keys = (set(fields) - {"when", "times", "by_round", "steps"}) | (set(when) - _WHEN_KEYS)
         for part in [*steps, *(item for step in steps for item in cast("list[Json]", step.get("items") or []))]:
-            unknown_keys |= set(part) - STEP_KEYS
+            unknown_keys |= set(part) - cls.step_keys
         if unknown_keys:
             raise PlanError(f"Unknown keys in the plan: {sorted(unknown_keys)!r}.")
         if not steps:
@@ -141,45 +140,24 @@ def run_step(
     step: Json,
     parsed_request: ParsedRequest,
     id_generator: IdGenerator,
-    recordings: Recordings | None,
     get_container: Callable[[], str],
 ) -> FakeResponse | HttpError:
-    """Return the response to a request from a plan's step; an error for an unknown recording."""
+    """Return the response to a request from a plan's step."""
     error = step.get("error")
     if error:
         status = int(error.get("status", 500))
         kind = error.get("type") or ("server_error" if status >= 500 else "invalid_request_error")  # noqa: PLR2004
         error_message = error.get("message") or f"The practice model was told to answer with status {status}."
         return HttpError(status, error_message, error.get("code"), error.get("param"), kind, error.get("retry_after"))
-    delivery = Delivery(*(step.get(field.name, field.default) for field in fields(Delivery)))
-    if "recording" in step:
-        return replay(step["recording"], parsed_request, recordings, delivery)
     parts = cast("list[Json]", step.get("items") or [step])
     items = [item for part in parts for item in _items_from_part(part, parsed_request, id_generator, get_container)]
     return FakeResponse(
-        items, delivery, failure=step.get("fail"), incomplete=step.get("incomplete"), usage=step.get("usage")
+        items,
+        Delivery.parse(step),
+        failure=step.get("fail"),
+        incomplete=step.get("incomplete"),
+        usage=step.get("usage"),
     )
-
-
-def replay(
-    name: str,
-    parsed_request: ParsedRequest,
-    recordings: Recordings | None,
-    delivery: Delivery,
-) -> FakeResponse | HttpError:
-    """Return a recording as a response: its stream for a streaming request, else its body."""
-    if recordings is None:
-        return _plan_error(f"No recording {name!r}: the practice model was started without --recordings DIR.")
-    try:
-        recording = recordings.find(name)
-    except KeyError:
-        return _plan_error(f"No recording {name!r} in the recordings folder.")
-    version = recording.stream_version if parsed_request.body.get("stream") else recording.body_version
-    return FakeResponse(version.output, delivery, recorded_response=version.response, recorded_events=version.events)
-
-
-def _plan_error(message: str) -> HttpError:
-    return HttpError(400, message, "practice_plan")
 
 
 def _items_from_part(

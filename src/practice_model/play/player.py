@@ -1,4 +1,4 @@
-"""Chooses the response: from a plan, a matching recording, or derived from the request."""
+"""Chooses the response: from a plan, or derived from the request."""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,9 +10,8 @@ from practice_model.dialects.responses.ids import IdGenerator
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import ParsedRequest, ToolResult, get_item_type
 from practice_model.play import analyst, derived_calls, plans
-from practice_model.play.answer import Delivery, FakeResponse
+from practice_model.play.answer import FakeResponse
 from practice_model.play.plans import Plan
-from practice_model.play.recordings import Recordings
 
 REASONING_MODELS = "practice-reasoning"
 """Name prefix of the models that reason before they respond."""
@@ -25,23 +24,26 @@ EXCERPT_CHARACTERS = 200
 
 @dataclass
 class Player:
-    """Responds from plans first, then from recordings, then from the request itself."""
+    """Responds from plans first, then from the request itself."""
 
     id_generator: IdGenerator
-    recordings: Recordings | None = None
     plans: list[Plan] = field(default_factory=list[Plan])
 
     def respond(self, parsed_request: ParsedRequest) -> FakeResponse | HttpError:
         """Respond to a valid request."""
         plan = next((plan for plan in self.plans if plan.matches(parsed_request)), None)
-        if plan:
-            get_container = cache(lambda: self._get_container(parsed_request))
-            return plans.run_step(
-                plan.next_step(parsed_request), parsed_request, self.id_generator, self.recordings, get_container
-            )
-        recording = self.recordings.find_matching(parsed_request) if self.recordings else None
-        if recording:
-            return plans.replay(recording.name, parsed_request, self.recordings, Delivery())
+        if plan is None:
+            return self.improvise(parsed_request)
+        return self.play_step(plan.next_step(parsed_request), parsed_request)
+
+    def play_step(self, step: Json, parsed_request: ParsedRequest) -> FakeResponse | HttpError:
+        """Respond with a step of a plan."""
+        return plans.run_step(
+            step, parsed_request, self.id_generator, cache(lambda: self._get_container(parsed_request))
+        )
+
+    def improvise(self, parsed_request: ParsedRequest) -> FakeResponse:
+        """Respond to what the request says."""
         return FakeResponse(self._think(self._derive_items(parsed_request), parsed_request))
 
     def _derive_items(self, parsed_request: ParsedRequest) -> list[Json]:

@@ -42,11 +42,6 @@ class Rules:
 
     is_strict: bool = False
 
-    @classmethod
-    def strict(cls) -> "Rules":
-        """Return the rules, all enabled."""
-        return cls(is_strict=True)
-
 
 def get_conversation_id(body: Mapping[str, Any]) -> str | None:
     """Return the id of the conversation that the request continues."""

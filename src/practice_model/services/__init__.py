@@ -1,1 +1,1 @@
-"""The HTTP routes of each API that the practice model implements, one module each; `server.SERVICES` lists them."""
+"""The HTTP routes of each API that the practice model implements, one module each."""

@@ -32,7 +32,7 @@ class ChatCompletionsService:
 
     def __init__(self, shared_state: SharedState) -> None:
         self._shared_state = shared_state
-        self._player = Player(shared_state.id_generator, None, shared_state.plans)
+        self._player = Player(shared_state.id_generator, shared_state.plans)
 
     def routes(self) -> list[Route]:
         """List the routes, with each of the prefixes that OpenAI's and Azure's clients use."""

@@ -22,7 +22,6 @@ from practice_model.dialects.responses.transcript import Transcript
 from practice_model.exchange import EventStream, Exchange, JsonResponse, SharedState
 from practice_model.play.answer import Delivery, FakeResponse
 from practice_model.play.player import Player
-from practice_model.play.recordings import Recordings
 from practice_model.rules import requests
 from practice_model.rules.requests import Rules
 from practice_model.store import Store
@@ -39,18 +38,16 @@ class ResponsesService:
 
     Args:
         shared_state: common to all services.
-        recordings: recorded traffic to replay; None for built-in conversations only.
         rules: rules enforced on requests.
+        player: responds to them.
     """
 
-    def __init__(self, shared_state: SharedState, recordings: Recordings | None, rules: Rules) -> None:
+    def __init__(self, shared_state: SharedState, rules: Rules, player: Player) -> None:
         self._shared_state = shared_state
         self._id_generator = shared_state.id_generator
         self.rules = rules
         self.store = Store()
-        self._player = Player(shared_state.id_generator, recordings, shared_state.plans)
-        if recordings:
-            self.store.accept_encrypted(recordings.encrypted_values)
+        self._player = player
 
     def routes(self) -> list[Route]:
         """List the routes, with each of the prefixes that OpenAI's and Azure's clients use."""
@@ -91,9 +88,9 @@ class ResponsesService:
     async def _deliver(
         self, fake_response: FakeResponse, parsed_request: ParsedRequest, request: Request, exchange: Exchange
     ) -> ASGIApp:
-        response, events = self._compose(fake_response, parsed_request)
+        response, events = self.compose(fake_response, parsed_request)
         self.store.record_response(
-            response | {"output": fake_response.items} if fake_response.recorded_response else response,
+            response,
             is_stored=parsed_request.body.get("store") is not False,
             transcript=parsed_request.transcript,
             events=events,
@@ -106,11 +103,8 @@ class ResponsesService:
         await asyncio.sleep(fake_response.delivery.delay_milliseconds / 1000)
         return exchange.respond(response)
 
-    def _compose(self, fake_response: FakeResponse, parsed_request: ParsedRequest) -> tuple[Json, list[Json]]:
+    def compose(self, fake_response: FakeResponse, parsed_request: ParsedRequest) -> tuple[Json, list[Json]]:
         """Return the final response object and its events."""
-        if fake_response.recorded_response:
-            events = fake_response.recorded_events or event_grammar.stream_events(fake_response.recorded_response)
-            return fake_response.recorded_response, events
         response = response_object.build_completed(
             parsed_request.body,
             response_id=self._id_generator.new("resp_"),

@@ -15,13 +15,13 @@ from http.client import OK
 from itertools import pairwise
 from typing import Any
 
-from practice_model.dialects.anthropic.reading import parse_request
 from practice_model.dialects.chat_completions.messages import items_from_messages
-from practice_model.dialects.gemini.contents import parse_generate_request
 from tests.durable_agent_host.crash import clients
 from tests.durable_agent_host.crash.clients import Stream, TurnRequest
 from tests.durable_agent_host.crash.scenarios import AGENTS, Case
 from tests.durable_agent_host.crash.site import Effect, Site
+from tests.stand_ins.anthropic.reading import parse_request
+from tests.stand_ins.gemini.contents import parse_generate_request
 
 MAY_RUN_AGAIN = frozenset({"again", "reorder", "linger", "brood"})
 RUN_BY_CLIENT = frozenset({"browse"})

@@ -35,7 +35,7 @@ async def sent(*messages, **options):
     client = RESPONSES.adapt(OpenAIChatClient(model="m", api_key="k"))
     options_json = await client._prepare_options([*messages, Message("user", ["go on"])], {"store": False} | options)
     body = {"model": "m", "input": options_json["input"], "store": False}
-    assert check_request(body, Store(), Rules.strict(), now=0.0) is None
+    assert check_request(body, Store(), Rules(is_strict=True), now=0.0) is None
     return options_json["input"][:-1]
 
 
@@ -78,7 +78,7 @@ async def test_reasoning_before_a_text_that_was_cut_off_stays_out():
     message = Message("assistant", [*response(thought), Content.from_text("let me")])
     options = await client._prepare_options([message, Message("user", ["go on"])], {"store": False})
     body = {"model": "m", "input": options["input"], "store": False}
-    assert check_request(body, Store(), Rules.strict(), now=0.0) is None
+    assert check_request(body, Store(), Rules(is_strict=True), now=0.0) is None
     assert [item["type"] for item in options["input"]] == ["message", "message"]
 
 

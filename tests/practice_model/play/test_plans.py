@@ -25,14 +25,6 @@ def test_an_invalid_plan_is_rejected(model, plan):
     assert model.http.get("/practice/plans").json() == {"plans": []}
 
 
-def test_a_recording_needs_a_folder(model):
-    """The error message names the missing option."""
-    model.plan({"recording": "text-gpt4omini"})
-    response = model.ask()
-    assert response.status_code == 400
-    assert "--recordings DIR" in response.json()["error"]["message"]
-
-
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_lone_surrogate_is_sent_as_an_escape(model, stream):
     """UTF-8 cannot encode it, JSON can; reasoning with one can be encrypted."""

@@ -170,7 +170,7 @@ def test_call_ids_may_recur_in_a_later_turn():
     """Calls pair with the nearest output; a second output for one call is rejected only by an optional rule."""
     assert check(USER, BARE_CALL, OUTPUT, USER, BARE_CALL, OUTPUT) is None
     assert check(USER, BARE_CALL, OUTPUT, OUTPUT) is None
-    assert get_error_message(USER, BARE_CALL, OUTPUT, OUTPUT, rules=Rules.strict()) == (
+    assert get_error_message(USER, BARE_CALL, OUTPUT, OUTPUT, rules=Rules(is_strict=True)) == (
         f"No tool call found for function call output with call_id {CALL}."
     )
 
@@ -195,7 +195,7 @@ def test_reasoning_is_paired_by_id_with_the_issued_item():
     service_state = build_store(REASONING, CALL_ITEM)
     assert check(USER, REASONING, BARE_CALL, OUTPUT, service_state=service_state) is None
     assert (
-        get_error_message(USER, REASONING, BARE_CALL, OUTPUT, service_state=service_state, rules=Rules.strict())
+        get_error_message(USER, REASONING, BARE_CALL, OUTPUT, service_state=service_state, rules=Rules(is_strict=True))
         == expected_message
     )
 
@@ -206,7 +206,7 @@ def test_stored_reasoning_at_the_end_or_before_a_question_is_rejected():
     assert get_error_message(USER, REASONING) == expected_message
     assert get_error_message(USER, REASONING, USER) == expected_message
     assert check(USER, REASONING, USER, store=False) is None
-    assert get_error_message(USER, REASONING, USER, store=False, rules=Rules.strict()) == expected_message
+    assert get_error_message(USER, REASONING, USER, store=False, rules=Rules(is_strict=True)) == expected_message
 
 
 def test_a_dropped_hosted_call_leaves_reasoning_alone():
@@ -226,7 +226,7 @@ def test_without_store_reasoning_may_precede_items_without_ids():
     assert check(USER, anonymous, BARE_CALL, OUTPUT, store=False) is None
     assert check(USER, anonymous, RESPONSE, USER, store=False) is None
     assert check(USER, REASONING, RESPONSE, USER, store=False) is None
-    assert check(USER, REASONING, RESPONSE, USER, store=False, rules=Rules.strict())
+    assert check(USER, REASONING, RESPONSE, USER, store=False, rules=Rules(is_strict=True))
 
 
 @pytest.mark.parametrize("item", [CALL_ITEM, OWN_RESPONSE, CODE])
@@ -360,7 +360,7 @@ BODY = st.dictionaries(st.sampled_from(sorted(PARAMETERS)), JSON) | st.builds(
 @given(BODY | JSON)
 def test_any_json_is_either_accepted_or_rejected(body):
     """The rules never raise."""
-    violation = check_request(body, build_store(REASONING, OWN_RESPONSE), Rules.strict(), now=0)
+    violation = check_request(body, build_store(REASONING, OWN_RESPONSE), Rules(is_strict=True), now=0)
     assert violation is None or violation.status in {400, 404}
 
 

@@ -31,7 +31,7 @@ def error_body(error: HttpError) -> Json:
         error: its ``code`` is the error type if it is one of this API's.
     """
     kind = error.code if error.code in TYPES.values() else TYPES.get(error.status)
-    kind = kind or (TYPES[400] if error.status < 500 else TYPES[500])  # noqa: PLR2004
+    kind = kind or (TYPES[400] if error.status < 500 else TYPES[500])
     return {"type": "error", "error": {"type": kind, "message": error.message}}
 
 

@@ -7,6 +7,7 @@ items of the Responses API, which `dialects.anthropic` converts to a message and
 import asyncio
 import mimetypes
 import time
+from pathlib import Path
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -14,18 +15,23 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from practice_model.dialects.anthropic import event_grammar, message_object
-from practice_model.dialects.anthropic.errors import error_body, error_event
-from practice_model.dialects.anthropic.reading import parse_request
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json, file_bytes
 from practice_model.exchange import EventStream, Exchange, JsonResponse, SharedState
 from practice_model.play.answer import FakeResponse
-from practice_model.play.anthropic_recordings import list_containers, load_recordings
-from practice_model.play.player import Player
-from practice_model.rules import anthropic_messages as rules
-from practice_model.store import IssuedBlocks
+from tests.stand_ins.anthropic import event_grammar, message_object, rules
+from tests.stand_ins.anthropic.errors import error_body, error_event
+from tests.stand_ins.anthropic.issued_blocks import IssuedBlocks
+from tests.stand_ins.anthropic.reading import items_from_message, parse_request
+from tests.stand_ins.recordings import Format, RecordedPlayer, RecordedResponse, load_recordings
 
+FORMAT = Format(
+    "anthropic",
+    event_grammar.message_from_events,
+    lambda message, _: list(items_from_message({"role": "assistant", "content": message.get("content") or []})),
+    lambda body: body.get("type") == "message",
+    lambda request, _: parse_request(request).transcript if "messages" in request else None,
+)
 _FAILURE_STATUSES = {"overloaded_error": 529, "rate_limit_error": 429}
 
 
@@ -34,13 +40,16 @@ class AnthropicService:
 
     Args:
         shared_state: common to all services.
+        folder: of recorded traffic.
     """
 
-    def __init__(self, shared_state: SharedState) -> None:
+    def __init__(self, shared_state: SharedState, folder: Path | None) -> None:
         self._shared_state = shared_state
-        self._recordings = load_recordings(shared_state.recordings_folder)
-        self._player = Player(shared_state.id_generator, self._recordings, shared_state.plans)
-        self._issued_blocks = IssuedBlocks(set(self._recordings.encrypted_values), list_containers(self._recordings))
+        recordings = load_recordings(folder, FORMAT)
+        self._player = RecordedPlayer(shared_state.id_generator, shared_state.plans, recordings)
+        containers = [recording.stream_version.response.get("container") for recording in recordings.by_name.values()]
+        container_ids = [container["id"] for container in containers if isinstance(container, dict)]
+        self._issued_blocks = IssuedBlocks(set(recordings.encrypted_values), container_ids)
 
     def routes(self) -> list[Route]:
         """List the routes, at the root and below `/anthropic`."""
@@ -66,7 +75,8 @@ class AnthropicService:
 
     async def _deliver(self, fake_response: FakeResponse, request: Request, exchange: Exchange) -> ASGIApp:
         body = cast("Json", exchange.body)
-        message = fake_response.recorded_response or self._compose(fake_response, body)
+        version = fake_response.version if isinstance(fake_response, RecordedResponse) else None
+        message = version.response if version else self._compose(fake_response, body)
         self._issued_blocks.record_response(cast("list[Json]", message["content"]), message.get("container"))
         self._issued_blocks.files.update(message_object.list_cited_files(fake_response.items))
         exchange.response_id = message["id"]
@@ -80,7 +90,8 @@ class AnthropicService:
             return exchange.respond(message)
         chunk_characters = fake_response.delivery.chunk_characters
         exact_inputs = message_object.get_exact_inputs(fake_response.items)
-        events = fake_response.recorded_events or event_grammar.stream_events(message, chunk_characters, exact_inputs)
+        recorded_events = version.events if version else None
+        events = recorded_events or event_grammar.stream_events(message, chunk_characters, exact_inputs)
         events = [*events[:-2], error] if error else events
         return EventStream(events, fake_response.delivery, request, exchange.record_end)
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from starlette.requests import Request
 
-from practice_model.dialects.agents import objects
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.ids import IdGenerator
 from practice_model.dialects.responses.items import Json, file_bytes
-from practice_model.rules import threads as rules
+from tests.stand_ins.threads import objects, rules
 
 MAX_PAGE_ITEMS = 100
 

@@ -1,14 +1,13 @@
-"""The practice model as the Gemini API: rules with their error messages, errors, streams and recordings."""
+"""The stand-in of the Gemini API: rules with their error messages, errors, streams and recordings."""
 
 import json
 
 import pytest
 
-from practice_model.dialects.gemini.signatures import sign
-from practice_model.rules.gemini_contents import check_request
-from practice_model.server import PracticeModel
 from tests.kit import RECORDINGS
 from tests.practice_model.conftest import PracticeModelClient
+from tests.stand_ins.gemini.rules import check_request
+from tests.stand_ins.gemini.signatures import sign
 
 KEY = {"x-goog-api-key": "practice"}
 ASK = {"role": "user", "parts": [{"text": "go"}]}
@@ -73,14 +72,14 @@ def ask(client: PracticeModelClient, *contents, name="gemini-3-flash", stream=Tr
     return client.http.post(url, json={"contents": list(contents) or [ASK], **body}, headers=KEY)
 
 
-def test_errors_have_the_format_of_googles_apis(model: PracticeModelClient):
+def test_errors_have_the_format_of_googles_apis(player: PracticeModelClient):
     """Status, status name, and the retry delay as a detail; a request without a key is rejected."""
-    model.plan({"error": {"status": 429, "message": "Quota", "retry_after": 3}})
-    response = ask(model)
+    player.plan({"error": {"status": 429, "message": "Quota", "retry_after": 3}})
+    response = ask(player)
     assert (response.status_code, response.json()["error"]["status"]) == (429, "RESOURCE_EXHAUSTED")
     assert response.json()["error"]["details"][0]["retryDelay"] == "3s"
     url = "/gemini/v1beta/models/m:generateContent"
-    rejection = model.http.post(url, json={"contents": [ASK]}, headers={"authorization": ""})
+    rejection = player.http.post(url, json={"contents": [ASK]}, headers={"authorization": ""})
     assert (rejection.status_code, rejection.json()["error"]["status"]) == (403, "PERMISSION_DENIED")
 
 
@@ -89,8 +88,6 @@ def test_recorded_requests_are_accepted():
     """Every recorded request passes the rules."""
     if not (RECORDINGS / "gemini").is_dir():
         pytest.skip("no recordings")
-    service = PracticeModel(recordings_folder=RECORDINGS)
-    assert service.app is not None
     for path in (RECORDINGS / "gemini").rglob("*.request.json"):
         body = json.loads(path.read_text())
         assert check_request("gemini-3", body, lambda _: True, []) is None or "25" in str(path), path

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from practice_model.dialects.agents import objects
 from practice_model.dialects.responses.ids import IdGenerator
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import split_text
+from tests.stand_ins.threads import objects
 
 _EXAMPLE_IDS = {"step": "step_" + "0" * 24, "msg": "msg_" + "0" * 24, "call": "call_" + "0" * 24}
 _NON_CALL_TYPES = frozenset({"message", "reasoning", "function_call", "compaction"})

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from practice_model.dialects.gemini.signatures import sign
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import get_item_type, split_text
+from tests.stand_ins.gemini.signatures import sign
 
 _FINISH_REASONS: Final = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}
 BLOCKED: Final = "blocked"

@@ -5,44 +5,36 @@ require the signatures back.
 """
 
 import asyncio
+import copy
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from practice_model.dialects.gemini import chunks
-from practice_model.dialects.gemini.contents import get_field, is_reasoning, list_objects, parse_generate_request
-from practice_model.dialects.gemini.errors import error_body, error_chunk
-from practice_model.dialects.gemini.signatures import is_signature, normalize_base64
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import ParsedRequest
 from practice_model.exchange import EventStream, Exchange, SharedState, encode_json
 from practice_model.play.answer import FakeResponse
-from practice_model.play.gemini_recordings import load_recordings
-from practice_model.play.player import Player
-from practice_model.rules import gemini_contents as rules
+from tests.stand_ins.gemini import chunks, rules
+from tests.stand_ins.gemini.contents import get_field, is_reasoning, list_objects, parse_generate_request
+from tests.stand_ins.gemini.errors import error_body, error_chunk
+from tests.stand_ins.gemini.signatures import is_signature, normalize_base64
+from tests.stand_ins.recordings import Format, RecordedPlayer, RecordedResponse, load_recordings
 
 
 class GeminiService:
     """The service and its state: the parts and signatures that it has issued."""
 
-    def __init__(self, shared_state: SharedState) -> None:
+    def __init__(self, shared_state: SharedState, folder: Path | None) -> None:
         self._shared_state = shared_state
-        recordings = load_recordings(shared_state.recordings_folder)
-        self._player = Player(shared_state.id_generator, recordings, shared_state.plans)
+        recordings = load_recordings(folder, FORMAT)
+        self._player = RecordedPlayer(shared_state.id_generator, shared_state.plans, recordings)
         self._issued_parts: list[Json] = []
         self._signatures: set[str] = set()
-        for recording in recordings.by_name.values() if recordings else ():
-            self._record_issued(
-                [
-                    item["part"]
-                    for item in (*recording.stream_version.output, *recording.body_version.output)
-                    if "part" in item
-                ]
-            )
-            self._record_issued([item["part"] for item in recording.transcript or () if "part" in item])
+        self._record_issued([item["part"] for item in recordings.items if "part" in item])
 
     def routes(self) -> list[Route]:
         """List the routes."""
@@ -96,9 +88,10 @@ class GeminiService:
         self, fake_response: FakeResponse, parsed_request: ParsedRequest, model: str, exchange: Exchange
     ) -> list[Json]:
         """Return the chunks of a response; a single chunk if the request does not stream."""
-        if fake_response.recorded_events is not None:
-            exchange.response_id = fake_response.recorded_events[-1].get("responseId")
-            return fake_response.recorded_events
+        if isinstance(fake_response, RecordedResponse):
+            response, events = fake_response.version.response, fake_response.version.events
+            exchange.response_id = response.get("responseId")
+            return events if events and parsed_request.body.get("stream") else [response]
         exchange.response_id = self._shared_state.id_generator.new_like("resp_" + "0" * 23).removeprefix("resp_")
         chunk_format = _build_chunk_format(fake_response, model, exchange)
         finish_reason = fake_response.incomplete or "stop"
@@ -145,6 +138,32 @@ def _list_parts(event: Json) -> list[Json]:
         for candidate in list_objects(event.get("candidates"))
         for part in list_objects(get_field(candidate.get("content"), "parts"))
     ]
+
+
+def _merge_chunks(events: list[Json]) -> Json:
+    response = copy.deepcopy(events[-1])
+    candidate = list_objects(response.get("candidates"))[0]
+    candidate["content"] = {"role": "model", "parts": [part for event in events for part in _list_parts(event)]}
+    return response
+
+
+def _list_items(response: Json, events: list[Json]) -> list[Json]:
+    """Return the calls of a response, by which a recording is matched to a request, and its parts."""
+    parts = [part for event in events or [response] for part in _list_parts(event)]
+    calls = [part["functionCall"] for part in parts if part.get("functionCall", {}).get("name")]
+    return [
+        *({"type": "function_call", "name": call["name"], "call_id": str(call.get("id"))} for call in calls),
+        *({"type": "part", "part": part} for part in parts),
+    ]
+
+
+FORMAT = Format(
+    "gemini",
+    _merge_chunks,
+    _list_items,
+    lambda body: "candidates" in body,
+    lambda request, _: parse_generate_request("", request, stream=True).transcript,
+)
 
 
 def _encode_event(event: Json) -> bytes:

@@ -13,17 +13,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from practice_model.dialects.agents import objects
-from practice_model.dialects.agents.run_events import RunScript
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import ParsedRequest
 from practice_model.exchange import EventStream, Exchange, JsonResponse, SharedState, encode_json
-from practice_model.play.agent_recordings import load_recordings, with_run_ids
 from practice_model.play.answer import FakeResponse
 from practice_model.play.player import Player
-from practice_model.rules import threads as rules
-from practice_model.services.agent_store import (
+from tests.stand_ins.threads import objects, rules
+from tests.stand_ins.threads.run_events import RunScript
+from tests.stand_ins.threads.store import (
     AgentStore,
     RejectedError,
     StoredRun,
@@ -46,8 +44,7 @@ class AgentsService:
         self._shared_state = shared_state
         self._id_generator = shared_state.id_generator
         self._store = AgentStore(shared_state.id_generator)
-        recordings = load_recordings(shared_state.recordings_folder)
-        self._player = Player(shared_state.id_generator, recordings, shared_state.plans)
+        self._player = Player(shared_state.id_generator, shared_state.plans)
 
     def routes(self) -> list[Route]:
         """List the routes."""
@@ -211,12 +208,9 @@ class AgentsService:
         items = [self._store.store_files(item) for item in fake_response.items]
         last_index = next((index for index, item in enumerate(items) if item.get("approval")), len(items) - 1)
         items, run.remaining_items = items[: last_index + 1], items[last_index + 1 :]
-        if fake_response.recorded_events:
-            script.events = with_run_ids(fake_response.recorded_events, run.json_object)
-        else:
-            script.play_items(items)
-            usage = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30, **(fake_response.usage or {})}
-            script.complete(fake_response.failure, fake_response.incomplete, usage)
+        script.play_items(items)
+        usage = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30, **(fake_response.usage or {})}
+        script.complete(fake_response.failure, fake_response.incomplete, usage)
         thread.transcript += items
         run.approved_outputs = {item["name"]: item.get("output") for item in items if item.get("approval")}
         run.outputs |= script.outputs

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from practice_model.dialects.anthropic.reading import merge_messages, to_blocks
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
-from practice_model.store import IssuedBlocks
+from tests.stand_ins.anthropic.issued_blocks import IssuedBlocks
+from tests.stand_ins.anthropic.reading import merge_messages, to_blocks
 
 _CACHE_FIELDS = frozenset({"cache_control"})
 _RESULT_FIELDS = frozenset({"tool_use_id", "content", "caller"}) | _CACHE_FIELDS

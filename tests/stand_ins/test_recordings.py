@@ -5,12 +5,13 @@ import json
 import pytest
 
 from practice_model.dialects.responses.transcript import Transcript
-from practice_model.play.recordings import Recordings, RecordingsError
 from practice_model.rules import requests
 from practice_model.rules.requests import Rules
 from practice_model.store import Store
 from tests.practice_model.kit import parse_events
 from tests.practice_model.stream_check import find_stream_violations
+from tests.stand_ins.recordings import load_recordings
+from tests.stand_ins.server import RESPONSES_TRAFFIC
 
 pytestmark = pytest.mark.recordings
 
@@ -25,7 +26,7 @@ INCOMPLETE_STREAMS = {
 
 @pytest.fixture(scope="session")
 def recordings(recordings_dir):
-    return Recordings.load(recordings_dir)
+    return load_recordings(recordings_dir, RESPONSES_TRAFFIC)
 
 
 def load_events(recordings_dir, name):
@@ -111,14 +112,6 @@ def test_an_unknown_recording_is_named(player):
     """The error message names it."""
     player.plan({"recording": "nothing-like-it"})
     assert "'nothing-like-it'" in player.ask().json()["error"]["message"]
-
-
-def test_a_folder_without_recordings_is_rejected(tmp_path):
-    """Missing or empty, in one sentence."""
-    with pytest.raises(RecordingsError, match="does not exist"):
-        Recordings.load(tmp_path / "missing")
-    with pytest.raises(RecordingsError, match="holds no recordings"):
-        Recordings.load(tmp_path)
 
 
 def test_a_recorded_stream_in_the_background_goes_on_after_an_event(player, recordings_dir):

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from practice_model.dialects.gemini.contents import get_field, is_reasoning, list_objects
-from practice_model.dialects.gemini.signatures import BYPASS, normalize_base64
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
+from tests.stand_ins.gemini.contents import get_field, is_reasoning, list_objects
+from tests.stand_ins.gemini.signatures import BYPASS, normalize_base64
 
 MISSING_KEY: Final = (
     "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or other "

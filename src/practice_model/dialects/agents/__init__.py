@@ -1,1 +1,0 @@
-"""The Azure AI Agents service's objects: threads, messages, runs, steps and the events of runs."""
