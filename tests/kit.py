@@ -200,6 +200,14 @@ class AgentHost(Server):
         return answer.json()
 
 
+SHORT_WAITS = {
+    "FUNCTIONS_HOST_STOP_SECONDS": "0",
+    "DURABLE_AGENT_HOST_CRASH_RETRY_SECONDS": "0.1",
+    "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.02",
+}
+"""Settings of every host of a test that does not set them."""
+
+
 def host_arguments(data: Path, app: Path, port: int) -> list[str]:
     """The command line of an embedded host, after the interpreter."""
     return ["-m", "functions_host", "start", "--app", str(app), "--port", str(port), "--data", str(data)]
@@ -209,7 +217,7 @@ def start_host(
     data: Path, model: Server | None, *, app: Path = ROOT, port: int = 0, options: Sequence[str] = (), **env: str
 ) -> AgentHost:
     """Start the embedded host with an app on a data directory; ``options`` are further ones of its command line."""
-    env = {"FUNCTIONS_HOST_STOP_SECONDS": "0", **env}
+    env = SHORT_WAITS | env
     environment = clean_environment() | (model_environment(model, **env) if model else env)
     host = AgentHost(*host_arguments(data, app, port), *options, env=environment, preload=AGENTS)
     host.data = data

@@ -48,7 +48,7 @@ def model() -> Iterator[HostileModel]:
 @pytest.fixture(scope="module")
 def lives(model: HostileModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
     """A host that can crash."""
-    more = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "3", "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01"}
+    more = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "3"}
     running = Lives(tmp_path_factory.mktemp("background"), None, app=APP, MODEL_URL=model.url, **more)
     yield running
     running.host.stop()

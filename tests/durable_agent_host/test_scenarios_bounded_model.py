@@ -98,7 +98,7 @@ def start_turn(host: AgentHost, client: str) -> str:
 def test_a_slow_stream_fails_at_the_response_timeout(model: HostileModel, effects: Path, tmp_path: Path):
     """A sign of life now and then does not keep an answer open."""
     model.play(fallback=drip)
-    with bounded_host(tmp_path, model, effects, DURABLE_AGENT_HOST_ANSWER_SECONDS="2") as host:
+    with bounded_host(tmp_path, model, effects, DURABLE_AGENT_HOST_ANSWER_SECONDS="0.5") as host:
         for client, turn in {client: start_turn(host, client) for client in CLIENTS}.items():
             failed_turn = host.end_of_turn(f"{host.url}/api{turn}")
             assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in failed_turn["error"]["message"], client

@@ -295,6 +295,7 @@ def read_events(host: AgentHost, reply: requests.Response) -> list[tuple[str, di
     return list(zip(names, (json.loads(value) for field, _, value in lines if field == "data"), strict=True))
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("case", ENDINGS)
 def test_how_an_answer_ended_is_the_same_everywhere(host: AgentHost, model: HostileModel, case: str):
     """In the answer, the turn, the last event, the steps, the session and its receipt; and the session goes on.
@@ -418,6 +419,7 @@ BLOCKS: dict[str, tuple[str, bytes, str]] = {
 }
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", BLOCKS)
 def test_a_blocked_request_is_named_and_leaves_the_conversation_as_it_was(
     host: AgentHost, model: HostileModel, name: str
@@ -471,6 +473,7 @@ RECORDED: dict[str, tuple[str, str, str, dict[str, int | None]]] = {
 }
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.recordings
 @pytest.mark.skipif(not RECORDINGS.exists(), reason="needs the recordings")
 @pytest.mark.parametrize("path", RECORDED)
@@ -573,20 +576,6 @@ def test_a_format_does_not_hide_how_an_answer_ended(
 
 
 @pytest.mark.drawn(1)
-@pytest.mark.parametrize("point", ["journal.model.after_append:1", "journal.model.after_append:2"])
-def test_a_crash_between_two_tries_repeats_none(tmp_path: Path, model: HostileModel, point: str):
-    """Each try is one request, whenever the process dies; the stream ends with the answer that fits."""
-    model.play(saying("Completions", "No."), saying("Completions", FITTING))
-    with bounded_host(tmp_path, model, tmp_path / "effects.txt", DURABLE_AGENT_HOST_CRASH=point) as crashing:
-        body = {"message": "How many?", "session_id": "killed", "response_format": FORMAT}
-        with contextlib.suppress(requests.ConnectionError):
-            crashing.run("Completions", body, headers={"Idempotency-Key": "k"})
-        wait_until(lambda: crashing.process.poll() is not None)
-    with bounded_host(tmp_path, model, tmp_path / "effects.txt") as restarted:
-        reply = restarted.run("Completions", body, headers={"Idempotency-Key": "k"})
-        assert (reply.json().get("value"), len(model.received)) == ({"words": 2}, 2), reply.text
-
-
 @pytest.mark.parametrize("agent", ["Gemini", "OverGemini", "TeamGemini"])
 def test_tokens_of_a_call_without_an_answer_count_once(tmp_path: Path, model: HostileModel, agent: str):
     """The service has counted a call that cannot be read; the usage and the steps have it after a crash, too."""

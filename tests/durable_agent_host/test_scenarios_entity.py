@@ -103,6 +103,7 @@ _INVALID_IDS = [
 ]
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("turn_id", _INVALID_IDS, ids=lambda turn_id: f"{turn_id[:20]!a}-{len(turn_id)}")
 def test_a_session_with_an_invalid_turn_id_is_readable(lab: AgentHost, turn_id: str):
     """A session that says it runs one is shown, and listed with details: nothing else is asked for."""

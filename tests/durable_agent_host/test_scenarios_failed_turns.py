@@ -17,7 +17,7 @@ DOWN = {"error": {"status": 503, "message": "down"}}
 @pytest.fixture(scope="module")
 def _hasty(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrashingHost]:
     host = CrashingHost(tmp_path_factory.mktemp("hasty"), practice_model)
-    host.start(DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS="0.05", DURABLE_AGENT_HOST_MODEL_ATTEMPTS="3")
+    host.start(DURABLE_AGENT_HOST_MODEL_ATTEMPTS="3")
     yield host
     host.stop()
 

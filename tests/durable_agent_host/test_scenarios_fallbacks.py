@@ -15,7 +15,7 @@ from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "recovery"
-FEW_RETRIES = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "2", "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01"}
+FEW_RETRIES = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "2"}
 OVERLOADED = {"error": {"status": 503, "message": "The engine is overloaded."}}
 CALL = {"calls": [{"name": "find_word", "arguments": {"word": "x"}}]}
 NAMES = {

@@ -210,7 +210,7 @@ def test_a_response_of_one_long_line_is_read_or_rejected(host: AgentHost, model:
 
 def test_an_endless_stream_fails_at_the_turn_timeout(model: HostileModel, tmp_path: Path):
     """The turn fails when its time is over."""
-    settings = {"MODEL_URL": model.url, "MODEL_KEY": KEY, "DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS": "3"}
+    settings = {"MODEL_URL": model.url, "MODEL_KEY": KEY, "DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS": "1"}
     text_chunks = itertools.repeat(events(STREAM_EVENTS[3]) * 20)
     model.play(parts_stream(with_pauses(itertools.chain([events(*STREAM_EVENTS[:3])], text_chunks))))
     with running_host(tmp_path, None, app=APP, **settings) as host:

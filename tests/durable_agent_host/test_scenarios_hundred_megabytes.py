@@ -6,6 +6,7 @@ import json
 import random
 from pathlib import Path
 
+import pytest
 import requests
 
 from tests.durable_agent_host.process_memory import read_memory_bytes
@@ -65,6 +66,7 @@ def sessions(host: AgentHost, session: str) -> str:
     return f"{host.url}/api/agents/{AGENT}/sessions/{session}"
 
 
+@pytest.mark.drawn(0)
 def test_a_session_of_a_hundred_megabytes_is_supported(lives, model, tmp_path, capsys):
     """It is imported, read, verified, forked, exported, continued and deleted, and the host's memory stays flat."""
     host = lives(ROOT, OPENAI_STORE="true").host

@@ -31,7 +31,7 @@ def lines(crashing_host: CrashingHost, *parts: str) -> list[str]:
 
 def test_a_failed_turn_is_logged(crashing_host: CrashingHost, model: PracticeModel):
     """It names agent, session, turn, attempt, the error's type and reason; nothing that anybody has said is in it."""
-    host = crashing_host.start(DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS="0.05", DURABLE_AGENT_HOST_MODEL_ATTEMPTS="2")
+    host = crashing_host.start(DURABLE_AGENT_HOST_MODEL_ATTEMPTS="2")
     for status in (400, 503):
         session = uuid4().hex
         model.plan({"error": {"status": status, "message": f"not {CANARY}"}}, times=2, user_text=f"{CANARY} {status}")

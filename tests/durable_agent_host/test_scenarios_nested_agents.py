@@ -30,7 +30,7 @@ def _ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _host(
     practice_model: PracticeModel, _ledger: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentHost]:
-    env = {"LEDGER": str(_ledger), "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.05"}
+    env = {"LEDGER": str(_ledger)}
     with running_host(tmp_path_factory.mktemp("nested"), practice_model, app=APP, **env) as running:
         yield running
 

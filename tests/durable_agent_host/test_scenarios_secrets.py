@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def host(model: HostileModel, folder: Path) -> Iterator[AgentHost]:
     """A host whose settings hold secrets."""
-    more = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "2", "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01"}
+    more = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "2"}
     with running_host(folder, None, app=APP, MODEL_URL=model.url, **CANARIES, **more) as running:
         yield running
 

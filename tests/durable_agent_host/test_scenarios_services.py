@@ -16,13 +16,10 @@ from durable_agent_host import DurableAgentApp
 from durable_agent_host.errors import RegistrationError
 from tests.durable_agent_host.hostile_model import response_events
 from tests.durable_agent_host.openai_outputs import (
-    PROGRAM,
-    PROGRAM_OUTPUT,
     SHELL,
     SHELL_OUTPUT,
     TOOL_SEARCH_CALL,
     TOOL_SEARCH_OUTPUT,
-    call,
     find,
     mcp,
     search,
@@ -196,7 +193,7 @@ def test_an_option_that_a_service_refuses_is_left_out(host: AgentHost, service: 
         return None
 
     service.find_violation = find_field
-    answer = chat_response({"content": "Yes."}) if kind == "Chat" else responses_text("Yes.")
+    answer = chat_response({"content": "Yes."}) if kind == "Chat" else response_events("Yes.")
     service.play(answer, answer)
     session = f"{kind}-{field}"
     assert run(host, f"{kind}unknown", session) == run(host, f"{kind}unknown", session) == "Yes."
@@ -226,46 +223,24 @@ def test_a_field_that_claudes_service_refuses_is_left_out(host: AgentHost, servi
     assert len(service.refusals) == 1
 
 
-def responses_events(*items: dict[str, Any]) -> list[Any]:
-    """The events of a response with finished items."""
-    base: dict[str, Any] = {
-        "id": "resp_1",
-        "object": "response",
-        "created_at": 1,
-        "model": "m",
-        "output": [],
-        "status": "in_progress",
-    }
-    base |= {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
-    events: list[Any] = [{"type": "response.created", "response": base}]
-    for index, item in enumerate(items):
-        events += [
-            {"type": f"response.output_item.{moment}", "output_index": index, "item": item}
-            for moment in ("added", "done")
-        ]
-    usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
-    usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
-    events.append(
-        {
-            "type": "response.completed",
-            "response": base | {"status": "completed", "output": list(items), "usage": usage},
-        }
-    )
-    return [event | {"sequence_number": number} for number, event in enumerate(events)]
-
-
-def responses_text(text: str) -> list[Any]:
-    """A response with a text."""
-    part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
-    return responses_events(
-        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
-    )
+def items_events(*items: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
+    """The events of a response of the Responses API, whose items come whole."""
+    first, *_, last = response_events("")
+    return [
+        first,
+        *(
+            {"type": f"response.output_item.{event}", "output_index": index, "item": item}
+            for index, item in enumerate(items)
+            for event in ("added", "done")
+        ),
+        {**last, "response": {**last["response"], "output": items, **fields}},
+    ]
 
 
 def responses_call(name: str, arguments: str = "{}", *, number: int = 1, call_id: str = "call_1") -> list[Any]:
     """A response with a call."""
     item = {"type": "function_call", "id": f"fc_{number}", "call_id": call_id, "name": name, "arguments": arguments}
-    return responses_events(item | {"status": "completed"})
+    return items_events(item | {"status": "completed"})
 
 
 @pytest.mark.skipif(not CASES.is_dir(), reason="needs the cases")
@@ -273,7 +248,7 @@ def test_call_ids_that_repeat_within_a_turn_are_sent_apart(host: AgentHost, serv
     """Both tools run once, each result has its call, and no item comes twice."""
     frames = [(CASES / f"responses-call-id-repeats-{number}.sse").read_text() for number in (1, 2)]
     bodies = [[json.loads(line[6:]) for line in frame.splitlines() if line.startswith("data: {")] for frame in frames]
-    service.play(*bodies, responses_text("Done."), responses_text("Bye."))
+    service.play(*bodies, response_events("Done."), response_events("Bye."))
     assert run(host, "Responsesunknown", "repeats") == "Done."
     assert run(host, "Responsesunknown", "repeats") == "Bye."
     for body in service.bodies[2:]:
@@ -287,7 +262,7 @@ def test_call_ids_that_repeat_within_a_turn_are_sent_apart(host: AgentHost, serv
 
 def test_a_strict_service_of_responses_gets_what_it_takes(host: AgentHost, service: ScriptedService):
     """Arguments that are cut, and messages with ids, are sent as a strict reader of items takes them."""
-    service.play(responses_call("look", '{"what": "a'), responses_text("Done."), responses_text("Bye."))
+    service.play(responses_call("look", '{"what": "a'), response_events("Done."), response_events("Bye."))
 
     def find_item(body: dict[str, Any]) -> Any:
         for item in body["input"]:
@@ -311,7 +286,7 @@ def test_reasoning_that_is_not_encrypted_goes_back_unless_it_is_refused(
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
     item |= {"signature": "sig", "format": "anthropic-claude-v1"}  # OpenRouter's
     call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
-    service.play(items_events(item, call), responses_text("Done."), responses_text("Bye."))
+    service.play(items_events(item, call), response_events("Done."), response_events("Bye."))
     too_long = {"error": {"message": "Invalid 'input[1].content': array too long."}}
     if agent == "Responsesunknown":
         service.find_violation = lambda body: (400, too_long) if item in body["input"] else None
@@ -322,50 +297,6 @@ def test_reasoning_that_is_not_encrypted_goes_back_unless_it_is_refused(
 
 
 PNG, PDF, WAV = "cG5n", "JVBERg==", "c291bmQ="
-NOTES = ("application/zip, 2 bytes; not sent", "plot.png", "report.pdf")
-
-
-def fetch_files(host: AgentHost, service: ScriptedService, agent: str) -> dict[str, Any]:
-    """Run a turn whose tool returns files, and another; both requests after the tool are the same up to there."""
-    calling: list[Any]
-    answers: list[Any]
-    if agent == "Claude":
-        calling = anthropic_response(anthropic_call("toolu_1", "fetch", "{}"), stop="tool_use")
-        answers = [anthropic_response(anthropic_text("Done."))] * 2
-    elif agent == "Gemini":
-        calling = gemini_response({"functionCall": {"id": "g1", "name": "fetch", "args": {}}})
-        answers = [gemini_response({"text": "Done."})] * 2
-    elif agent.startswith("Responses"):
-        calling, answers = responses_call("fetch"), [responses_text("Done.")] * 2
-    else:
-        calling, answers = call_chunks("abcdefghi", "{}", name="fetch"), [chat_response({"content": "Done."})] * 2
-    service.play(calling, *answers)
-    assert run(host, agent, f"files-{agent}") == "Done."
-    assert run(host, agent, f"files-{agent}", "And?") == "Done."
-    name = next(name for name in ("messages", "input", "contents") if name in service.bodies[1])
-    live, cold = (
-        [{key: value for key, value in item.items() if key != "name"} for item in body[name]]
-        for body in service.bodies[1:3]
-    )
-    assert cold[: len(live)] == live
-    return service.bodies[1]
-
-
-def test_files_of_tools_reach_a_service_of_chat_completions(host: AgentHost, service: ScriptedService):
-    """They are in a message of the user behind the result, which names them; what cannot be sent is named, too."""
-    messages = fetch_files(host, service, "Chatunknown")["messages"]
-    assert [message["role"] for message in messages] == ["system", "user", "assistant", "tool", "user"]
-    assert messages[3]["content"].startswith(
-        "Here they are.\n[file: image/png, plot.png, 3 bytes; in the next message]"
-    )
-    assert all(note in messages[3]["content"] for note in NOTES)
-    text, *parts = messages[4]["content"]
-    assert text["text"].startswith("[files that the tools returned: image/png, plot.png, 3 bytes;")
-    assert parts == [
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
-        {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PDF}", "filename": "report.pdf"}},
-        {"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}},
-    ]
 
 
 @pytest.mark.parametrize(("agent", "name"), [("ChatDeepSeek", "DeepSeek"), ("Chatunknown", "DeepSeek")])
@@ -386,7 +317,7 @@ def test_a_service_without_pictures_is_told_of_them(host: AgentHost, service: Sc
 
 DONE: dict[str, list[Any]] = {
     "Chatunknown": chat_response({"content": "Done."}),
-    "Responsesunknown": responses_text("Done."),
+    "Responsesunknown": response_events("Done."),
     "Claude": anthropic_response(anthropic_text("Done.")),
     "Gemini": gemini_response({"text": "Done."}),
 }
@@ -402,10 +333,53 @@ def fetch_call(agent: str, number: int, **arguments: bool) -> list[Any]:
         case "Gemini":
             call = {"id": f"g{number}", "name": "fetch", "args": arguments}
             return gemini_response({"functionCall": call, "thoughtSignature": "c2VhbGVk"})
-        case "Chatunknown":
-            return call_chunks(f"abcdefgh{number}", text, name="fetch")
-        case _:
+        case "Responsesunknown" | "ResponsesFoundry":
             return responses_call("fetch", text, number=number, call_id=f"call_{number}")
+        case _:
+            return call_chunks(f"abcdefgh{number}", text, name="fetch")
+
+
+FILE_TYPES = {
+    "Chatunknown": ("user", ["text", "image_url", "file", "input_audio"]),
+    "ChatMistral": ("user", ["text", "image_url", "file", "input_audio"]),
+    "Responsesunknown": ("output", ["input_text", "input_image", "input_file", "input_text", "input_file"]),
+    "ResponsesFoundry": ("user", ["input_text", "input_image", "input_file", "input_audio"]),
+    "Claude": ("user", ["text", "image", "text", "text", "document"]),
+    "Gemini": ("user", ["text", "image/png", "application/pdf", "audio/wav"]),
+}
+"""Agent → the role of what has the files of a tool in the request, and its parts."""
+
+
+@pytest.mark.parametrize("agent", FILE_TYPES)
+def test_files_of_tools_reach_a_service(host: AgentHost, service: ScriptedService, agent: str):
+    """In the result or behind it, as the service takes them, live and cold; what cannot be sent is named."""
+    if agent == "ChatMistral":
+        service.find_violation = lambda body: next(STAND_INS["Mistral"](body), None)
+    done = DONE.get(agent) or DONE["Responsesunknown" if agent.startswith("Responses") else "Chatunknown"]
+    service.play(fetch_call(agent, 1), done, done)
+    assert run(host, agent, f"files-{agent}") == run(host, agent, f"files-{agent}", "And?") == "Done."
+    name = next(name for name in ("messages", "input", "contents") if name in service.bodies[1])
+    live, cold = (
+        [{key: value for key, value in item.items() if key != "name"} for item in body[name]]
+        for body in service.bodies[1:3]
+    )
+    assert cold[: len(live)] == live
+    text = json.dumps(live)
+    assert PNG in text
+    assert PDF in text
+    if agent not in {"Responsesunknown", "Claude"}:
+        assert all(note in text for note in ("application/zip, 2 bytes; not sent", "plot.png", "report.pdf"))
+    assert (WAV in text) is (agent != "Claude")
+    assert not service.refusals
+    kind, types = FILE_TYPES[agent]
+    if kind == "output":
+        parts = next(item["output"] for item in live if item.get("type") == "function_call_output")
+    elif agent == "Claude":
+        parts = live[-1]["content"][0]["content"]
+    else:
+        assert live[-1]["role"] == kind
+        parts = live[-1].get("content") or live[-1]["parts"][1:]
+    assert [part.get("type") or part.get("inlineData", {}).get("mimeType", "text") for part in parts] == types
 
 
 @pytest.mark.parametrize(
@@ -449,9 +423,9 @@ def test_what_a_service_can_no_longer_read_does_not_end_the_session(host: AgentH
     part = {"type": "output_text", "text": "Seen.", "annotations": []}
     message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
-    answer = responses_events(reasoning, message)
-    later = responses_events(reasoning | {"id": "rs_2"}, message | {"id": "msg_2"})
-    service.play(answer, later, responses_text("Bye."))
+    answer = items_events(reasoning, message)
+    later = items_events(reasoning | {"id": "rs_2"}, message | {"id": "msg_2"})
+    service.play(answer, later, response_events("Bye."))
     url = "https://example.org/a.png"
     question = [{"type": "input_text", "text": "Look"}, {"type": "input_image", "image_url": url}]
     reply = host.run("Responsesunknown", {"message": question, "session_id": "expired"})
@@ -480,55 +454,6 @@ def test_a_form_that_is_refused_as_well_is_not_remembered(host: AgentHost, servi
     service.find_violation = lambda _body: None
     run(host, "Chatunknown", "refused-twice")
     assert "parallel_tool_calls" in service.bodies[-1]
-
-
-def test_mistral_gets_files_behind_an_assistants_message(host: AgentHost, service: ScriptedService):
-    """It takes no message of the user directly behind a tool's."""
-    service.find_violation = lambda body: next(STAND_INS["Mistral"](body), None)
-    messages = fetch_files(host, service, "ChatMistral")["messages"]
-    assert [message["role"] for message in messages[-3:]] == ["tool", "assistant", "user"]
-    assert not service.refusals
-
-
-def test_files_of_tools_are_in_the_output_of_responses(host: AgentHost, service: ScriptedService):
-    """Pictures and files are parts of the output; sound follows in a message of the user."""
-    items = fetch_files(host, service, "Responsesunknown")["input"]
-    output = next(item["output"] for item in items if item.get("type") == "function_call_output")
-    assert [part["type"] for part in output] == ["input_text", "input_image", "input_file", "input_text", "input_file"]
-    assert (output[1]["image_url"], output[2]["file_data"]) == (
-        f"data:image/png;base64,{PNG}",
-        f"data:application/pdf;base64,{PDF}",
-    )
-    assert output[3]["text"] == "[file: audio/wav, 5 bytes; in the next message]"
-    assert items[-1]["content"][1] == {"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}}
-
-
-def test_foundry_gets_files_in_a_message(host: AgentHost, service: ScriptedService):
-    """Its output of a call is a text."""
-    items = fetch_files(host, service, "ResponsesFoundry")["input"]
-    output = next(item["output"] for item in items if item.get("type") == "function_call_output")
-    assert isinstance(output, str)
-    assert all(note in output for note in NOTES)
-    assert [part["type"] for part in items[-1]["content"]] == ["input_text", "input_image", "input_file", "input_audio"]
-
-
-def test_files_of_tools_are_blocks_of_claudes_result(host: AgentHost, service: ScriptedService):
-    """Pictures and documents are blocks; what the service does not take is named."""
-    messages = fetch_files(host, service, "Claude")["messages"]
-    (result,) = messages[-1]["content"]
-    types = [block["type"] for block in result["content"]]
-    assert types == ["text", "image", "text", "text", "document"]
-    assert result["content"][1]["source"]["data"] == PNG
-    assert result["content"][4]["source"] == {"type": "base64", "media_type": "application/pdf", "data": PDF}
-    assert "audio/wav, 5 bytes; not sent" in result["content"][2]["text"]
-
-
-def test_files_of_tools_are_parts_behind_geminis_response(host: AgentHost, service: ScriptedService):
-    """They are in the same content as the response, as the service takes them."""
-    contents = fetch_files(host, service, "Gemini")["contents"]
-    response, _label, *parts = contents[-1]["parts"]
-    assert all(note in response["functionResponse"]["response"]["result"] for note in NOTES)
-    assert [part["inlineData"]["mimeType"] for part in parts] == ["image/png", "application/pdf", "audio/wav"]
 
 
 CLAUDES_CALLS = {
@@ -723,20 +648,6 @@ def read_events(host: AgentHost, agent: str, session: str, answer: dict[str, Any
         return [event.data for event in read_stream(stream) if event.name.startswith(prefix)]
 
 
-def items_events(*items: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
-    """The events of a response of the Responses API, whose items come whole."""
-    first, *_, last = response_events("")
-    return [
-        first,
-        *(
-            {"type": f"response.output_item.{event}", "output_index": index, "item": item}
-            for index, item in enumerate(items)
-            for event in ("added", "done")
-        ),
-        {**last, "response": {**last["response"], "output": items, **fields}},
-    ]
-
-
 *_, _LAST = response_events("Found.")
 (TEXT,) = _LAST["response"]["output"]
 
@@ -863,18 +774,6 @@ def test_claude_goes_on_after_a_pause_whatever_the_ids(host: AgentHost, service:
     service.play(anthropic_response(anthropic_text("Bye.")))
     assert run(host, "Claude", stop) == "Bye."
     assert service.bodies[-1]["messages"][1]["content"] == [*listings, *texts]
-
-
-def response_of_items(*items: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the events of a response of the Responses API with items and a text."""
-    first, *_, last = response_events("Found.")
-    output = [*items, *last["response"]["output"]]
-    finished = [
-        {"type": f"response.output_item.{event}", "output_index": index, "item": item}
-        for index, item in enumerate(output)
-        for event in ("added", "done")
-    ]
-    return [first, *finished, {"type": "response.completed", "response": last["response"] | {"output": output}}]
 
 
 PAGES = [{"title": "A page", "url": "https://a.example"}, {"title": "Another", "url": "https://b.example"}]
@@ -1027,22 +926,3 @@ def test_code_of_gemini_has_one_result(host: AgentHost, service: ScriptedService
     assert "division by zero" in completed["result"]
     assert run(host, "Gemini", "two-results") == "Bye."
     assert service.bodies[-1]["contents"][1]["parts"] == parts
-
-
-def test_a_program_that_waited_for_the_client_is_told_to_have_ended(host: AgentHost, service: ScriptedService):
-    """OpenAI sends its output with the answer after that of the tool that the program called."""
-    called = call(1, "{}", caller={"type": "program", "caller_id": "call_0"}) | {"name": "where_am_i"}
-    first, *_, last = response_of_items(PROGRAM, called)
-    output = [PROGRAM, called]
-    done = [{"type": "response.output_item.done", "output_index": at, "item": item} for at, item in enumerate(output)]
-    completed = {"type": "response.completed", "response": last["response"] | {"output": output}}
-    service.play([first, *done, completed], response_of_items(PROGRAM_OUTPUT))
-    tools = [{"name": "where_am_i", "parameters": {"type": "object", "properties": {}}}]
-    body = {"message": "Look", "session_id": "program", "client_tools": tools}
-    turn = host.run("Responsesunknown", body).json()
-    (pending,) = turn["pending_calls"]
-    assert approve(turn, {"call_id": pending["call_id"], "result": "here"}).status_code == 200
-    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Found."
-    ended = read_events(host, "Responsesunknown", "program", turn, "tool.completed")
-    outcomes = [(event["outcome"], event["result"]) for event in ended if event["call_id"] == PROGRAM["call_id"]]
-    assert outcomes == [("success", "r")]

@@ -22,7 +22,7 @@ def _book(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _keeping(
     practice_model: PracticeModel, _book: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentHost]:
-    env = {"LEDGER": str(_book), "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.05"}
+    env = {"LEDGER": str(_book)}
     with running_host(tmp_path_factory.mktemp("state"), practice_model, app=STATE, **env) as running:
         yield running
 

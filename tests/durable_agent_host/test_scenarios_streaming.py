@@ -317,6 +317,7 @@ async def test_an_event_of_another_version_is_passed_on(lives: Callable[..., Liv
     assert (events[-2].data, events[-1].data) == (data, first_events[-1].data)
 
 
+@pytest.mark.drawn(0)
 def test_readers_that_do_not_read_hold_nothing_up(lives: Callable[..., Lives], model: PracticeModel):
     """Clients that take nothing cost the turn no time, and the host no memory that grows while others read on."""
     host = lives().host

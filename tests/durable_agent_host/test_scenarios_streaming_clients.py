@@ -28,7 +28,7 @@ RUNS = count("RUNS", short=4, long=300)
 AT_ONCE = 20
 PATIENCE_SECONDS = 300
 TEXT = "It rains, größer 😀 than ever. " * 12
-SLOW = {"text": TEXT, "chunk_characters": 4, "delay_milliseconds": 20}
+SLOW = {"text": TEXT, "chunk_characters": 4, "delay_milliseconds": 5}
 
 with_curl = pytest.mark.skipif(CURL is None, reason="no curl here")
 

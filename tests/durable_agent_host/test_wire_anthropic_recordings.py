@@ -44,6 +44,7 @@ def needs_recordings():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("name", names())
 def test_every_block_of_a_recorded_stream_is_stored_and_comes_back(name):
     """What is sent back after the store is what the service had streamed, block by block."""
@@ -66,6 +67,7 @@ def test_every_block_of_a_recorded_stream_is_stored_and_comes_back(name):
     assert back == expected_blocks
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("name", names())
 def test_a_recorded_stream_folds_alike_however_it_is_cut(name):
     """Folded in parts, twice, or from what was folded: the same response."""

@@ -231,6 +231,7 @@ STREAMS = {
 """What is streamed → the message that goes back."""
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", STREAMS)
 async def test_the_deltas_of_a_stream_are_sent_back_as_one_message(name):
     """However a service numbers, names and cuts what it says, it gets the whole message back."""
@@ -326,6 +327,7 @@ async def test_another_service_gets_the_standard_fields():
     assert lab.sent_messages[-1][2]["reasoning_content"] == "Thinking."
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("name", STREAMS)
 async def test_folding_a_stream_in_parts_builds_the_same_message(name):
     """The laws of the fold: cut anywhere, folded in parts or folded again, what is stored is the same."""

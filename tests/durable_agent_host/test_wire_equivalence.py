@@ -103,7 +103,7 @@ def lab(scenario, mode):
     return new_lab, [f"message {index}" for index, _ in enumerate(ALL[scenario])]
 
 
-@pytest.mark.drawn(20)
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("scenario", ALL)
 async def test_a_cold_process_sends_what_a_live_one_sends(scenario, mode):

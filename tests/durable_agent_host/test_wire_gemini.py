@@ -100,6 +100,7 @@ def without_generated_ids(contents):
     )
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_each_request_has_the_parts_of_earlier_responses(lab: GeminiLab, name: str):
     """A cold process sends its earlier request, then the parts of the response verbatim."""

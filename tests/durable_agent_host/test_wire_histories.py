@@ -61,7 +61,7 @@ KINDS = ("file", "packed file", "notebook", "memory", "compacted memory", "redis
 CASES = [(kind, scenario) for kind in KINDS for scenario in (ALL if kind == KINDS[0] else SELECTED_SCENARIOS)]
 
 
-@pytest.mark.drawn(15)
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize(("kind", "scenario"), CASES)
 async def test_a_cold_process_sends_what_a_live_one_sends(kind, scenario, ports, tmp_path):
     """Every request is the same as in a process that never stopped and kept the conversation itself."""

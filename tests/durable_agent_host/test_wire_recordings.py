@@ -165,6 +165,7 @@ def names():
     return sorted(path.name for path in FOLDER.iterdir() if path.name not in NO_FIT | CHANGED_BY_ITS_CLIENT)
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("name", names())
 async def test_the_request_has_the_recorded_items(name, recordings):
     """Run a recorded conversation with a fresh process for each turn: every request has the accepted items."""
@@ -235,6 +236,7 @@ def is_complete(path):
     return events[-1]["type"] == "response.completed" and not kinds & OWN_TOOLS
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("name", singles())
 async def test_the_next_turn_has_every_recorded_item(name, recordings):
     """What a recorded stream gave out is there on the next turn of a cold process, in order and once.

@@ -32,7 +32,7 @@ def effects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def lives(model: PracticeModel, effects: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
     """A host that can crash."""
-    more = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "3", "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01"}
+    more = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "3"}
     base = model.control.removesuffix("/practice")
     more |= {"MODEL_URL": f"{base}/agents", "RESPONSES_URL": f"{base}/v1", "EFFECTS": str(effects)}
     running = Lives(tmp_path_factory.mktemp("agents"), None, app=APP, **more)

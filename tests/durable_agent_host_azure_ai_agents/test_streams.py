@@ -58,6 +58,7 @@ def contents_of(response):
     ]
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", STREAMS)
 def test_every_block_comes_back_as_the_service_wrote_it(events):
     """Messages, calls and steps are stored in full."""
@@ -100,6 +101,7 @@ def build_message_id(group):
     return restore_block(group)[0]["id"] if is_message(group[0]) else None
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_folds_alike_however_it_is_cut(events):
     """Parts folded first give the fold of the whole."""
@@ -110,6 +112,7 @@ def test_a_stream_folds_alike_however_it_is_cut(events):
         assert encode_messages(fold_updates(parts, AZURE_AI_AGENTS)) == expected
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("name", STREAMS)
 def test_nothing_of_a_stream_is_stored_twice(events):
     """What is stored is about as large as the finished messages and calls."""

@@ -222,8 +222,9 @@ def _answer_call(case: Case, request: TurnRequest, pending: dict[str, Any]) -> N
             answer["approved"] = pending["kind"] == "approval"
     headers = AUDITOR if pending.get("approved_by") else {}
     case.strike_at("before")
-    if case.client_kill.startswith("during:"):
-        threading.Timer(case.number_of_answers * 0.004, case.strike_at, ["during"]).start()
+    if case.client_kill == f"during:{case.number_of_answers}":
+        case.client_kill = ""
+        threading.Timer(case.number_of_answers * 0.004, case.site.strike).start()
     response = case.site.ask("POST", path, json=answer, headers=headers)
     assert response.status_code in {200, 202}, (pending, response.text)
     case.strike_at("after")

@@ -25,8 +25,8 @@ from tests.processes import Process, StartError
 APP = Path(__file__).resolve().parent.parent / "apps" / "crash"
 LOST = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError)
 """What a client sees of a host that dies; a host that does not answer is another thing, and no excuse."""
-SETTINGS = {"DURABLE_AGENT_HOST_ACTIVITY_ATTEMPTS": "1000", "DURABLE_AGENT_HOST_CRASH_RETRY_SECONDS": "1"}
-"""Turns are not to blame for the kills, however many come in a row: none fails, and none waits long."""
+SETTINGS = {"DURABLE_AGENT_HOST_ACTIVITY_ATTEMPTS": "1000"}
+"""Turns are not to blame for the kills, however many come in a row: none fails."""
 PATIENCE_SECONDS = 180
 """How long something may take, once the host is killed no more, before it counts as stuck."""
 

@@ -125,6 +125,7 @@ def cut_at_random(chunks, seed):
     return new_chunks
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", cases())
 def test_a_stream_is_stored_the_same_wherever_it_is_cut(name):
     """Wherever the service cuts texts, and however many parts it puts into a chunk."""
@@ -134,6 +135,7 @@ def test_a_stream_is_stored_the_same_wherever_it_is_cut(name):
         assert encode_messages(fold_updates(updates_of(cut_at_random(chunks, seed)), GEMINI)) == expected
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", cases())
 def test_folding_in_parts_changes_nothing(name):
     """Parts folded first, and parts of those, and what is folded already, give the fold of the whole."""

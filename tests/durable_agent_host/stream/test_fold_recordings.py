@@ -50,7 +50,7 @@ def stream(name):
     return next(recorded_stream for recorded_stream in read_recordings() if recorded_stream.name == name)
 
 
-@pytest.mark.drawn(60)
+@pytest.mark.drawn(15)
 @pytest.mark.parametrize("name", cases())
 def test_cutting_and_folding_a_recorded_stream_changes_nothing(stream):
     """Deltas cut elsewhere, parts folded first, parts of those, and the folded response, give the fold of the whole."""
@@ -68,6 +68,7 @@ def test_cutting_and_folding_a_recorded_stream_changes_nothing(stream):
         assert encode_messages(fold_updates(again, provider)) == expected["messages"]
 
 
+@pytest.mark.drawn(25)
 @pytest.mark.parametrize("name", cases(with_final=True))
 def test_the_fold_is_the_providers_final_response(stream):
     """What is stored is what the client makes of it without a stream; the next turn sends its items as an input."""
@@ -80,7 +81,7 @@ def test_the_fold_is_the_providers_final_response(stream):
     assert comparable(sent) == comparable(expected_items)
 
 
-@pytest.mark.drawn(60)
+@pytest.mark.drawn(15)
 @pytest.mark.parametrize("name", cases())
 def test_a_recorded_stream_may_end_anywhere(stream):
     """Of a stream that breaks, what was said is there: the text so far, each call before its result, nothing twice."""

@@ -41,6 +41,7 @@ def assert_is_final(events, body):
     assert comparable(sent) == comparable(expected_items)
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_the_fold_is_the_final_response(name):
     """Every kind of item and part is stored as the client parses it from the response that was sent whole."""
@@ -48,6 +49,7 @@ def test_the_fold_is_the_final_response(name):
     assert_is_final(build_events(body), body)
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_cutting_mixing_and_folding_in_parts_change_nothing(name):
     """Other chunks, items mixed with each other, parts folded first and folding twice give the same."""
@@ -65,6 +67,7 @@ def test_cutting_mixing_and_folding_in_parts_change_nothing(name):
     assert encode_messages(fold_updates(response.to_updates(), provider)) == expected["messages"]
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_an_incomplete_stream_obeys_the_laws(name):
     """Wherever a stream breaks, parts give the whole, and folding twice changes nothing."""
@@ -165,7 +168,7 @@ QUIRKS = {
 """What services and proxies do otherwise → how it changes the events."""
 
 
-@pytest.mark.drawn(80)
+@pytest.mark.drawn(15)
 @pytest.mark.parametrize(
     ("name", "quirk"),
     [  # each kind of answer with a third of the quirks, each quirk with a third of the answers
