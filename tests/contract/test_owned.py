@@ -1,8 +1,9 @@
 """Notes of whose sessions are, in every store of pieces."""
 
+from functools import partial
 from typing import Any, cast
 
-from durable_agent_host.durable.session_erasure import BlobReferrers
+from durable_agent_host.durable.session_erasure import read_owner
 from durable_agent_host.model.access import MAINTENANCE
 from durable_agent_host.model.principal import THE_APP, Owner
 from durable_agent_host.model.session import Receipt, Session
@@ -43,12 +44,12 @@ async def test_a_turn_adds_an_owner_that_this_process_has_not_added(pieces):
 
 
 async def test_no_sweep_reads_owner_blobs(pieces):
-    """A sweep that reads holders as the host does leaves all of them, however old, and asks no client for it."""
+    """A sweep that reads owners as the host does leaves all of them, however old, and asks no client for it."""
     index, store = SessionOwnerIndex(pieces.store), pieces.store()
     await index.add("A", "s", ADA)
     await index.add("A", "t", EVE)
     sweeper = GarbageCollector(
-        store, BlobReferrers(cast("Any", None), MAINTENANCE).read, grace_seconds=0.0, unheld_seconds=0.0
+        store, partial(read_owner, cast("Any", None), MAINTENANCE), grace_seconds=0.0, unowned_seconds=0.0
     )
     namespaces = [namespace async for namespace in store.list_namespaces()]
     assert len(namespaces) == 2

@@ -124,20 +124,32 @@ async def test_a_changed_piece_is_found(pieces, size):
 
 
 async def test_each_namespace_is_returned_once(pieces):
-    """A home with pieces, with a holder, or with both is listed once, and is gone with the last of them."""
+    """A namespace with pieces is listed once, and is gone with the last of them."""
     store = pieces.store()
     assert await list_namespaces(store) == []
     expected_blobs = some(3)
     await store.check()
     await store.put(NAMESPACE, expected_blobs)
-    await store.hold(NAMESPACE, "@agent@one")
-    await store.hold(OTHER_NAMESPACE, "@agent@one")
+    await store.put(OTHER_NAMESPACE, {NAME: b""})
     assert await list_namespaces(pieces.store()) == [NAMESPACE, OTHER_NAMESPACE]
-    await store.release(OTHER_NAMESPACE, "@agent@one")
+    await store.delete(OTHER_NAMESPACE, [NAME])
     assert await store.delete(NAMESPACE, expected_blobs) == 3
-    assert await list_namespaces(store) == [NAMESPACE]
-    await store.release(NAMESPACE, "@agent@one")
     assert await list_namespaces(store) == []
+
+
+async def test_copies_are_pieces_of_their_own(pieces):
+    """They have the same bytes, can be made again, stay when the originals go, and are none of what is missing."""
+    store = pieces.store()
+    expected_blobs = some(5) | some(3, size=300_000, seed=2) | {NAME: b"of no hash"}
+    await store.put(NAMESPACE, expected_blobs)
+    for _ in range(2):
+        await store.copy(NAMESPACE, expected_blobs, OTHER_NAMESPACE)
+    await store.copy(NAMESPACE, [], "c" * 32)
+    await store.delete(NAMESPACE, expected_blobs)
+    assert await pieces.store().get(OTHER_NAMESPACE, expected_blobs) == expected_blobs
+    assert await list_namespaces(store) == [OTHER_NAMESPACE]
+    with pytest.raises(CorruptStateError, match=NAME):
+        await store.copy(NAMESPACE, [NAME], OTHER_NAMESPACE)
 
 
 async def test_deleted_blobs_are_not_found(pieces):
@@ -174,30 +186,6 @@ async def test_what_was_put_later_stays(pieces):
     assert await store.get(NAMESPACE, again | new) == again | new
     assert await store.delete(NAMESPACE, ages, older_than_seconds=1000) == 0
     assert await store.delete(NAMESPACE, ages) == len(again | new)
-
-
-async def test_holders_are_added_renewed_and_released(pieces):
-    """A holder's age begins anew when it holds again; it is released unless it was renewed later."""
-    store, long = pieces.store(), "@" + "ü€😀/ \n%" * 42 + "@1234"
-    assert len(long) == 300
-    assert await store.holders(NAMESPACE) == {}
-    found, in_time = {}, False
-    while not in_time:
-        for holder in ("@agent@old", "@agent@renewed", long):
-            await store.hold(NAMESPACE, holder)
-        await grow_old(pieces)
-        started_at = time.monotonic()
-        await pieces.store().hold(NAMESPACE, "@agent@renewed")
-        found = await store.holders(NAMESPACE)
-        for holder in found:
-            await store.release(NAMESPACE, holder, older_than_seconds=OLD_SECONDS)
-        in_time = is_young(started_at)
-    assert {holder for holder, age in found.items() if age >= OLD_SECONDS} == {"@agent@old", long}
-    assert set(found) == {"@agent@old", "@agent@renewed", long}
-    assert set(await store.holders(NAMESPACE)) == {"@agent@renewed"}
-    await store.release(NAMESPACE, "@agent@renewed")
-    await store.release(NAMESPACE, "@agent@renewed")
-    assert await store.holders(NAMESPACE) == {}
 
 
 async def test_every_loop_may_call(pieces):

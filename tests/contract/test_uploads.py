@@ -6,19 +6,20 @@ import pytest
 
 from durable_agent_host.errors import RequestError
 from durable_agent_host.segments import uploads as uploads_module
+from durable_agent_host.segments.protocol import OWNER
 from durable_agent_host.segments.uploads import Uploads, upload_namespaces
 from durable_agent_host.session.entry_files import FileBytes
 from tests.contract.test_segments import list_blobs
 from tests.contract.traces import loses
 
-HOLDER = "@dafx-a@s"
+SESSION = "@dafx-a@s"
 LARGE = FileBytes("a.pdf", "application/pdf", b"canary of a large upload" * 4000)
 SMALL = FileBytes(None, None, b'{"file": "0", "name": "b", "mediaType": "c", "size": 1}')
 
 
 async def test_uploads_are_found_by_their_bytes(pieces):
     """Every process finds what one has uploaded, with what was said of it; the same bytes are stored once."""
-    uploads, other_uploads = (Uploads(pieces.store(), "A", "s", HOLDER) for _ in range(2))
+    uploads, other_uploads = (Uploads(pieces.store(), "A", "s", SESSION) for _ in range(2))
     for file in (LARGE, SMALL, LARGE):
         (upload,) = await uploads.add(file)
         assert (upload.file_id, upload.size) == (hashlib.sha256(file.data).hexdigest(), len(file.data))
@@ -27,32 +28,33 @@ async def test_uploads_are_found_by_their_bytes(pieces):
     assert {file.name for file in await other_uploads.all()} == {"a.pdf", None}
     files, names = upload_namespaces("a", "s")
     store = pieces.store()
-    assert (len(await list_blobs(store, files)), len(await list_blobs(store, names))) == (2, 2)
-    assert set(await store.holders(files)) == set(await store.holders(names)) == {HOLDER}
+    for namespace in (files, names):
+        assert len((await list_blobs(store, namespace)).keys() - {OWNER}) == 2
+        assert await store.get(namespace, [OWNER]) == {OWNER: SESSION.encode()}
 
 
 async def test_a_file_comes_under_another_name(pieces):
     """A second name adds no bytes, and the file is listed once."""
-    uploads = Uploads(pieces.store(), "A", "s", HOLDER)
+    uploads = Uploads(pieces.store(), "A", "s", SESSION)
     await uploads.add(LARGE)
     await uploads.add(LARGE._replace(name="b.pdf"))
     (found,) = await uploads.all()
     assert found.name in {"a.pdf", "b.pdf"}
-    assert len(await list_blobs(pieces.store(), upload_namespaces("A", "s")[0])) == 1
+    assert len(await list_blobs(pieces.store(), upload_namespaces("A", "s")[0])) == 1 + len([OWNER])
 
 
 async def test_uploads_belong_to_a_session(pieces):
     """No session sees those of another one, or of one of the same name with another agent."""
     store = pieces.store()
-    (upload,) = await Uploads(store, "A", "s", HOLDER).add(SMALL)
+    (upload,) = await Uploads(store, "A", "s", SESSION).add(SMALL)
     for agent, session_id in (("B", "s"), ("A", "t")):
-        other = Uploads(store, agent, session_id, HOLDER)
+        other = Uploads(store, agent, session_id, SESSION)
         assert (await other.all(), await other.find(upload.file_id)) == ([], None)
 
 
 async def test_deleted_uploads_are_not_found(pieces):
     """Nothing of them can be found in the store, and deleting again changes nothing."""
-    uploads = Uploads(pieces.store(), "A", "s", HOLDER)
+    uploads = Uploads(pieces.store(), "A", "s", SESSION)
     (upload,) = await uploads.add(LARGE)
     for _ in range(2):
         await uploads.delete()
@@ -64,7 +66,7 @@ async def test_deleted_uploads_are_not_found(pieces):
 async def test_there_is_a_most_of_uploads(pieces, monkeypatch):
     """A session that fills itself with files that no message uses is refused more, whole requests at a time."""
     monkeypatch.setattr(uploads_module, "MAX_UPLOADS", 3)
-    uploads = Uploads(pieces.store(), "A", "s", HOLDER)
+    uploads = Uploads(pieces.store(), "A", "s", SESSION)
     first, second, third, fourth = (SMALL._replace(data=data) for data in (b"1", b"2", b"3", b"4"))
     await uploads.add(first, second)
     with pytest.raises(RequestError, match="3 uploads"):

@@ -11,6 +11,7 @@ import requests
 
 from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.encryption.key_check import APP_NAMESPACE
+from durable_agent_host.segments.protocol import OWNER
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from tests.durable_agent_host.conftest import LAB, PEOPLE
 from tests.durable_agent_host.crash.points import UPKEEP_POINTS
@@ -156,17 +157,20 @@ def grow(host: AgentHost, session: str, agent: str = "Instant") -> list[str]:
 async def _read_stored_blobs(data: Path) -> tuple[set[str], set[str]]:
     store = SqliteBlobStore(data / "segments.sqlite")
     try:
+        blob_names: set[str] = set()
+        owners: set[str] = set()
         namespaces = [namespace async for namespace in store.list_namespaces() if namespace != APP_NAMESPACE]
-        blob_names = {
-            blob.name for namespace in namespaces for blob in [blob async for blob in store.list_blobs(namespace)]
-        }
-        return blob_names, {referrer for namespace in namespaces for referrer in await store.holders(namespace)}
+        for namespace in namespaces:
+            names = {blob.name async for blob in store.list_blobs(namespace)}
+            blob_names |= names - {OWNER}
+            owners |= {owner.decode() for owner in (await store.get(namespace, names & {OWNER})).values()}
+        return blob_names, owners
     finally:
         await store.close()
 
 
 def read_stored_blobs(data: Path) -> tuple[set[str], set[str]]:
-    """The pieces that the host's store has of sessions, and who holds them."""
+    """The pieces that the host's store has of sessions, and whose they are."""
     return asyncio.run(_read_stored_blobs(data))
 
 
@@ -224,8 +228,7 @@ def test_a_sweep_whose_host_is_killed_is_repeated(model: PracticeModel, tmp_path
 async def store_orphans(data: Path) -> None:
     """Store pieces as a turn does whose process dies before its commit, in a session that never begins."""
     store = SqliteBlobStore(data / "segments.sqlite")
-    await store.hold("0" * 32, "@dafx-instant@never")
-    await store.put("0" * 32, {blob_name(text): text for text in (b"one", b"two")})
+    await store.put("0" * 32, {OWNER: b"@dafx-instant@never", **{blob_name(text): text for text in (b"one", b"two")}})
     await store.close()
 
 

@@ -23,7 +23,17 @@ def notes(data: Path, change: str | None = None) -> list[str]:
     with closing(sqlite3.connect(path)) as db, db:
         if change:
             db.execute(change)
-        return [holder for (holder,) in db.execute("SELECT holder FROM holders WHERE holder LIKE 'owned:@%'")]
+        return [session_of(name) for (name,) in db.execute("SELECT name FROM pieces WHERE name LIKE 'session.%'")]
+
+
+def name_of(session_id: str) -> str:
+    """Return the name of the piece that notes a session."""
+    return f"session.{base64.urlsafe_b64encode(session_id.encode()).decode()}"
+
+
+def session_of(name: str) -> str:
+    """Return the session that a piece notes."""
+    return base64.urlsafe_b64decode(name.removeprefix("session.")).decode()
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +72,7 @@ def test_every_way_to_begin_a_session_leads_into_the_list(site: Site):
     for name in names:
         wait_until(lambda name=name: site.ask("DELETE", f"{SESSIONS}/{name}", caller).status_code == 200)
         assert name not in list_sessions(site, caller)
-    assert not [holder for holder in notes(site.data) if holder.rpartition("@")[2] in names]
+    assert not names & {*notes(site.data)}
 
 
 def test_a_name_is_in_the_list_of_its_current_owner(site: Site):
@@ -78,8 +88,8 @@ def test_notes_prove_nothing(site: Site):
     """A forged owner entry for another caller's session puts it into no list."""
     assert site.run("ola", "hi", "of-ola").ok
     assert site.run("pia", "hi", "of-pia").ok
-    wrong = "SELECT home, replace(holder, 'of-pia', 'of-ola'), held_at FROM holders WHERE holder LIKE '%of-pia'"
-    notes(site.data, f"INSERT INTO holders {wrong}")
+    wrong = f"SELECT home, '{name_of('of-ola')}', size, put_at, body FROM pieces WHERE name = '{name_of('of-pia')}'"
+    notes(site.data, f"INSERT INTO pieces {wrong}")
     assert list_sessions(site, "pia") == ["of-pia"]
 
 
@@ -94,7 +104,7 @@ def test_a_missing_owner_entry_is_restored(tmp_path: Path):
         for index in range(3):
             assert build_site(lives.host).run("ida", "hi", f"ida-{index}").ok
         lives.host.kill()
-        notes(tmp_path / "data", "DELETE FROM holders WHERE holder LIKE '%ida-1'")
+        notes(tmp_path / "data", f"DELETE FROM pieces WHERE name = '{name_of('ida-1')}'")
         now = build_site(lives.crash())
         assert sorted(list_sessions(now, "ida")) == ["ida-0", "ida-2"]
         assert now.run("ida", "again", "ida-1").ok
@@ -113,10 +123,9 @@ def copy_sessions(data: Path, caller: str, count: int) -> None:
             host_db.execute("INSERT INTO entities SELECT ?, ?, updated_at FROM entities LIMIT 1", row)
     with closing(sqlite3.connect(data / "segments.sqlite")) as segments_db, segments_db:
         for index in range(1, count):
-            copy = "SELECT home, replace(holder, ?, ?), held_at FROM holders WHERE holder LIKE ?"
-            segments_db.execute(
-                f"INSERT INTO holders {copy}", (f"{caller}-0", f"{caller}-{index}", f"owned:@%@{caller}-0")
-            )
+            copy = "SELECT home, ?, size, put_at, body FROM pieces WHERE name = ?"
+            row = name_of(f"{caller}-{index}"), name_of(f"{caller}-0")
+            segments_db.execute(f"INSERT INTO pieces {copy}", row)
 
 
 def test_a_long_list_reads_no_sessions_of_others(tmp_path: Path):
@@ -128,7 +137,7 @@ def test_a_long_list_reads_no_sessions_of_others(tmp_path: Path):
         assert list_sessions(Site(lives.host, tmp_path, tmp_path), "una") == ["una-0"]
         lives.host.kill()
         copy_sessions(tmp_path / "data", "una", 600)
-        notes(tmp_path / "data", "DELETE FROM holders WHERE holder LIKE '%@una-300'")
+        notes(tmp_path / "data", f"DELETE FROM pieces WHERE name = '{name_of('una-300')}'")
         now = Site(lives.crash(), tmp_path, tmp_path)
         session_ids: list[str] = []
         cursor: str | None = ""

@@ -31,7 +31,6 @@ class OffloadedText(NamedTuple):
     Attributes:
         path: of keys and list positions, from the entry.
         name: SHA-256 of the stored bytes.
-        namespace: of the blob; empty for the namespace of the entry.
         prefix: the text before the bytes: of a data URL, all up to its comma.
         is_base64: the text is the stored bytes in base64; otherwise they are the text in UTF-8.
         size: in stored bytes.
@@ -39,7 +38,6 @@ class OffloadedText(NamedTuple):
 
     path: _Path
     name: str
-    namespace: str
     prefix: str
     is_base64: bool
     size: int
@@ -83,7 +81,7 @@ def detach_texts(
     blobs: dict[str, bytes] = {}
     for path, text in [*_large_texts(entry, (), min_characters)]:
         prefix, data, is_base64 = _bytes_of(text)
-        texts.append(OffloadedText(path, blob_name(data), "", prefix, is_base64, len(data)))
+        texts.append(OffloadedText(path, blob_name(data), prefix, is_base64, len(data)))
         blobs[texts[-1].name] = data
         entry = _with_text_at(entry, path, "")
     return entry, texts, blobs
@@ -196,15 +194,6 @@ def with_text_list(entry: Mapping[str, Any], texts: Sequence[OffloadedText]) -> 
     return with_extension(entry, {**extension_of(entry), STORED: [_encode(text) for text in texts]})
 
 
-def with_namespace(entry: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
-    """Set the namespace of an entry's offloaded texts, so that another session can use it."""
-    texts = get_offloaded_texts(entry)
-    if not texts:
-        return entry
-    text_records = [_encode(text if text.namespace else text._replace(namespace=namespace)) for text in texts]
-    return with_extension(entry, {**extension_of(entry), STORED: text_records})
-
-
 def _large_texts(value: Any, path: _Path, min_characters: int) -> Generator[tuple[_Path, str]]:
     pending_values: list[tuple[Any, _Path]] = [(value, path)]
     while pending_values:
@@ -251,8 +240,6 @@ def _with_text_at(value: Any, path: Sequence[str | int], text: str) -> Any:
 
 def _encode(text: OffloadedText) -> dict[str, Any]:
     wire: dict[str, Any] = {"at": [*text.path], "name": text.name, "size": text.size}
-    if text.namespace:
-        wire["home"] = text.namespace
     if text.prefix:
         wire["prefix"] = text.prefix
     if text.is_base64:
@@ -265,7 +252,6 @@ def _decode(wire: Any) -> OffloadedText:
     return OffloadedText(
         path,
         str(wire["name"]),
-        str(wire.get("home") or ""),
         str(wire.get("prefix") or ""),
         wire.get("base64") is True,
         int(wire["size"]),

@@ -22,7 +22,7 @@ class Segment(NamedTuple):
     """The contents of a segment.
 
     Attributes:
-        entries: of the conversation, oldest first, as stored; references without a home are to the segment's home.
+        entries: of the conversation, oldest first, as stored.
         receipts: of turns, as stored: of those whose entries are here, and of others without entries.
     """
 
@@ -99,54 +99,32 @@ def _decompress(data: bytes, size: int) -> bytes:
     return segment
 
 
-def encode_index(refs: Sequence[SegmentRef], namespace: str) -> bytes:
-    """Encode an index of segments, to be stored in a home."""
-    return json_bytes_of({"refs": [_encode_ref(ref, namespace) for ref in refs]})
+def encode_index(refs: Sequence[SegmentRef]) -> bytes:
+    """Encode an index of segments."""
+    return json_bytes_of({"refs": [_encode_ref(ref) for ref in refs]})
 
 
-def decode_index(data: bytes, namespace: str) -> tuple[SegmentRef, ...]:
-    """Decode an index of segments stored in a home.
+def decode_index(data: bytes) -> tuple[SegmentRef, ...]:
+    """Decode an index of segments.
 
     Raises:
         CorruptStateError: it is not an index.
     """
     wire = json_of_bytes(data, "an index of the session")
     with _reject_malformed("an index of the session"):
-        return tuple(_decode_ref(ref_json, namespace) for ref_json in wire["refs"])
-
-
-def encode_namespaces(namespaces: Sequence[str]) -> bytes:
-    """Encode a list of homes as a piece."""
-    return json_bytes_of({"homes": list(namespaces)})
-
-
-def decode_namespaces(data: bytes) -> tuple[str, ...]:
-    """Decode a list of homes.
-
-    Raises:
-        CorruptStateError: it is not a list of homes.
-    """
-    wire = json_of_bytes(data, "the list of a session's homes")
-    with _reject_malformed("the list of a session's homes"):
-        return tuple(str(namespace) for namespace in wire["homes"])
+        return tuple(_decode_ref(ref_json) for ref_json in wire["refs"])
 
 
 def encode_sealed(segment_list: SegmentList) -> dict[str, Any]:
     """Encode the sealed part of a session for its head."""
     wire: dict[str, Any] = {
         "home": segment_list.namespace,
-        "homes": [namespace for namespace in segment_list.namespaces if namespace != segment_list.namespace],
-        "refs": [_encode_ref(ref, segment_list.namespace) for ref in segment_list.refs],
+        "refs": [_encode_ref(ref) for ref in segment_list.refs],
         "seen": segment_list.seen,
-        "agentSession": list(segment_list.agent_session) if segment_list.agent_session else None,
-        "homesAt": list(segment_list.namespaces_at) if segment_list.namespaces_at else None,
-        "overlay": list(segment_list.overlay) if segment_list.overlay else None,
+        "agentSession": segment_list.agent_session,
+        "overlay": segment_list.overlay,
     }
     return {name: value for name, value in wire.items() if value}
-
-
-def _decode_blob_location(blob_json: Any) -> tuple[str, str] | None:
-    return (str(blob_json[0]), str(blob_json[1])) if blob_json else None
 
 
 def decode_sealed(wire: Any) -> SegmentList:
@@ -158,16 +136,12 @@ def decode_sealed(wire: Any) -> SegmentList:
     if not wire:
         return SegmentList()
     with _reject_malformed("the session's list of references"):
-        namespace = str(wire.get("home") or "")
-        namespaces = (*((namespace,) if namespace else ()), *(str(value) for value in wire.get("homes") or ()))
         return SegmentList(
-            namespace=namespace,
-            namespaces=namespaces,
-            refs=tuple(_decode_ref(value, namespace) for value in wire.get("refs") or ()),
+            namespace=str(wire.get("home") or ""),
+            refs=tuple(_decode_ref(value) for value in wire.get("refs") or ()),
             seen=str(wire.get("seen") or ""),
-            agent_session=_decode_blob_location(wire.get("agentSession")),
-            namespaces_at=_decode_blob_location(wire.get("homesAt")),
-            overlay=_decode_blob_location(wire.get("overlay")),
+            agent_session=str(wire.get("agentSession") or ""),
+            overlay=str(wire.get("overlay") or ""),
         )
 
 
@@ -191,19 +165,10 @@ def decode_sealing(wire: Mapping[str, Any]) -> SealPlan:
     return SealPlan(wire["instead_of"], wire["taken"], wire["receipts"], decode_sealed(wire["sealed"]))
 
 
-def _encode_ref(ref: SegmentRef, namespace: str) -> list[Any]:
-    wire: list[Any] = [ref.name, ref.entries, ref.size, ref.depth, ref.turns, int(ref.has_contents)]
-    return wire if ref.namespace == namespace else [*wire, ref.namespace]
+def _encode_ref(ref: SegmentRef) -> list[Any]:
+    return [ref.name, ref.entries, ref.size, ref.depth, ref.turns, int(ref.has_contents)]
 
 
-def _decode_ref(wire: Any, namespace: str) -> SegmentRef:
-    fields = cast("list[Any]", wire)
-    return SegmentRef(
-        name=str(fields[0]),
-        entries=int(fields[1]),
-        size=int(fields[2]),
-        depth=int(fields[3]),
-        turns=str(fields[4]),
-        has_contents=bool(fields[5]),
-        namespace=str(fields[6]) if len(fields) > 6 else namespace,  # noqa: PLR2004 - the last field is present when it differs
-    )
+def _decode_ref(wire: Any) -> SegmentRef:
+    name, entries, size, depth, turns, has_contents = cast("list[Any]", wire)
+    return SegmentRef(str(name), int(entries), int(size), int(depth), str(turns), bool(has_contents))

@@ -5,7 +5,6 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from azure.durable_functions import DurableOrchestrationClient
@@ -16,7 +15,6 @@ from durable_agent_host.agent.outcome_builder import build_failed, rebuild_error
 from durable_agent_host.agent.run_result import Cancelled, Failed
 from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.codec.session_blobs import json_bytes_of
-from durable_agent_host.durable.instance_status import read_time
 from durable_agent_host.durable.session_documents import read_session
 from durable_agent_host.errors import FencedError, LogError, StateError, TurnError, log_reason
 from durable_agent_host.model.access import GRANTED_TURN
@@ -56,8 +54,6 @@ async def run_agent_turn(
         session = await _session(request, client, is_resumed=bool(wire.get("resumes")))
         if not wire.get("resumes") and (stored := await _find_stored_outcome(request, session, storage)) is not None:
             return stored
-        if wire.get("answers") or not _has_just_come(request, storage.grace_seconds):
-            await storage.renew(request, wire.get("answers"))
         request = await storage.load_request(request)
         replies = await storage.load_replies(request, wire.get("answers") or {})
     except StateError as error:
@@ -110,13 +106,6 @@ async def _recording_owner(request: TurnRequest, session: Session, storage: Turn
                 request.agent,
                 log_reason(error),
             )
-
-
-def _has_just_come(request: TurnRequest, grace_seconds: float) -> bool:
-    """Return whether a request is so new that its stored parts will not be deleted soon."""
-    created_at = read_time(request.created_at)
-    age = timedelta.max if created_at is None else datetime.now(UTC) - created_at
-    return timedelta(0) <= age < timedelta(seconds=grace_seconds / 4)
 
 
 async def _find_stored_outcome(

@@ -5,9 +5,9 @@ routes, can start every orchestration of the app with any input. An orchestratio
 input names, so it runs only when another orchestration called it, which only the app's own code can do, or when its
 input carries a mark: a keyed hash over its name, its instance id and the input.
 
-The secret is a piece in a home of its own: all processes of the app share the piece store, and the Durable Task routes,
-which show the states of entities and the inputs of orchestrations, cannot read it. The first process that needs the
-secret draws one; when several do at once, the store keeps the first.
+The secret is a piece in a namespace that is never swept: all processes of the app share the piece store, and the
+Durable Task routes, which show the states of entities and the inputs of orchestrations, cannot read it. The first
+process that needs the secret draws one; when several do at once, the store keeps the first.
 """
 
 import asyncio
@@ -36,8 +36,6 @@ NOT_STARTED_BY_APP: Final = "was not started by the app"
 """Part of the reason for which an orchestration failed that was started from outside."""
 
 _NAME: Final = "secret"
-_HOLDER: Final = "app-secret"
-"""Holds the home for ever: a sweep leaves alone what it cannot read."""
 _MARK: Final = "app_mark"
 
 
@@ -62,7 +60,6 @@ class AppSecret:
             return
         store = await asyncio.to_thread(self._open_store)
         if _NAME not in [piece.name async for piece in store.list_blobs(APP_NAMESPACE)]:
-            await store.hold(APP_NAMESPACE, _HOLDER)
             await store.put(APP_NAMESPACE, {_NAME: secrets.token_bytes(32)})
         self._secret = (await store.get(APP_NAMESPACE, [_NAME]))[_NAME]
 

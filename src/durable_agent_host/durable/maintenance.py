@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient
@@ -18,9 +19,10 @@ from azure.durable_functions import DurableOrchestrationClient
 from durable_agent_host.codec.entity_state import document_digest
 from durable_agent_host.durable.instance_status import InstanceListItem, ended_instance_pages, entity_pages, read_time
 from durable_agent_host.durable.session_documents import raise_if_busy, read_session
-from durable_agent_host.durable.session_erasure import ERASE_ORCHESTRATION, BlobReferrers, start_erasure
+from durable_agent_host.durable.session_erasure import ERASE_ORCHESTRATION, read_owner, start_erasure
 from durable_agent_host.durable.turn_notifications import NOTIFY_ORCHESTRATION
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
+from durable_agent_host.encryption.key_check import APP_NAMESPACE
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, RegistrationError, TurnRejectedError
 from durable_agent_host.model.access import Access
 from durable_agent_host.model.ids import entity_name
@@ -37,9 +39,9 @@ RECENT: Final = timedelta(hours=1)
 """The age past retention that every run reads in full: at one run every 15 minutes, nearly everything is in it."""
 
 SWEEP_SECONDS: Final = 60.0
-"""Time limit for one run's check of piece homes; the next run continues with the rest."""
+"""Time limit for one run's check of namespaces; the next run continues with the rest."""
 MAX_NAMESPACES: Final = 100_000
-"""Homes that are listed at once."""
+"""Namespaces that are listed at once."""
 
 _HOST_ORCHESTRATIONS: Final = frozenset({TURN_ORCHESTRATION, ERASE_ORCHESTRATION, NOTIFY_ORCHESTRATION})
 _BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
@@ -64,7 +66,7 @@ def ttl_seconds(ttl: timedelta | float | None, default: float) -> float:
     return seconds
 
 
-def _unheld_seconds(settings: Settings) -> float:
+def _unowned_seconds(settings: Settings) -> float:
     """Return how long data stored for one turn is kept: the retention of its log, plus the longest wait, as long."""
     max_seconds = 2 * settings.turn_log_retention_hours * 3600
     return max(max_seconds, settings.turn_retention_hours * 3600, settings.piece_grace_seconds)
@@ -86,7 +88,7 @@ class Maintenance:
         self._ttls = ttls
         self._storage = storage
         self._turn_retention = timedelta(hours=settings.turn_retention_hours)
-        self._unheld = _unheld_seconds(settings)
+        self._unowned = _unowned_seconds(settings)
         self._token = ""
         self._namespaces: deque[str] = deque()
         self._clean = CleanNamespaces()
@@ -169,17 +171,19 @@ class Maintenance:
         swept = SweepResult()
         started_at = time.monotonic()
         grace = self._storage.grace_seconds
-        referrers = BlobReferrers(client, self._access)
-        sweeper = GarbageCollector(store, referrers.read, grace_seconds=grace, unheld_seconds=self._unheld)
+        collector = GarbageCollector(
+            store, partial(read_owner, client, self._access), grace_seconds=grace, unowned_seconds=self._unowned
+        )
         if not self._namespaces:
             async for namespace in store.list_namespaces():
-                self._namespaces.append(namespace)
+                if namespace != APP_NAMESPACE:
+                    self._namespaces.append(namespace)
                 if len(self._namespaces) == MAX_NAMESPACES:
                     break
         while self._namespaces and time.monotonic() - started_at < SWEEP_SECONDS:
             namespace = self._namespaces.popleft()
             try:
-                swept += await sweeper.sweep(namespace, self._clean)
+                swept += await collector.sweep(namespace, self._clean)
             except CorruptStateError as error:
                 _LOGGER.warning("maintenance: kept all pieces of %s; its state could not be read: %s", namespace, error)
         return swept.pieces

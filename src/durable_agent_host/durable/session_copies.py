@@ -12,13 +12,14 @@ from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.session_blobs import has_blobs
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.session_documents import SessionDocuments, uncached_conversation
-from durable_agent_host.errors import ForbiddenError, StateError, TurnRejectedError
+from durable_agent_host.errors import CorruptStateError, ForbiddenError, StateError, TurnRejectedError
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.segments.conversation_export import export_document, one_part, prefetch_first
 from durable_agent_host.segments.conversation_fork import make_fork
 from durable_agent_host.segments.conversation_import import Imported, InMemoryWriter, read_document
 from durable_agent_host.segments.conversation_writer import ConversationWriter
-from durable_agent_host.segments.turn_data_storage import SessionKey, holder_of
+from durable_agent_host.segments.turn_data_storage import SessionKey, session_owner
 from durable_agent_host.turn_log.crash_points import reach
 
 _TRIES: Final = 5
@@ -88,7 +89,7 @@ class SessionCopier:
         writer = ConversationWriter(
             self._storage.open_store if is_new else None,
             uuid.uuid4().hex if is_new else _get_namespace(now),
-            holder=holder_of(agent, session_id),
+            owner=session_owner(agent, session_id),
             seen=self._storage.seen,
             grace_seconds=self._storage.grace_seconds,
         )
@@ -151,7 +152,7 @@ class SessionCopier:
     async def fork(
         self, agent: str, session_id: str, new_id: str, *, at_turn: str | None, is_before: bool = False
     ) -> int | None:
-        """Store a copy of a conversation as a new session, which shares what is outside of the head.
+        """Store a copy of a conversation as a new session.
 
         Returns:
             The number of entries in the copy; None when there is no original.
@@ -171,28 +172,31 @@ class SessionCopier:
             record = self._storage.record(decode_session(state))
             owner = record.session.owner or self._documents.access.owner
             provider_session_id = self._external_sessions.new_id(agent, new_id, owner)
-            fork = await make_fork(
-                record,
-                provider_session_id,
-                at_turn=at_turn,
-                is_before=is_before,
-                lasting_state={TranscriptProvider.SOURCE_ID},
-            )
-            if has_owner := self._external_sessions.has_owner(agent):
-                name = SessionKey(agent, session_id)
-                await self._external_sessions.copy(
-                    name, record, provider_session_id, at_turn=at_turn, is_before=is_before
+            try:
+                fork = await make_fork(
+                    self._storage.open_store,
+                    record,
+                    provider_session_id,
+                    namespace=derived_id("fork", agent.casefold(), session_id, new_id),  # the same for a retry
+                    at_turn=at_turn,
+                    is_before=is_before,
+                    lasting_state={TranscriptProvider.SOURCE_ID},
                 )
-            holder = holder_of(agent, new_id)
-            await fork.hold(self._storage.open_store, holder)
-            reach("fork.after_hold")
-            now = await self._documents.read(agent, session_id) if fork.namespaces or has_owner else state
-            if now is None:  # deleted before its pieces were held
-                if await self._documents.read(agent, new_id) is None:
-                    await fork.release(self._storage.open_store, holder)
+                if fork.session.sealed.namespace:
+                    await fork.store(self._storage.open_store(), session_owner(agent, new_id))
+            except CorruptStateError:
+                if await self._documents.read(agent, session_id) == state:
+                    raise
+                continue  # what it has copied is swept
+            reach("fork.after_copy")
+            if not self._external_sessions.has_owner(agent):
+                break
+            name = SessionKey(agent, session_id)
+            await self._external_sessions.copy(name, record, provider_session_id, at_turn=at_turn, is_before=is_before)
+            now = await self._documents.read(agent, session_id)
+            if now is None:  # deleted meanwhile, perhaps before its messages were copied
                 return None
-            # Pieces that were cleared before they were held may have been swept.
-            if now == state or (not has_owner and decode_session(now).sealed.refs == record.session.sealed.refs):
+            if now == state:
                 break
         else:
             raise TurnRejectedError(f"session {session_id!r} keeps changing: try again")

@@ -29,11 +29,11 @@ from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.segments.blob_cache import BlobCache
-from durable_agent_host.segments.conversation_fork import keep_original
+from durable_agent_host.segments.conversation_fork import copy_session
 from durable_agent_host.segments.conversation_pages import Page, read_page
 from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.conversation_repair import find_problems, repair_record
-from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, holder_of
+from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, session_owner
 from durable_agent_host.session.admission import is_erasing, raise_if_busy
 from durable_agent_host.session.repair import RepairChange, make_readable
 from durable_agent_host.turn_log.crash_points import reach
@@ -240,7 +240,7 @@ class SessionDocuments:
         if not self.external_sessions.has_owner(agent):
             return session
         record = self.storage.record(session, SessionKey(agent, session_id))
-        entries = await record.attached(session.entries, session.sealed.namespace)
+        entries = await record.attached(session.entries)
         return replace(session, entries=(*await record.entries_of_others(), *entries))
 
     async def page(self, agent: str, session_id: str, *, before: int | None, limit: int) -> tuple[Session, Page] | None:
@@ -280,19 +280,19 @@ class SessionDocuments:
         if not changes and not more:
             return []
         raise_if_busy(state)
+        store = self.storage.open_store()
         original = state
         if has_blobs(state):
-            backup = await keep_original(record)
+            backup_owner = session_owner(agent, keep_as)
+            backup = await copy_session(store, record.session, backup_owner)
+            await backup.store(store, backup_owner)
             original = encode_session(backup.session)
-            await backup.hold(self.storage.open_store, holder_of(agent, keep_as))
-            reach("repair.after_hold")
-            if await self.read(agent, session_id) != state:  # the earlier state may have been erased before it was held
-                if await self.read_state(agent, keep_as) is None:
-                    await backup.release(self.storage.open_store, holder_of(agent, keep_as))
+            reach("repair.after_copy")
+            if await self.read(agent, session_id) != state:  # what was copied is swept
                 raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: try again")
         await self.put(agent, keep_as, original, instead_of=None)
         reach("repair.after_original")
-        await fork.hold(self.storage.open_store, holder_of(agent, session_id))
+        await fork.store(store, session_owner(agent, session_id))
         reach("repair.before_head")
         await self.put(agent, session_id, encode_session(fork.session), instead_of=state)
         return changes + more

@@ -1,4 +1,4 @@
-"""Erases sessions: head, pieces that no other session shares, turn logs, and the orchestrations of their turns.
+"""Erases sessions: head, pieces, turn logs, and the orchestrations of their turns.
 
 An erasure is an orchestration, so it survives the death of a process: the activity runs again in another one. The head
 is deleted last and records what is left: it is marked first, and a marked session admits no turn, is not shown, and
@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -32,7 +33,6 @@ from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import END_STATUSES, status_of_turn
 from durable_agent_host.durable.session_documents import SessionDocuments, read_session, readable_session
 from durable_agent_host.errors import (
-    CorruptStateError,
     HistoryElsewhereError,
     RequestError,
     StateError,
@@ -44,13 +44,11 @@ from durable_agent_host.model.access import Access
 from durable_agent_host.model.ids import ENTITY_PREFIX, derived_id, turn_log_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.conversation_reader import ConversationReader
-from durable_agent_host.segments.garbage_collection import GarbageCollector, RetainedNamespace, turns_of
+from durable_agent_host.segments.garbage_collection import GarbageCollector, OwnerStatus, turns_of
 from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.segments.turn_data_storage import (
     SessionKey,
     TurnDataStorage,
-    holder_of,
     is_session,
     orchestration_of,
 )
@@ -186,37 +184,26 @@ class Erasures:
         return status
 
 
-class BlobReferrers:
-    """Reads what refers to blobs: sessions, and orchestrations that received a long response.
+async def read_owner(client: DurableOrchestrationClient, access: Access, owner: str) -> Session | OwnerStatus:
+    """Read the owner of a namespace: a session, or the orchestration that has something to do with a turn.
 
     Args:
         client: the SDK's.
         access: of the work that deletes blobs: it has to see every session.
+        owner: as the namespace names it.
     """
-
-    def __init__(self, client: DurableOrchestrationClient, access: Access) -> None:
-        self._client = client
-        self._access = access
-
-    async def read(self, holder: str) -> Session | RetainedNamespace:
-        """Read a holder.
-
-        Returns:
-            The head of a session, or another kind of holder.
-        """
-        if is_session(holder):
-            name, _, key = holder.removeprefix("@").partition("@")
-            try:
-                agent = name.removeprefix(ENTITY_PREFIX)
-                state = await read_session(self._client, self._access, agent, key)
-                return RetainedNamespace.NOTHING if state is None else decode_session(state)
-            except StateError:
-                return RetainedNamespace.EVERYTHING
-        instance_id = orchestration_of(holder)
-        if instance_id is None:
-            return RetainedNamespace.EVERYTHING  # of a later version
-        status = (await self._client.get_status(instance_id)).runtime_status
-        return RetainedNamespace.NOTHING if status is None or status in END_STATUSES else RetainedNamespace.EVERYTHING
+    if is_session(owner):
+        name, _, key = owner.removeprefix("@").partition("@")
+        try:
+            state = await read_session(client, access, name.removeprefix(ENTITY_PREFIX), key)
+            return OwnerStatus.GONE if state is None else decode_session(state)
+        except StateError:
+            return OwnerStatus.UNKNOWN
+    instance_id = orchestration_of(owner)
+    if instance_id is None:
+        return OwnerStatus.UNKNOWN
+    status = (await client.get_status(instance_id)).runtime_status
+    return OwnerStatus.GONE if status is None or status in END_STATUSES else OwnerStatus.UNKNOWN
 
 
 class Eraser:
@@ -260,9 +247,10 @@ class Eraser:
         session = readable_session(state)
         store = self._storage.open_store()
         grace = self._storage.grace_seconds
-        referrers = BlobReferrers(client, self._access)
-        sweeper = GarbageCollector(store, referrers.read, grace_seconds=grace, unheld_seconds=grace)
-        erasing = _Erasing(client, agent, session_id, log=self._open_log(), store=store, sweeper=sweeper)
+        collector = GarbageCollector(
+            store, partial(read_owner, client, self._access), grace_seconds=grace, unowned_seconds=grace
+        )
+        erasing = _Erasing(client, agent, session_id, log=self._open_log(), store=store, collector=collector)
         if not wire.get(_MARKED):
             owner = decode_owner(wire.get("if_owner"))
             if "if_owner" in wire and (state is None or (owner is not None and session.owner != owner)):
@@ -343,14 +331,14 @@ class _Erasing:
         *,
         log: TurnLog,
         store: BlobStore,
-        sweeper: GarbageCollector,
+        collector: GarbageCollector,
     ) -> None:
         self._client = client
         self._agent = agent
         self._session_id = session_id
         self._log = log
         self._store = store
-        self._sweeper = sweeper
+        self._collector = collector
         self.erased_counts: dict[str, int] = dict.fromkeys(_COUNTED_KINDS, 0)
 
     async def erase_turns(self, session: Session) -> None:
@@ -374,7 +362,7 @@ class _Erasing:
                 await asyncio.sleep(0)
                 purged_count = await _purge_turn(self._client, self._agent, self._session_id, turn_id)
                 self.erased_counts["orchestrations"] += purged_count
-                await self._sweep(namespace, "")
+                await self._erase_namespace(namespace)
 
         namespaces = [turn_log_id(self._agent, self._session_id, turn_id) for turn_id in turns]
         await asyncio.gather(*map(erase, turns, namespaces))
@@ -382,33 +370,22 @@ class _Erasing:
         reach("erasure.between_turns")
 
     async def delete_blobs(self, session: Session) -> None:
-        """Delete the pieces that only this session refers to, and its uploads."""
-        try:
-            namespaces = await ConversationReader(lambda: self._store, session).namespaces()
-        except CorruptStateError:  # an earlier attempt deleted the list of them, as its last piece
-            namespaces = session.sealed.namespaces
-        for namespace in reversed(namespaces):
-            await self._sweep(namespace, holder_of(self._agent, self._session_id))
-            reach("erasure.between_homes")
+        """Delete the pieces of the session, and its uploads."""
+        if session.sealed.namespace:
+            await self._erase_namespace(session.sealed.namespace)
         for owner in dict.fromkeys((None, session.owner)):
             await self.erase_uploads(owner)
 
     async def erase_uploads(self, owner: Owner | None) -> None:
         """Delete the uploads of an owner, or of nobody, under the session's name."""
         for namespace in upload_namespaces(self._agent, self._session_id, owner):
-            await self._sweep(namespace, holder_of(self._agent, self._session_id))
-            reach("erasure.between_homes")
+            await self._erase_namespace(namespace)
 
-    async def _sweep(self, namespace: str, holder: str) -> None:
-        try:
-            sweep_result = await self._sweeper.erase(namespace, holder)
-        except CorruptStateError as error:
-            _LOGGER.warning(
-                "kept the shared pieces of an erased session; their references could not be determined: %s", error
-            )
-            return
-        self.erased_counts["pieces"] += sweep_result.pieces
-        self.erased_counts["bytes"] += sweep_result.size
+    async def _erase_namespace(self, namespace: str) -> None:
+        result = await self._collector.erase(namespace)
+        reach("erasure.between_namespaces")
+        self.erased_counts["pieces"] += result.pieces
+        self.erased_counts["bytes"] += result.size
 
 
 async def _purge_turn(client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> int:

@@ -196,7 +196,7 @@ class SessionContexts:
         if state is None:
             return None
         session = decode_session(state)
-        if session.overlay is session.sealed.overlay is None:
+        if session.overlay is None and not session.sealed.overlay:
             return False
         raise_if_busy(state)
         document = encode_session(without_overlay(session))

@@ -58,6 +58,11 @@ class EncryptedBlobStore:
             for stored_name, data in stored_pieces.items()
         }
 
+    async def copy(self, namespace: str, names: Collection[str], target: str) -> None:
+        """Copy pieces; see the protocol. They are encrypted anew, as they are bound to their namespace."""
+        for name in names:
+            await self.put(target, await self.get(namespace, [name]))
+
     async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """Read a part of a piece; see the protocol. Only whole pieces can be decrypted, so some stay in memory."""
         data = self._decrypted_pieces.get((namespace, name))
@@ -84,7 +89,7 @@ class EncryptedBlobStore:
             ) from error
 
     async def list_blobs(self, namespace: str) -> AsyncGenerator[StoredBlob]:
-        """List the pieces of a home; see the protocol."""
+        """List the pieces of a namespace; see the protocol."""
         async for piece in self._store.list_blobs(namespace):
             if piece.name.endswith(_ENDING):
                 yield replace(piece, name=piece.name.removesuffix(_ENDING), size=piece.size - OVERHEAD_BYTES)
@@ -92,7 +97,7 @@ class EncryptedBlobStore:
                 yield piece
 
     async def list_namespaces(self) -> AsyncGenerator[str]:
-        """List the homes; see the protocol."""
+        """List the namespaces; see the protocol."""
         async for namespace in self._store.list_namespaces():
             yield namespace
 
@@ -100,18 +105,6 @@ class EncryptedBlobStore:
         """Delete pieces, encrypted or not; see the protocol."""
         stored_names = [stored_name for name in names for stored_name in (name + _ENDING, name)]
         return await self._store.delete(namespace, stored_names, older_than_seconds=older_than_seconds)
-
-    async def hold(self, namespace: str, holder: str) -> None:
-        """Record a holder; see the protocol."""
-        await self._store.hold(namespace, holder)
-
-    async def release(self, namespace: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
-        """Remove a holder; see the protocol."""
-        await self._store.release(namespace, holder, older_than_seconds=older_than_seconds)
-
-    async def holders(self, namespace: str) -> dict[str, float]:
-        """Return the holders of a home; see the protocol."""
-        return await self._store.holders(namespace)
 
     async def check(self) -> None:
         """Check that the store is writable; see the protocol."""

@@ -10,7 +10,6 @@ class SegmentRef:
 
     Attributes:
         name: of the blob: SHA-256 of its bytes, 64 hexadecimal digits.
-        namespace: of the blob.
         entries: how many entries of the conversation are below it.
         size: bytes of the JSON of the segments below it, before compression and without large contents.
         depth: 0 for a segment, 1 for an index of segments, and so on.
@@ -19,7 +18,6 @@ class SegmentRef:
     """
 
     name: str
-    namespace: str
     entries: int
     size: int
     depth: int = 0
@@ -29,26 +27,21 @@ class SegmentRef:
 
 @dataclass(frozen=True)
 class SegmentList:
-    """The part of a session that is stored in blobs.
+    """The part of a session that is stored in blobs, all in one namespace, which has nothing else.
 
     Attributes:
-        namespace: where the session writes; empty before its first blob.
-        namespaces: those that the session may refer to, its own first.
-        namespaces_at: name and namespace of the blob that lists further ones, of a fork of a fork of a fork; see
-            `durable_agent_host.segments.conversation_reader.ConversationReader.namespaces`.
+        namespace: of the blobs; empty before the first.
         refs: the sealed entries, oldest first; deeper ones come before flatter ones.
         seen: short marks of turns whose receipts are in blobs, oldest first.
-        agent_session: location of the blob with the framework's session, when it is too large for the head.
+        agent_session: name of the blob with the framework's session, when it is too large for the head; else empty.
         overlay: likewise for the overlay.
     """
 
     namespace: str = ""
-    namespaces: tuple[str, ...] = ()
     refs: tuple[SegmentRef, ...] = ()
     seen: str = ""
-    agent_session: tuple[str, str] | None = None
-    namespaces_at: tuple[str, str] | None = None
-    overlay: tuple[str, str] | None = None
+    agent_session: str = ""
+    overlay: str = ""
 
     @property
     def entries(self) -> int:

@@ -36,7 +36,7 @@ def without_overlay(session: "Session") -> "Session":
     Args:
         session: with an overlay or without.
     """
-    return replace(session, overlay=None, sealed=replace(session.sealed, overlay=None))
+    return replace(session, overlay=None, sealed=replace(session.sealed, overlay=""))
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,14 @@
 """Pieces in block blobs of Azure Storage, which every function app has.
 
-Theory of operation. A piece is the blob ``{home}/{name}``, created on the condition that it does not exist; an existing
-one gets a new etag instead. A piece too large for one block is sent in blocks, which count once their list is
+Theory of operation. A piece is the blob ``{namespace}/{name}``, created on the condition that it does not exist; an
+existing one gets a new etag instead. A piece too large for one block is sent in blocks, which count once their list is
 committed. Deletion by age lists the blobs, and deletes each on the condition that it still has the listed etag, so a
-piece that was put again in between stays. A holder is the empty blob ``{home}/holders/{digest}`` with its name in the
-metadata.
+piece that was put again in between stays.
 
 Clients of the SDK belong to one loop, so all requests run in the store's own `LoopThread`.
 """
 
 import asyncio
-import base64
-import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
@@ -31,8 +28,6 @@ from durable_agent_host.storage.azure_blob_container import (
 
 CONTAINER: Final = "durable-agent-host-segments"
 _CHECK: Final = "check"
-_HOLDERS: Final = "holders/"
-_HOLDER: Final = "holder"
 _AT_ONCE: Final = 16
 """Maximum concurrent requests to the storage."""
 _CLOCK_SECONDS: Final = 1.0
@@ -85,17 +80,21 @@ class AzureBlobStore:
         bodies = await self._loop.run(_all(self._get(namespace, name) for name in unique_names))
         return dict(zip(unique_names, bodies, strict=True))
 
+    async def copy(self, namespace: str, names: Collection[str], target: str) -> None:
+        """Copy pieces, in the storage; see the protocol."""
+        await self._loop.run(_all(self._copy(namespace, name, target) for name in names))
+
     async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """Read a part of a piece; see the protocol."""
         return (await self._loop.run(self._part(namespace, name, start, size))).data
 
     async def list_blobs(self, namespace: str) -> AsyncGenerator[StoredBlob]:
-        """List the pieces of a home; see the protocol."""
-        for blob in await self._loop.run(self._pieces(namespace)):
+        """List the pieces of a namespace; see the protocol."""
+        for blob in await self._loop.run(self._container.list_blobs(f"{namespace}/")):
             yield StoredBlob(blob.name.rpartition("/")[2], blob.size, _least_age(blob))
 
     async def list_namespaces(self) -> AsyncGenerator[str]:
-        """List the homes; see the protocol."""
+        """List the namespaces; see the protocol."""
         for namespace in await self._loop.run(self._container.folders()):
             yield namespace
 
@@ -104,29 +103,10 @@ class AzureBlobStore:
 
         async def delete_blobs() -> int:
             blob_names = {f"{namespace}/{name}" for name in names}
-            blobs = [blob for blob in await self._pieces(namespace) if blob.name in blob_names]
+            blobs = [blob for blob in await self._container.list_blobs(f"{namespace}/") if blob.name in blob_names]
             return sum(await _all(self._delete_if_old(blob, older_than_seconds) for blob in blobs))
 
         return await self._loop.run(delete_blobs())
-
-    async def hold(self, namespace: str, holder: str) -> None:
-        """Record a holder; see the protocol."""
-        metadata = {_HOLDER: base64.urlsafe_b64encode(holder.encode()).decode()}
-        await self._loop.run(self._container.mark(_holder_path(namespace, holder), b"", metadata=metadata))
-
-    async def release(self, namespace: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
-        """Remove a holder; see the protocol."""
-
-        async def delete_holder() -> None:
-            for blob in await self._container.list_blobs(_holder_path(namespace, holder)):
-                await self._delete_if_old(blob, older_than_seconds)
-
-        await self._loop.run(delete_holder())
-
-    async def holders(self, namespace: str) -> dict[str, float]:
-        """Return the holders of a home; see the protocol."""
-        holder_blobs = await self._loop.run(self._container.list_blobs(f"{namespace}/{_HOLDERS}", with_metadata=True))
-        return {base64.urlsafe_b64decode(blob.metadata[_HOLDER]).decode(): _least_age(blob) for blob in holder_blobs}
 
     async def check(self) -> None:
         """Check that the container is writable; see the protocol."""
@@ -135,10 +115,6 @@ class AzureBlobStore:
     async def close(self) -> None:
         """Close the connections and stop the loop."""
         await self._loop.close(self._container.close())
-
-    async def _pieces(self, namespace: str) -> list[BlobListItem]:
-        holders = f"{namespace}/{_HOLDERS}"
-        return [blob for blob in await self._container.list_blobs(f"{namespace}/") if not blob.name.startswith(holders)]
 
     async def _delete_if_old(self, blob: BlobListItem, older_than_seconds: float) -> bool:
         if older_than_seconds <= 0:
@@ -172,9 +148,13 @@ class AzureBlobStore:
         try:
             return await self._in_slot(self._container.read, path, start, size)
         except BlobMissingError:
-            raise CorruptStateError(
-                f"the piece {name} of {namespace} is not in the storage account: restore the blob {path}"
-            ) from None
+            raise _missing(namespace, name) from None
+
+    async def _copy(self, namespace: str, name: str, target: str) -> None:
+        try:
+            await self._in_slot(self._container.copy, f"{namespace}/{name}", f"{target}/{name}")
+        except BlobMissingError:
+            raise _missing(namespace, name) from None
 
     async def _get(self, namespace: str, name: str) -> bytes:
         path = f"{namespace}/{name}"
@@ -207,9 +187,11 @@ async def _all[T](coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         raise
 
 
+def _missing(namespace: str, name: str) -> CorruptStateError:
+    return CorruptStateError(
+        f"the piece {name} of {namespace} is not in the storage account: restore the blob {namespace}/{name}"
+    )
+
+
 def _least_age(blob: BlobListItem) -> float:
     return max(blob.age_seconds - _CLOCK_SECONDS, 0.0)
-
-
-def _holder_path(namespace: str, holder: str) -> str:
-    return f"{namespace}/{_HOLDERS}{hashlib.sha256(holder.encode()).hexdigest()}"

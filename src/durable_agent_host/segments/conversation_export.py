@@ -122,31 +122,30 @@ async def _write_value(value: Any) -> AsyncGenerator[bytes]:
 async def _entries(record: ConversationReader, mark: str) -> AsyncGenerator[AsyncGenerator[bytes]]:
     async for chunk in record.oldest_first():
         for entry in chunk.entries:
-            yield _entry(record, entry, chunk.namespace, mark)
+            yield _entry(record, entry, mark)
 
 
-async def _entry(
-    record: ConversationReader, entry: Mapping[str, Any], namespace: str, mark: str
-) -> AsyncGenerator[bytes]:
+async def _entry(record: ConversationReader, entry: Mapping[str, Any], mark: str) -> AsyncGenerator[bytes]:
     """Write an entry; read its large texts when they are due."""
     if external_provider_of(entry) is not None:
-        (entry,) = await record.attached((entry,), namespace)
+        (entry,) = await record.attached((entry,))
     texts = get_offloaded_texts(entry)
     marked_entry = replace_texts(entry, {text.path: f"{mark}{index}" for index, text in enumerate(texts)})
     before, *parts = re.split(rf'"{mark}(\d+)"', encode_strict(marked_entry))
     yield before.encode()
     for index, after in zip(parts[::2], parts[1::2], strict=True):
         yield b'"'
-        async for part in _text(record, texts[int(index)], namespace):
+        async for part in _text(record, texts[int(index)]):
             yield part
         yield b'"' + after.encode()
 
 
-async def _text(record: ConversationReader, text: OffloadedText, namespace: str) -> AsyncGenerator[bytes]:
+async def _text(record: ConversationReader, text: OffloadedText) -> AsyncGenerator[bytes]:
     """Write the inside of a JSON string."""
     yield _inside(text.prefix)
     decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
-    async with aclosing(record.slices(text.namespace or namespace, text.name, text.size)) as slices:
+    namespace = record.session.sealed.namespace
+    async with aclosing(record.slices(namespace, text.name, text.size)) as slices:
         async for data in slices:
             for start in range(0, len(data), _PART):
                 part = data[start : start + _PART]

@@ -1,18 +1,19 @@
-"""Forks: a new head that shares the segments and large contents of another session, at any length."""
+"""Forks: a new session with a copy of another one's conversation, in a namespace of its own."""
 
-import uuid
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, Final, cast
+from typing import Any, cast
 
-from durable_agent_host.codec.offloaded_text import blob_name, with_namespace
-from durable_agent_host.codec.session_blobs import encode_namespaces, json_bytes_of
-from durable_agent_host.errors import LogError, NotFoundError
+from durable_agent_host.codec.offloaded_text import blob_name
+from durable_agent_host.codec.session_blobs import json_bytes_of
+from durable_agent_host.errors import NotFoundError
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.segment_refs import SegmentList, SegmentRef
 from durable_agent_host.model.session import Session, without_workflow_state
 from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments, stored_overlay
+from durable_agent_host.segments.garbage_collection import referenced_names
+from durable_agent_host.segments.protocol import OWNER, BlobStore
 from durable_agent_host.session.sealing import (
     AGENT_SESSION_BYTES,
     HEAD_BYTES,
@@ -22,53 +23,53 @@ from durable_agent_host.session.sealing import (
     has_mark,
 )
 
-MAX_NAMESPACES: Final = 16
-"""Maximum homes listed in a head; further ones are listed in a piece."""
-
 
 @dataclass(frozen=True)
 class Fork:
-    """A fork ready to store.
+    """A session to be stored.
 
     Attributes:
         session: its head.
-        namespaces: what it refers to; hold all of them before storing `pieces` and the head.
-        pieces: its own, in its own home.
+        pieces: what is new, for its namespace.
+        copied_from: the namespace of the original.
+        copied_names: the pieces to copy from there.
     """
 
     session: Session
-    namespaces: tuple[str, ...]
     pieces: Mapping[str, bytes]
+    copied_from: str = ""
+    copied_names: Collection[str] = ()
 
-    async def hold(self, open_store: OpenSegments, holder: str) -> None:
-        """Hold what it refers to, and store its own pieces. Guarantee: idempotent.
+    async def store(self, store: BlobStore, owner: str) -> None:
+        """Store its pieces, before its head. Guarantee: idempotent.
+
+        Args:
+            store: of the pieces.
+            owner: the session, see `durable_agent_host.segments.protocol.OWNER`.
 
         Raises:
+            CorruptStateError: the original's pieces are gone.
             LogError: the store does not answer.
         """
-        for namespace in self.namespaces:
-            await open_store().hold(namespace, holder)
-        if self.pieces:
-            await open_store().put(self.session.sealed.namespace, self.pieces)
-
-    async def release(self, open_store: OpenSegments, holder: str) -> None:
-        """Release what it holds, as far as the store answers; a sweep does the rest."""
-        with suppress(LogError):
-            for namespace in self.namespaces:
-                await open_store().release(namespace, holder)
+        namespace = self.session.sealed.namespace
+        if namespace:
+            await store.put(namespace, {OWNER: owner.encode(), **self.pieces})
+            await store.copy(self.copied_from, self.copied_names, namespace)
 
 
 async def make_fork(
+    open_store: OpenSegments,
     record: ConversationReader,
     new_id: str,
     *,
+    namespace: str,
     at_turn: str | None = None,
     is_before: bool = False,
     lasting_state: Collection[str] = (),
 ) -> Fork:
     """Make a fork of a session; stores nothing.
 
-    Reads only the indexes above the segment in which the fork ends, and that segment; nothing for a whole conversation.
+    Reads the indexes, the segments that have large contents, and the segment in which the fork ends.
 
     Raises:
         NotFoundError: the conversation has no such turn.
@@ -78,67 +79,57 @@ async def make_fork(
     session = record.session
     total = session.message_count
     count = total if at_turn is None else await _find_position(record, at_turn, is_before=is_before)
-    parts = _ForkParts()
-    refs, entries = await _shared(record, count)
-    sizes = [len(json_bytes_of(entry)) for entry in entries]
-    if sum(sizes) > HEAD_BYTES:
-        refs, parts.pieces = add_segments(refs, divide_turns(entries, sizes, (), 0), parts.namespace)
-        entries = []
-    agent_session = fork_agent_session(
-        await record.agent_session(), new_id, lasting_state=None if count == total else lasting_state
-    )
-    session_at = None
-    if agent_session is not None and len(data := json_bytes_of(agent_session)) >= AGENT_SESSION_BYTES:
-        session_at = parts.add(data)
-        agent_session = None
-    overlay = await stored_overlay(record) if count == total else None
-    overlay_at = None
-    if overlay is not None and len(data := json_bytes_of(overlay)) >= OVERLAY_BYTES:
-        overlay_at = parts.add(data)
-        overlay = None
-    namespaces = await record.namespaces()
-    namespace = parts.namespace if parts.pieces or len(namespaces) > MAX_NAMESPACES else ""
-    at = parts.add(encode_namespaces(namespaces)) if len(namespaces) > MAX_NAMESPACES else None
-    head_namespaces = (*((namespace,) if namespace else ()), *(namespaces if at is None else ()))
-    head = replace(
+    refs, entries = await _first_entries(record, count)
+    fork = replace(
         fork_session_head(session),
         entries=tuple(entries),
-        sealed=SegmentList(
-            namespace, head_namespaces, refs=refs, agent_session=session_at, namespaces_at=at, overlay=overlay_at
-        ),
-        agent_session=agent_session,
-        overlay=overlay,
+        sealed=SegmentList(session.sealed.namespace, refs=refs),
         imported=min(session.imported, count),
         app_state=session.app_state if count == total else {},
     )
-    return Fork(head, tuple(dict.fromkeys((*((namespace,) if namespace else ()), *namespaces))), parts.pieces)
+    copied_names = await referenced_names(open_store(), fork) if session.sealed.namespace else set[str]()
+    pieces: dict[str, bytes] = {}
+    sizes = [len(json_bytes_of(entry)) for entry in entries]
+    if sum(sizes) > HEAD_BYTES:
+        refs, pieces = add_segments(refs, divide_turns(entries, sizes, (), 0))
+        fork = replace(fork, entries=())
+    agent_session = fork_agent_session(
+        await record.agent_session(), new_id, lasting_state=None if count == total else lasting_state
+    )
+    agent_session, agent_session_name = _detach(agent_session, AGENT_SESSION_BYTES, pieces)
+    overlay = await stored_overlay(record) if count == total else None
+    overlay, overlay_name = _detach(overlay, OVERLAY_BYTES, pieces)
+    sealed = SegmentList(
+        namespace if pieces or copied_names else "", refs=refs, agent_session=agent_session_name, overlay=overlay_name
+    )
+    fork = replace(fork, sealed=sealed, agent_session=agent_session, overlay=overlay)
+    return Fork(fork, pieces, session.sealed.namespace, copied_names)
 
 
-async def keep_original(record: ConversationReader) -> Fork:
-    """Make a second session of a head, identical except for its home; stores nothing.
+async def copy_session(store: BlobStore, session: Session, owner: str) -> Fork:
+    """Make a second session of a head, identical except for its namespace; stores nothing.
+
+    Returns:
+        The copy; the same one for the same owner.
 
     Raises:
-        CorruptStateError: the list of its homes is missing.
         LogError: the store does not answer.
     """
-    session = record.session
-    sealed = record.session.sealed
-    entries = tuple(with_namespace(entry, sealed.namespace) for entry in session.entries)
-    overlay_at = replace(session, entries=entries, sealed=replace(sealed, namespace=""))
-    return Fork(overlay_at, await record.namespaces(), {})
+    source = session.sealed.namespace
+    names = [piece.name async for piece in store.list_blobs(source) if piece.name != OWNER]
+    sealed = replace(session.sealed, namespace=derived_id("copy", source, owner) if source else "")
+    return Fork(replace(session, sealed=sealed), {}, source, names)
 
 
-class _ForkParts:
-    """The parts that a fork stores itself, in a home of its own."""
-
-    def __init__(self) -> None:
-        self.namespace = uuid.uuid4().hex
-        self.pieces: dict[str, bytes] = {}
-
-    def add(self, data: bytes) -> tuple[str, str]:
-        name = blob_name(data)
-        self.pieces[name] = data
-        return name, self.namespace
+def _detach(
+    part: Mapping[str, Any] | None, min_bytes: int, pieces: dict[str, bytes]
+) -> tuple[Mapping[str, Any] | None, str]:
+    """Add a part that is too large for the head to the pieces; return what stays in the head, and the piece's name."""
+    if part is None or len(data := json_bytes_of(part)) < min_bytes:
+        return part, ""
+    name = blob_name(data)
+    pieces[name] = data
+    return None, name
 
 
 async def _find_position(record: ConversationReader, turn_id: str, *, is_before: bool) -> int:
@@ -161,12 +152,13 @@ async def _find_position(record: ConversationReader, turn_id: str, *, is_before:
     return head_positions[0]
 
 
-async def _shared(record: ConversationReader, count: int) -> tuple[tuple[SegmentRef, ...], list[Mapping[str, Any]]]:
+async def _first_entries(
+    record: ConversationReader, count: int
+) -> tuple[tuple[SegmentRef, ...], list[Mapping[str, Any]]]:
     """Return the references to complete segments of the first entries, and the entries after those."""
     sealed = record.session.sealed
     if count >= sealed.entries:
-        overlay_at = record.session.entries[: count - sealed.entries]
-        return sealed.refs, [with_namespace(entry, sealed.namespace) for entry in overlay_at]
+        return sealed.refs, [*record.session.entries[: count - sealed.entries]]
     refs: list[SegmentRef] = []
     first = 0
     level = sealed.refs
@@ -182,8 +174,7 @@ async def _shared(record: ConversationReader, count: int) -> tuple[tuple[Segment
         if cut is None or first == count:
             return tuple(refs), []
         if not cut.depth:
-            entries = (await record.segment(first, cut)).entries[: count - first]
-            return tuple(refs), [with_namespace(entry, cut.namespace) for entry in entries]
+            return tuple(refs), [*(await record.segment(first, cut)).entries[: count - first]]
         level = await record.below(cut)
 
 

@@ -105,7 +105,7 @@ class _PageBuilder:
         for position in reversed(positions):
             await asyncio.sleep(0)
             entry = chunk.entries[position - chunk.first]
-            if not await self._add(entry, chunk.namespace):
+            if not await self._add(entry):
                 self.is_full = True
                 break
             self.first = position
@@ -123,7 +123,7 @@ class _PageBuilder:
             or (has_others and receipt.turn_id not in chunk_turn_ids and not _has_entries(receipt))
         ]
 
-    async def _add(self, entry: Mapping[str, Any], namespace: str) -> bool:
+    async def _add(self, entry: Mapping[str, Any]) -> bool:
         offloaded_texts = _find_offloaded_texts(entry)
         size = len(json_bytes_of(entry))
         count = _messages_in(entry)
@@ -138,7 +138,7 @@ class _PageBuilder:
         self.left_out += [OversizedText(turn_id, text.path, text.text_size) for text in omitted_texts]
         self.free_bytes -= size + large
         try:
-            (entry,) = await self.record.attached((entry,), namespace)
+            (entry,) = await self.record.attached((entry,))
         except CorruptStateError as error:
             self.problems.append(RepairChange(f"turn {turn_id}", str(error), _OMITTED))
             entry, _ = drop_large_texts(entry, max_bytes=-1)

@@ -14,7 +14,6 @@ from durable_agent_host.codec.offloaded_text import get_offloaded_texts, restore
 from durable_agent_host.codec.session_blobs import (
     Segment,
     decode_index,
-    decode_namespaces,
     decode_segment,
     json_of_bytes,
 )
@@ -53,14 +52,12 @@ class Chunk:
 
     Attributes:
         name: of the segment, whose entries never change; None for the head.
-        namespace: of the segment's blobs, or of the head's.
         first: place of its first entry in the conversation, from 0.
         entries: as stored, oldest first.
         receipts: of turns, as stored; the head's are in the session.
     """
 
     name: str | None
-    namespace: str
     first: int
     entries: tuple[Mapping[str, Any], ...]
     receipts: tuple[Mapping[str, Any], ...] = ()
@@ -107,15 +104,14 @@ class ConversationReader:
         ref_positions = [ref_position async for ref_position in self.leaves()]
         segments = await self._segments([ref for _, ref in ref_positions])
         chunks = [
-            Chunk(ref.name, ref.namespace, first, segment.entries, segment.receipts)
+            Chunk(ref.name, first, segment.entries, segment.receipts)
             for (first, ref), segment in zip(ref_positions, segments, strict=True)
         ]
         return [*chunks, self.head()]
 
     def head(self) -> Chunk:
         """Return the newest part of the conversation, which the entity holds."""
-        sealed = self.session.sealed
-        return Chunk(None, sealed.namespace, sealed.entries, self.session.entries)
+        return Chunk(None, self.session.sealed.entries, self.session.entries)
 
     async def newest_first(self, *, before: int | None = None) -> AsyncIterator[Chunk]:
         """Read the conversation from its end: the head, then one segment after the other."""
@@ -174,8 +170,7 @@ class ConversationReader:
             CorruptStateError: it is missing.
             LogError: the store does not answer.
         """
-        data = (await self.pieces({(ref.namespace, ref.name)}))[ref.namespace, ref.name]
-        return decode_index(data, ref.namespace)
+        return decode_index((await self.pieces({ref.name}))[ref.name])
 
     async def segment(self, first: int, ref: SegmentRef) -> Chunk:
         """Read a segment.
@@ -185,29 +180,15 @@ class ConversationReader:
             LogError: the store does not answer.
         """
         if ref.depth:
-            raise CorruptStateError(f"the index {ref.name} of {ref.namespace} cannot be read")
+            raise CorruptStateError(f"the index {ref.name} of the session cannot be read")
         (segment,) = await self._segments([ref])
-        return Chunk(ref.name, ref.namespace, first, segment.entries, segment.receipts)
-
-    async def namespaces(self) -> tuple[str, ...]:
-        """List all homes that the session may refer to, its own first.
-
-        Raises:
-            CorruptStateError: the list is missing.
-            LogError: the store does not answer.
-        """
-        sealed = self.session.sealed
-        if sealed.namespaces_at is None:
-            return sealed.namespaces
-        name, namespace = sealed.namespaces_at
-        data = (await self.pieces({(namespace, name)}))[namespace, name]
-        return tuple(dict.fromkeys((*sealed.namespaces, *decode_namespaces(data))))
+        return Chunk(ref.name, first, segment.entries, segment.receipts)
 
     async def load_chunk(self, chunk: Chunk) -> tuple[Mapping[str, Any], ...]:
         """Return the entries of a chunk with their large contents."""
-        return await self.attached(chunk.entries, chunk.namespace)
+        return await self.attached(chunk.entries)
 
-    async def attached(self, entries: Iterable[Mapping[str, Any]], namespace: str) -> tuple[Mapping[str, Any], ...]:
+    async def attached(self, entries: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
         """Return entries with their large contents, and with messages kept elsewhere.
 
         Entries with neither are the same objects.
@@ -222,14 +203,10 @@ class ConversationReader:
             external_provider_of(entry) is not None for entry in entries
         ):
             entries = with_messages(entries, await self._load_external_messages())
-        keys_by_entry = [
-            (entry, [(text.namespace or namespace, text.name) for text in get_offloaded_texts(entry)])
-            for entry in entries
-        ]
-        pieces = await self.pieces({key for _, keys in keys_by_entry for key in keys})
+        pieces = await self.pieces({text.name for entry in entries for text in get_offloaded_texts(entry)})
         if sum(map(len, pieces.values())) > _MUCH_BYTES:
-            return await asyncio.to_thread(_restore_texts, keys_by_entry, pieces)
-        return _restore_texts(keys_by_entry, pieces)
+            return await asyncio.to_thread(_restore_texts, entries, pieces)
+        return _restore_texts(entries, pieces)
 
     async def entries_of_others(self) -> tuple[Mapping[str, Any], ...]:
         """Return entries for a history provider's messages that no turn of this host has saved; these come first.
@@ -263,13 +240,11 @@ class ConversationReader:
         stored = await self.stored_part(self.session.sealed.agent_session, "the framework's session")
         return self.session.agent_session if stored is None else stored
 
-    async def stored_part(self, piece: tuple[str, str] | None, name_in_errors: str) -> Mapping[str, Any] | None:
-        """Return a part of the session that is a piece, by its name and namespace; None without one."""
-        if piece is None:
+    async def stored_part(self, name: str, name_in_errors: str) -> Mapping[str, Any] | None:
+        """Return a part of the session that is a piece, by its name; None without one."""
+        if not name:
             return None
-        name, namespace = piece
-        data = (await self.pieces({(namespace, name)}))[namespace, name]
-        return cast("Mapping[str, Any]", json_of_bytes(data, name_in_errors))
+        return cast("Mapping[str, Any]", json_of_bytes((await self.pieces({name}))[name], name_in_errors))
 
     async def turn(self, turn_id: str) -> TurnRecord:
         """Return a session's data of a turn.
@@ -345,8 +320,8 @@ class ConversationReader:
         response_entry = next((entry for entry in entries if entry.get("$type") == "response"), None)
         return read_answer(response_entry, self.service_files)
 
-    async def pieces(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], bytes]:
-        """Read pieces.
+    async def pieces(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Read pieces of the session.
 
         Returns:
             The bytes of all of them.
@@ -355,18 +330,19 @@ class ConversationReader:
             CorruptStateError: one is missing.
             LogError: the store does not answer.
         """
-        data_by_key: dict[tuple[str, str], bytes] = {}
-        missing: dict[str, list[str]] = {}
-        for namespace, name in keys:
+        namespace = self.session.sealed.namespace
+        found: dict[str, bytes] = {}
+        missing: list[str] = []
+        for name in names:
             if (cached_data := self._cache.get((namespace, name))) is not None:
-                data_by_key[namespace, name] = cached_data
+                found[name] = cached_data
             else:
-                missing.setdefault(namespace, []).append(name)
-        for namespace, names in missing.items():
-            for name, data in (await self._open_store().get(namespace, names)).items():
+                missing.append(name)
+        if missing:
+            for name, data in (await self._open_store().get(namespace, missing)).items():
                 self._cache.put((namespace, name), data, len(data))
-                data_by_key[namespace, name] = data
-        return data_by_key
+                found[name] = data
+        return found
 
     async def slices(self, namespace: str, name: str, size: int) -> AsyncGenerator[bytes]:
         """Read a large piece slice by slice; memory holds one slice.
@@ -395,34 +371,25 @@ class ConversationReader:
             for position, entry in enumerate(chunk.entries, chunk.first + 1)
             if entry.get("correlationId") == turn_id
         }
-        return dict(zip(turn_entries, await self.attached(turn_entries.values(), chunk.namespace), strict=True))
+        return dict(zip(turn_entries, await self.attached(turn_entries.values()), strict=True))
 
     async def _segments(self, refs: Sequence[SegmentRef]) -> list[Segment]:
         """Read segments, several at once."""
         segments: list[Segment] = []
         for start in range(0, len(refs), _AT_ONCE):
             group = refs[start : start + _AT_ONCE]
-            data = await self.pieces((ref.namespace, ref.name) for ref in group)
+            data = await self.pieces(ref.name for ref in group)
             for ref in group:
                 await asyncio.sleep(0)
-                segment = await _decode_in_thread(data[ref.namespace, ref.name], ref.size)
+                segment = await _decode_in_thread(data[ref.name], ref.size)
                 if len(segment.entries) != ref.entries:
                     raise CorruptStateError(f"segment {ref.name} of the session does not have the entries that it had")
                 segments.append(segment)
         return segments
 
 
-type _Key = tuple[str, str]
-"""Home and name of a piece."""
-
-
-def _restore_texts(
-    keys_by_entry: Sequence[tuple[Mapping[str, Any], Sequence[_Key]]], pieces: Mapping[_Key, bytes]
-) -> tuple[Mapping[str, Any], ...]:
-    return tuple(
-        restore(entry, {name: pieces[namespace, name] for namespace, name in keys}) if keys else entry
-        for entry, keys in keys_by_entry
-    )
+def _restore_texts(entries: Sequence[Mapping[str, Any]], pieces: Mapping[str, bytes]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(restore(entry, pieces) for entry in entries)
 
 
 def _with_positions(refs: Sequence[SegmentRef], first: int) -> list[tuple[int, SegmentRef]]:
@@ -467,5 +434,5 @@ async def entries_of_context(record: ConversationReader, overlay: Overlay | None
             for position, entry in enumerate(chunk.entries, chunk.first)
             if overlay.has_any(position, position + 1)
         }
-        entries |= zip(context_entries, await record.attached(context_entries.values(), chunk.namespace), strict=True)
+        entries |= zip(context_entries, await record.attached(context_entries.values()), strict=True)
     return entries

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from durable_agent_host.codec.message import REQUEST, RESPONSE
-from durable_agent_host.codec.offloaded_text import get_offloaded_texts, offload, with_namespace
+from durable_agent_host.codec.offloaded_text import get_offloaded_texts, offload
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.segment_refs import SegmentRef
@@ -58,7 +58,7 @@ async def find_problems(record: ConversationReader) -> ConversationProblems:
         readable, changes = await asyncio.to_thread(readable_entries_of, chunk.entries, first=chunk.first)
         problems.changes += changes
         for position, entry in readable.items():
-            if (change := await _find_unreadable_part(record, chunk, position, entry)) is not None:
+            if (change := await _find_unreadable_part(record, position, entry)) is not None:
                 problems.changes.append(change)
                 problems.unreadable.add(position)
             else:
@@ -89,14 +89,14 @@ async def _chunks(
 
 
 async def _find_unreadable_part(
-    record: ConversationReader, chunk: Chunk, position: int, entry: Mapping[str, Any]
+    record: ConversationReader, position: int, entry: Mapping[str, Any]
 ) -> RepairChange | None:
     """Return why an entry that has its shape cannot be read: its type, or a large text that is missing."""
     if entry.get("$type") not in (REQUEST, RESPONSE):
         return RepairChange(f"entry {position + 1}", f"its type {entry.get('$type')!r} is not known", LEFT_OUT)
     for text in get_offloaded_texts(entry):
         try:
-            await record.pieces({(text.namespace or chunk.namespace, text.name)})
+            await record.pieces({text.name})
         except CorruptStateError as error:
             location = f"entry {position + 1}, turn {entry.get('correlationId')}"
             return RepairChange(location, str(error), LEFT_OUT)
@@ -114,7 +114,6 @@ async def repair_record(record: ConversationReader) -> tuple[Fork, list[RepairCh
     """
     problems = await find_problems(record)
     session = record.session
-    namespace = session.sealed.namespace or uuid.uuid4().hex
     refs: list[SegmentRef] = []
     pieces: dict[str, bytes] = {}
     head: Sequence[Mapping[str, Any]] = session.entries
@@ -123,7 +122,7 @@ async def repair_record(record: ConversationReader) -> tuple[Fork, list[RepairCh
         if changed_positions.isdisjoint(range(chunk.first, chunk.first + len(chunk.entries))):
             refs += [] if ref is None else [ref]
             continue
-        entries, blobs = await _repair_entries(record, chunk, problems, namespace)
+        entries, blobs = await _repair_entries(record, chunk, problems)
         pieces |= blobs
         sizes = [len(json_bytes_of(entry)) for entry in entries]
         if ref is None and sum(sizes) <= HEAD_BYTES:
@@ -131,35 +130,33 @@ async def repair_record(record: ConversationReader) -> tuple[Fork, list[RepairCh
             continue
         head = () if ref is None else head
         for segment in divide_turns(entries, sizes, chunk.receipts, len(chunk.receipts)):
-            segment_ref, data = encode_segment_blob(segment, namespace)
+            segment_ref, data = encode_segment_blob(segment)
             refs.append(segment_ref)
             pieces[segment_ref.name] = data
-    merged_refs, indexes = add_refs((), refs, namespace)
+    merged_refs, indexes = add_refs((), refs)
     pieces |= indexes
     if problems.changes:
         session = without_overlay(session)  # it refers to positions in the unrepaired conversation
     sealed = replace(session.sealed, refs=merged_refs)
     if not problems.has_agent_session:
-        sealed = replace(sealed, agent_session=None)
-    if pieces:
-        namespaces = tuple(dict.fromkeys((namespace, *sealed.namespaces)))
-        sealed = replace(sealed, namespace=namespace, namespaces=namespaces)
-    repaired_session = replace(session, entries=tuple(head), sealed=sealed)
-    return Fork(repaired_session, (namespace,) if pieces else (), pieces), problems.changes
+        sealed = replace(sealed, agent_session="")
+    if pieces and not sealed.namespace:
+        sealed = replace(sealed, namespace=uuid.uuid4().hex)
+    return Fork(replace(session, entries=tuple(head), sealed=sealed), pieces), problems.changes
 
 
 async def _repair_entries(
-    record: ConversationReader, chunk: Chunk, problems: ConversationProblems, namespace: str
+    record: ConversationReader, chunk: Chunk, problems: ConversationProblems
 ) -> tuple[list[Mapping[str, Any]], dict[str, bytes]]:
-    """Return the repaired entries of a chunk as stored in a namespace, and the blobs to store for them."""
+    """Return the repaired entries of a chunk as stored, and the blobs to store for them."""
     entries: list[Mapping[str, Any]] = []
     blobs: dict[str, bytes] = {}
     for position, entry in enumerate(chunk.entries, chunk.first):
         if position in problems.unpaired_contents:
-            (complete_entry,) = await record.attached([entry], chunk.namespace)
+            (complete_entry,) = await record.attached([entry])
             short_entry, texts = offload(pair_calls(complete_entry, problems.unpaired_contents[position]))
             entries.append(short_entry)
             blobs |= texts
         elif position not in problems.unreadable:
-            entries.append(entry if chunk.namespace == namespace else with_namespace(entry, chunk.namespace))
+            entries.append(entry)
     return entries, blobs

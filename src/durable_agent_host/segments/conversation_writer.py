@@ -1,7 +1,7 @@
 """Writes a conversation as it is read from elsewhere: contents at once, segments when full, no head.
 
-Pieces that no head refers to are swept. Until a head refers to them, the hold on their home protects them, which a
-sweep honours for the grace period: the hold is renewed as long as the conversation arrives.
+Pieces that no head refers to are swept. Until a head refers to them, the piece that names their owner protects them for
+the grace period: it is renewed as long as the conversation arrives.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.errors import LogError, LogUnavailableError
 from durable_agent_host.model.segment_refs import SegmentList, SegmentRef
 from durable_agent_host.segments.conversation_reader import OpenSegments
+from durable_agent_host.segments.protocol import OWNER
 from durable_agent_host.session.sealing import (
     AGENT_SESSION_BYTES,
     HEAD_BYTES,
@@ -62,7 +63,7 @@ class ConversationWriter:
         open_store: returns the process's piece store; not called for a conversation that fits into its head. None for
             a conversation that is only compared with what is stored.
         namespace: 32 hexadecimal digits, used by nothing else.
-        holder: identifies the session; holds the home before the first piece is stored.
+        owner: the session, see `durable_agent_host.segments.protocol.OWNER`.
         seen: for how many sealed receipts a session's head keeps a mark.
         grace_seconds: how long a hold without a head is honoured.
 
@@ -71,12 +72,12 @@ class ConversationWriter:
     """
 
     def __init__(
-        self, open_store: OpenSegments | None, namespace: str, *, holder: str, seen: int, grace_seconds: float
+        self, open_store: OpenSegments | None, namespace: str, *, owner: str, seen: int, grace_seconds: float
     ) -> None:
         self.has_written = False
         self._open_store = open_store
         self._namespace = namespace
-        self._holder = holder
+        self._owner = owner.encode()
         self._refs: tuple[SegmentRef, ...] = ()
         self._pieces: dict[str, bytes] = {}
         self._pending_entries: list[Mapping[str, Any]] = []
@@ -147,7 +148,6 @@ class ConversationWriter:
             seen = "".join(self._seen) if self._has_sealed_receipts else ""
             sealed = SegmentList(
                 self._namespace,
-                (self._namespace,),
                 refs=self._refs,
                 seen=seen,
                 agent_session=session_at,
@@ -156,16 +156,14 @@ class ConversationWriter:
             await self._hold()
         return WrittenConversation(tuple(self._pending_entries), tuple(receipts), sealed, agent_session, overlay)
 
-    def _apart(
-        self, value: Mapping[str, Any] | None, most_bytes: int
-    ) -> tuple[Mapping[str, Any] | None, tuple[str, str] | None]:
-        """Store what is too large for the head as a piece; return what stays in the head, and where the piece is."""
+    def _apart(self, value: Mapping[str, Any] | None, most_bytes: int) -> tuple[Mapping[str, Any] | None, str]:
+        """Store what is too large for the head as a piece; return what stays in the head, and the name."""
         data = json_bytes_of(value) if value is not None else b""
         if len(data) < most_bytes:
-            return value, None
+            return value, ""
         name = blob_name(data)
         self._pieces[name] = data
-        return None, (name, self._namespace)
+        return None, name
 
     async def _seal_full(self) -> None:
         """Write full segments, and keep the last one for later entries."""
@@ -192,7 +190,7 @@ class ConversationWriter:
 
     async def _write(self, segments: Iterable[Any]) -> None:
         segments = [*segments]
-        self._refs, new_blobs = add_segments(self._refs, segments, self._namespace)
+        self._refs, new_blobs = add_segments(self._refs, segments)
         self._pieces |= new_blobs
         for segment in segments:
             for receipt in segment.receipts:
@@ -218,7 +216,7 @@ class ConversationWriter:
         if self._open_store is None:
             return
         started_at = time.time()
-        await self._open_store().hold(self._namespace, self._holder)
+        await self._open_store().put(self._namespace, {OWNER: self._owner})
         self._has_lapsed = self._has_lapsed or (
             self._reference_renewed_at > 0 and time.time() - self._reference_renewed_at >= self._grace
         )

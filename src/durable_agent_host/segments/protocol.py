@@ -1,9 +1,8 @@
 """The protocol of the blob store, which `sqlite_store` and `blob_store` implement.
 
 A piece is immutable bytes, named by their SHA-256: a segment of a conversation, an index of segments, or one large
-content. Pieces live in a home. A session writes only to its own home, one turn at a time; a fork reads the homes of the
-session that it was copied from. Holders of a home are the sessions that may refer to its pieces: a session holds a home
-before it writes a piece there or refers to one. `tests/contract` tests this contract against every implementation.
+content. Pieces live in a namespace, which belongs to one session, turn or index; its piece `OWNER` names whom.
+`tests/contract` tests this contract against every implementation.
 """
 
 import hashlib
@@ -13,6 +12,8 @@ from typing import Final, Protocol
 
 CHECK_SECONDS: Final = 1.5
 """How long `BlobStore.check` retries."""
+OWNER: Final = "owner"
+"""The piece of a namespace that names its owner; it is put with the first others."""
 HASH_CHARACTERS: Final = 64
 """Of a SHA-256."""
 
@@ -43,7 +44,7 @@ class StoredBlob:
 
 
 class BlobStore(Protocol):
-    """Immutable pieces, by home and name.
+    """Immutable pieces, by namespace and name.
 
     Guarantee: every method is callable from any event loop and thread of the process, and from any process that shares
     the store. What a method has written is durable when it returns. The store retries lost connections, throttling and
@@ -76,6 +77,14 @@ class BlobStore(Protocol):
         """
         ...
 
+    async def copy(self, namespace: str, names: Collection[str], target: str) -> None:
+        """Copy pieces into another namespace, in the store where it can. Idempotent, like `put`.
+
+        Raises:
+            CorruptStateError: a piece is missing; some may be copied.
+        """
+        ...
+
     async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """Read a part of a piece, without checking the bytes of the whole.
 
@@ -94,11 +103,11 @@ class BlobStore(Protocol):
         ...
 
     def list_blobs(self, namespace: str) -> AsyncIterator[StoredBlob]:
-        """List the pieces of a home, in any order; pieces put or deleted in between may be in the list or not."""
+        """List the pieces of a namespace, in any order; pieces put or deleted in between may be in the list or not."""
         ...
 
     def list_namespaces(self) -> AsyncIterator[str]:
-        """List the homes that have a piece or a holder, in any order, each once."""
+        """List the namespaces that have a piece, in any order, each once."""
         ...
 
     async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
@@ -117,23 +126,6 @@ class BlobStore(Protocol):
         Raises:
             LogError: something may be left; delete again.
         """
-        ...
-
-    async def hold(self, namespace: str, holder: str) -> None:
-        """Record that a session may refer to the home's pieces; idempotent, renews the age.
-
-        Args:
-            namespace: 32 hexadecimal digits; it need not exist.
-            holder: identifies the session; any text of up to 300 characters.
-        """
-        ...
-
-    async def release(self, namespace: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
-        """Remove a holder, unless it was renewed later; idempotent."""
-        ...
-
-    async def holders(self, namespace: str) -> dict[str, float]:
-        """Return the holders of a home: name → age in seconds."""
         ...
 
     async def check(self) -> None:

@@ -14,7 +14,7 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.segments.conversation_export import prefetch_first
 from durable_agent_host.segments.conversation_reader import ConversationReader
-from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, holder_of
+from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, session_owner
 from durable_agent_host.segments.uploads import Uploads
 from durable_agent_host.session.entry_files import (
     FileBytes,
@@ -60,7 +60,7 @@ class SessionFiles:
     @property
     def uploads(self) -> Uploads:
         """The session's uploads."""
-        return Uploads(self._turn_data_storage.open_store(), *self._names, holder_of(*self._names), self._owner)
+        return Uploads(self._turn_data_storage.open_store(), *self._names, session_owner(*self._names), self._owner)
 
     async def all(self) -> list[ConversationFile]:
         """List the files, newest first: uploads that no message has used, then those of the conversation.
@@ -104,7 +104,8 @@ class SessionFiles:
         """
         if file.data is not None or file.piece is None:
             return file.data or b""
-        data = (await self._record.pieces({file.piece}))[file.piece]
+        namespace, name = file.piece
+        data = (await self._turn_data_storage.open_store().get(namespace, [name]))[name]
         if not file.is_text:
             return data
         file_data = bytes_of_data_url(data.decode("utf-8", "replace"))
@@ -145,11 +146,11 @@ class SessionFiles:
         async for chunk in self._record.newest_first():
             entries: tuple[Mapping[str, Any], ...] = chunk.entries
             if any(external_provider_of(entry) for entry in entries):  # a history provider of the app has the messages
-                entries = await self._record.attached(entries, chunk.namespace)
+                entries = await self._record.attached(entries)
             found = await asyncio.to_thread(
                 files_of_entries,
                 entries,
-                chunk.namespace,
+                self._record.session.sealed.namespace,
                 mark=mark,
                 service_files=self.service_files,
                 recorded_from=self._record.session.imported - chunk.first if self.is_response_files_only else None,

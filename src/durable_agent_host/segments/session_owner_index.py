@@ -1,22 +1,25 @@
 """Records beside the pieces which sessions belong to whom, so that listing one's own sessions reads no others.
 
-Theory of operation. All sessions of one owner with one agent hold a home that never has a piece. A note is written when
-a session begins, once more by each process that runs a turn in it, and removed by its erasure. A note proves nothing: a
-listing reads the sessions and checks their owners. So a leftover note shows nobody anything, and a missing one, because
-another program has written the session, is added by the session's next turn.
+Theory of operation. All sessions of one owner with one agent have an empty piece in one namespace, whose name is the
+session's. A note is written when a session begins, once more by each process that runs a turn in it, and removed by its
+erasure. A note proves nothing: a listing reads the sessions and checks their owners. So a leftover note shows nobody
+anything, and a missing one, because another program has written the session, is added by the session's next turn.
 
-The holders are named so that a sweep does not mistake them for sessions: it leaves a home alone when it does not know
-the holder.
+A sweep leaves such a namespace alone, because its owner is no session.
 """
 
+import base64
 from collections import OrderedDict
 from typing import Final
 
-from durable_agent_host.model.ids import derived_id, entity_name
+from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.segments.conversation_reader import OpenSegments
+from durable_agent_host.segments.protocol import OWNER
 
+_INDEX: Final = b"sessions of an owner"
+_PREFIX: Final = "session."
 _MAX_CACHED: Final = 10_000
 _STALE_SECONDS: Final = 3600.0
 """How old a note without a session is before it is deleted: a replica of the store may show a session late."""
@@ -58,7 +61,7 @@ class SessionOwnerIndex:
         if not owner.principal:
             return
         namespace = _namespace_of(agent, owner)
-        await self._open_store().hold(namespace, _holder_of(agent, session_id))
+        await self._open_store().put(namespace, {OWNER: _INDEX, _name_of(session_id): b""})
         self._recorded[namespace, session_id] = None
         if len(self._recorded) > _MAX_CACHED:
             self._recorded.popitem(last=False)
@@ -72,7 +75,7 @@ class SessionOwnerIndex:
         namespace = _namespace_of(agent, owner)
         age = 0.0 if is_erased else _STALE_SECONDS
         self._recorded.pop((namespace, session_id), None)
-        await self._open_store().release(namespace, _holder_of(agent, session_id), older_than_seconds=age)
+        await self._open_store().delete(namespace, [_name_of(session_id)], older_than_seconds=age)
 
     async def of(self, agent: str, owner: Owner) -> list[str]:
         """List the sessions recorded as an owner's.
@@ -83,15 +86,18 @@ class SessionOwnerIndex:
         Raises:
             LogError: the store does not answer.
         """
-        prefix = _holder_of(agent, "")
-        holders = await self._open_store().holders(_namespace_of(agent, owner))
-        return [holder.removeprefix(prefix) for holder in holders]
+        pieces = self._open_store().list_blobs(_namespace_of(agent, owner))
+        return [_session_of(piece.name) async for piece in pieces if piece.name != OWNER]
 
 
 def _namespace_of(agent: str, owner: Owner) -> str:
-    """Return the home held by an owner's sessions."""
+    """Return the namespace of an owner's sessions."""
     return derived_id("owned", agent.casefold(), owner.tenant, owner.principal)
 
 
-def _holder_of(agent: str, session_id: str) -> str:
-    return f"owned:@{entity_name(agent).lower()}@{session_id}"
+def _name_of(session_id: str) -> str:
+    return _PREFIX + base64.urlsafe_b64encode(session_id.encode()).decode()
+
+
+def _session_of(name: str) -> str:
+    return base64.urlsafe_b64decode(name.removeprefix(_PREFIX)).decode()

@@ -30,9 +30,6 @@ CREATE TABLE pieces (
     PRIMARY KEY (home, name)
 ) WITHOUT ROWID;
 CREATE TABLE bodies (id INTEGER PRIMARY KEY, padded BLOB NOT NULL);
-CREATE TABLE holders (
-    home TEXT NOT NULL, holder TEXT NOT NULL, held_at REAL NOT NULL, PRIMARY KEY (home, holder)
-) WITHOUT ROWID;
 CREATE TABLE checks (id INTEGER PRIMARY KEY, checked_at REAL NOT NULL);
 """,
     after_damage="sessions that refer to them cannot be read any more",
@@ -107,6 +104,28 @@ class SqliteBlobStore:
             raise self._missing(namespace, min(missing), counts)
         return data_by_name
 
+    async def copy(self, namespace: str, names: Collection[str], target: str) -> None:
+        """Copy pieces; see the protocol."""
+        sizes = await self._sizes(namespace, names)
+        if missing := set(names) - {name for name, _ in sizes}:
+            raise self._missing(namespace, min(missing))
+        for group in _groups(sizes):
+
+            def copy_group(connection: sqlite3.Connection, group: Collection[str] = group) -> None:
+                now = time.time()
+                query = f"SELECT name, size, body FROM pieces WHERE home = ? AND name IN ({_NAMES_QUERY})"  # noqa: S608
+                rows = connection.execute(query, (namespace, json.dumps(list(group)))).fetchall()
+                if missing := {*group} - {name for name, _, _ in rows}:
+                    raise self._missing(namespace, min(missing))
+                touch = "UPDATE pieces SET put_at = ? WHERE home = ? AND name = ?"
+                for name, size, body in rows:
+                    if not connection.execute(touch, (now, target, name)).rowcount:
+                        query = "INSERT INTO bodies (padded) SELECT padded FROM bodies WHERE id = ?"
+                        row = (target, name, size, now, connection.execute(query, (body,)).lastrowid)
+                        connection.execute("INSERT INTO pieces VALUES (?, ?, ?, ?, ?)", row)
+
+            await self._worker.write(Job(copy_group))
+
     async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """Read a part of a piece; see the protocol."""
 
@@ -128,7 +147,7 @@ class SqliteBlobStore:
         )
 
     async def list_blobs(self, namespace: str) -> AsyncGenerator[StoredBlob]:
-        """List the pieces of a home; see the protocol."""
+        """List the pieces of a namespace; see the protocol."""
         last = ""
         while True:
 
@@ -148,7 +167,7 @@ class SqliteBlobStore:
             last = page[-1].name
 
     async def list_namespaces(self) -> AsyncGenerator[str]:
-        """List the homes; see the protocol."""
+        """List the namespaces; see the protocol."""
         last = ""
         while True:
 
@@ -167,16 +186,9 @@ class SqliteBlobStore:
 
     async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
         """Delete pieces; see the protocol."""
-        latest = _latest(older_than_seconds)
-
-        def sizes(connection: sqlite3.Connection) -> list[tuple[str, int]]:
-            return connection.execute(
-                f"SELECT name, size FROM pieces WHERE home = ? AND put_at <= ? AND name IN ({_NAMES_QUERY})",  # noqa: S608
-                (namespace, latest, json.dumps(list(names))),
-            ).fetchall()
-
+        latest = time.time() - older_than_seconds if older_than_seconds > 0 else float("inf")
         deleted_count = 0
-        for group in _groups(await self._worker.read(sizes)):
+        for group in _groups(await self._sizes(namespace, names)):
 
             def delete_group(connection: sqlite3.Connection, group: Collection[str] = group) -> int:
                 rows = connection.execute(
@@ -192,34 +204,14 @@ class SqliteBlobStore:
         await self._worker.clean()  # also when nothing is left to delete: the process may have died before cleaning
         return deleted_count
 
-    async def hold(self, namespace: str, holder: str) -> None:
-        """Record a holder; see the protocol."""
+    async def _sizes(self, namespace: str, names: Collection[str]) -> list[tuple[str, int]]:
+        def select_sizes(connection: sqlite3.Connection) -> list[tuple[str, int]]:
+            return connection.execute(
+                f"SELECT name, size FROM pieces WHERE home = ? AND name IN ({_NAMES_QUERY})",  # noqa: S608
+                (namespace, json.dumps(list(names))),
+            ).fetchall()
 
-        def insert_holder(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT OR REPLACE INTO holders VALUES (?, ?, ?)", (namespace, holder, time.time()))
-
-        await self._worker.write(Job(insert_holder))
-
-    async def release(self, namespace: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
-        """Remove a holder; see the protocol."""
-
-        def delete_holder(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "DELETE FROM holders WHERE home = ? AND holder = ? AND held_at <= ?",
-                (namespace, holder, _latest(older_than_seconds)),
-            )
-
-        await self._worker.write(Job(delete_holder))
-
-    async def holders(self, namespace: str) -> dict[str, float]:
-        """Return the holders of a home; see the protocol."""
-
-        def select_holders(connection: sqlite3.Connection) -> dict[str, float]:
-            now = time.time()
-            rows = connection.execute("SELECT holder, held_at FROM holders WHERE home = ?", (namespace,)).fetchall()
-            return {holder: now - renewed_at for holder, renewed_at in rows}
-
-        return await self._worker.read(select_holders)
+        return await self._worker.read(select_sizes)
 
     async def check(self) -> None:
         """Check that the file is writable; see the protocol. Fails at once while the writer is failing."""
@@ -267,13 +259,4 @@ def _row_bytes(blob_bytes: int) -> int:
 
 
 def _next_namespace(connection: sqlite3.Connection, after: str) -> str:
-    return connection.execute(
-        "SELECT coalesce(min(home), '') FROM (SELECT min(home) AS home FROM pieces WHERE home > ?1 UNION ALL "
-        "SELECT min(home) FROM holders WHERE home > ?1)",
-        (after,),
-    ).fetchone()[0]
-
-
-def _latest(older_than_seconds: float) -> float:
-    """Return the time before which something of that age was stored; without an age, any time."""
-    return time.time() - older_than_seconds if older_than_seconds > 0 else float("inf")
+    return connection.execute("SELECT coalesce(min(home), '') FROM pieces WHERE home > ?", (after,)).fetchone()[0]

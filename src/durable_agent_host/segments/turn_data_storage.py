@@ -15,7 +15,7 @@ from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments, ReadExternalMessages
-from durable_agent_host.segments.protocol import BlobStore
+from durable_agent_host.segments.protocol import OWNER, BlobStore
 from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.receipts import expired_outcome
@@ -57,7 +57,7 @@ class TurnDataStorage:
     Args:
         open_store: returns the process's piece store; the first call opens it.
         seen: for how many sealed receipts a session's head keeps a mark.
-        grace_seconds: how long a hold on a home is honoured before a head refers to it.
+        grace_seconds: how long stored data may exist before a head refers to it.
         external_messages: data kept by the app's history providers.
         redactors: by agent, only agents with redaction; a live view.
         service_files: returns what finds the files of an agent's service.
@@ -114,11 +114,9 @@ class TurnDataStorage:
             session, outcome, new_namespace=new_namespace, seen=self.seen, withdrawal=withdrawal
         )
         if sealed_outcome.pieces:
-            store = self.open_store()
-            if not session.sealed.namespace:
-                await store.hold(sealed_outcome.namespace, holder_of(request.agent, request.session_id))
-            reach("pieces.after_hold")
-            await store.put(sealed_outcome.namespace, sealed_outcome.pieces)
+            is_new = not session.sealed.namespace
+            owner = {OWNER: session_owner(request.agent, request.session_id).encode()} if is_new else {}
+            await self.open_store().put(sealed_outcome.namespace, {**owner, **sealed_outcome.pieces})
             reach("pieces.after_put")
         travelling_outcome = sealed_outcome.outcome
         if len(json_bytes_of([outcome.text, outcome.messages])) > TRAVELS_BYTES:
@@ -131,7 +129,6 @@ class TurnDataStorage:
         if len(json_bytes_of(response)) <= TRAVELS_BYTES:
             return replace(travelling_outcome, response={"entry": response})
         namespace = turn_namespace(request)
-        await self.open_store().hold(namespace, holder_of_orchestration(str(request.orchestration_id)))
         return replace(
             travelling_outcome, response={"home": namespace, "name": await self._store_json(request, response)}
         )
@@ -211,24 +208,6 @@ class TurnDataStorage:
             return request
         namespace = unredacted_namespace(namespace) if request.raw else namespace
         return join_request(request, await self._load_json(namespace, name, "a turn's request"))
-
-    async def renew(self, request: TurnRequest, replies: Mapping[str, Mapping[str, Any]] | None) -> None:
-        """Renew the retention of what is stored only for a turn: a turn may wait long, again and again.
-
-        Raises:
-            CorruptStateError: the stored parts are gone.
-            LogError: the store does not answer.
-        """
-        answer_names = [answer.get("stored") for answer in (replies or {}).values()]
-        message_namespace = self._message_namespace(request)
-        of_turn = turn_namespace(request)
-        stored_names = (
-            (of_turn, request.stored),
-            (unredacted_namespace(of_turn), request.raw),
-            *((message_namespace, name) for name in answer_names),
-        )
-        for namespace, names in ((namespace, [str(name)]) for namespace, name in stored_names if name):
-            await self.open_store().put(namespace, await self.open_store().get(namespace, names))
 
     async def store_replies(
         self, request: TurnRequest, replies: Mapping[str, Mapping[str, Any]]
@@ -319,7 +298,8 @@ class TurnDataStorage:
     async def _store_json(self, request: TurnRequest, value: Any, *, namespace: str = "") -> str:
         data = json_bytes_of(value)
         name = blob_name(data)
-        await self.open_store().put(namespace or turn_namespace(request), {name: data})
+        owner = turn_owner(request).encode()
+        await self.open_store().put(namespace or turn_namespace(request), {OWNER: owner, name: data})
         return name
 
     def _message_namespace(self, request: TurnRequest) -> str:
@@ -328,8 +308,7 @@ class TurnDataStorage:
         return unredacted_namespace(namespace) if request.agent in self._redactors else namespace
 
     async def _load_json(self, namespace: str, name: str, label: str) -> Any:
-        data = await self.record(Session()).pieces({(namespace, name)})
-        return json_of_bytes(data[namespace, name], label)
+        return json_of_bytes((await self.open_store().get(namespace, [name]))[name], label)
 
 
 class NullTurnDataStorage(TurnDataStorage):
@@ -377,21 +356,21 @@ def unredacted_namespace(namespace: str) -> str:
     return derived_id("raw", namespace)
 
 
-def holder_of_orchestration(instance_id: str) -> str:
-    """Return an orchestration's name as a holder of a turn's home: each replay reads the response."""
-    return _ORCHESTRATION + instance_id
+def turn_owner(request: TurnRequest) -> str:
+    """Return the owner of a turn's namespaces: the orchestration that reads the response at each replay, or its own."""
+    return _ORCHESTRATION + (request.orchestration_id or request.turn_id)
 
 
-def orchestration_of(holder: str) -> str | None:
-    """Return the instance id of a holder that is an orchestration, else None."""
-    return holder.removeprefix(_ORCHESTRATION) if holder.startswith(_ORCHESTRATION) else None
+def orchestration_of(owner: str) -> str | None:
+    """Return the instance id of an owner that is an orchestration, else None."""
+    return owner.removeprefix(_ORCHESTRATION) if owner.startswith(_ORCHESTRATION) else None
 
 
-def is_session(holder: str) -> bool:
-    """Return whether a holder is a session."""
-    return holder.startswith("@")
+def is_session(owner: str) -> bool:
+    """Return whether the owner of a namespace is a session."""
+    return owner.startswith("@")
 
 
-def holder_of(agent: str, session_id: str) -> str:
-    """Return a session's name as a holder of homes: its entity, as Durable Functions writes it."""
+def session_owner(agent: str, session_id: str) -> str:
+    """Return a session as the owner of a namespace: its entity, as Durable Functions writes it."""
     return f"@{entity_name(agent).lower()}@{session_id}"

@@ -1,7 +1,7 @@
 """Files that callers have uploaded, and that no message has used yet.
 
-The bytes are a piece in a home of the session's uploads, named by the file's id; the caller's description is a small
-piece in a second home, which has nothing else. Once a message uses a file, the conversation has it in its own home, and
+The bytes are a piece in a namespace of the session's uploads, named by the file's id; the caller's description is a
+small piece in a second one, which has nothing else. Once a message uses a file, the conversation has its own copy, and
 the upload is no longer needed: the sweep removes it after the grace period, like everything without a reference.
 """
 
@@ -14,7 +14,7 @@ from durable_agent_host.errors import RequestError
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.segments.protocol import BlobStore
+from durable_agent_host.segments.protocol import OWNER, BlobStore
 from durable_agent_host.session.entry_files import FileBytes
 
 MAX_UPLOADS: Final = 1000
@@ -22,7 +22,7 @@ MAX_UPLOADS: Final = 1000
 
 
 def upload_namespaces(agent: str, session_id: str, owner: Owner | None = None) -> tuple[str, str]:
-    """Return the homes of a session's uploads: of the bytes, and of their descriptions."""
+    """Return the namespaces of a session's uploads: of the bytes, and of their descriptions."""
     names = agent.casefold(), session_id
     if owner is not None:
         names = agent.casefold(), session_id, owner.tenant, owner.principal
@@ -36,13 +36,13 @@ class Uploads:
         store: of the pieces.
         agent: the agent's registered name.
         session_id: without the agent's name.
-        holder: of the homes: the session.
+        session: the owner of the namespaces.
         owner: of the session.
     """
 
-    def __init__(self, store: BlobStore, agent: str, session_id: str, holder: str, owner: Owner | None = None) -> None:
+    def __init__(self, store: BlobStore, agent: str, session_id: str, session: str, owner: Owner | None = None) -> None:
         self._store = store
-        self._holder = holder
+        self._session = session
         self._files_namespace, self._names_namespace = upload_namespaces(agent, session_id, owner)
 
     async def add(self, *files: FileBytes) -> list[ConversationFile]:
@@ -71,8 +71,7 @@ class Uploads:
             )
         data = {file_id: file.data for file_id, file in zip(ids, files, strict=True)}
         for namespace, pieces in ((self._files_namespace, data), (self._names_namespace, description_blobs)):
-            await self._store.hold(namespace, self._holder)
-            await self._store.put(namespace, pieces)
+            await self._store.put(namespace, {OWNER: self._session.encode(), **pieces})
         return new_files
 
     async def all(self) -> list[ConversationFile]:
@@ -102,11 +101,10 @@ class Uploads:
         """Delete the uploads. Guarantee: idempotent."""
         for namespace in (self._names_namespace, self._files_namespace):
             await self._store.delete(namespace, [piece.name async for piece in self._store.list_blobs(namespace)])
-            await self._store.release(namespace, self._holder)
 
     async def _list_descriptions(self) -> list[str]:
         """Return the names of the uploads' descriptions, newest first."""
-        pieces = [piece async for piece in self._store.list_blobs(self._names_namespace)]
+        pieces = [piece async for piece in self._store.list_blobs(self._names_namespace) if piece.name != OWNER]
         return [piece.name for piece in sorted(pieces, key=lambda piece: piece.age_seconds)]
 
     def _file(self, file_id: str, name: str | None, media_type: str | None, size: int) -> ConversationFile:

@@ -248,7 +248,7 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
         session = replace(session, entries=session.entries + outcome.entries, agent_session=outcome.agent_session)
     elif outcome.adds_entries:
         agent_session = session.agent_session if outcome.agent_session is None else outcome.agent_session
-        if session.sealed.agent_session is not None:
+        if session.sealed.agent_session:
             agent_session = None
         session = replace(session, entries=session.entries + outcome.entries, agent_session=agent_session)
     return session, _first(session)

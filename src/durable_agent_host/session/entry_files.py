@@ -159,7 +159,7 @@ def _data_file(
 
 def _blob_file(content: Content, text: OffloadedText, namespace: str, *, is_text: bool = False) -> ConversationFile:
     size = None if is_text else text.size
-    blob = (text.namespace or namespace, text.name)
+    blob = (namespace, text.name)
     return ConversationFile(text.name, _name_of(content), content.media_type, size, "", piece=blob, is_text=is_text)
 
 

@@ -111,18 +111,18 @@ def seal_outcome(
         entries.append(short_entry)
         blobs |= texts
     outcome = replace(outcome, entries=tuple(entries))
-    outcome, segment_list, large_parts = _offload_agent_session(session, outcome, namespace)
+    outcome, segment_list, large_parts = _offload_agent_session(session, outcome)
     blobs |= large_parts
-    outcome, segment_list, large_parts = _offload_overlay(segment_list, outcome, namespace)
+    outcome, segment_list, large_parts = _offload_overlay(segment_list, outcome)
     blobs |= large_parts
     entry_count, segments, receipts = _select_sealed_turns(session, outcome)
-    refs, segment_blobs = add_segments(segment_list.refs, [*restored_segments, *segments], namespace)
+    refs, segment_blobs = add_segments(segment_list.refs, [*restored_segments, *segments])
     blobs |= segment_blobs
     sealed_turn_ids = [receipt.turn_id for receipt in session.receipts[:receipts]]
     marks = "".join(map(turn_mark, sealed_turn_ids))
     segment_list = replace(segment_list, refs=refs, seen=(segment_list.seen + marks)[-MARK_CHARACTERS * seen :])
     if blobs and not segment_list.namespace:
-        segment_list = replace(segment_list, namespace=namespace, namespaces=(namespace, *segment_list.namespaces))
+        segment_list = replace(segment_list, namespace=namespace)
     if segment_list == stored_list and not entry_count and not receipts:
         return SealedOutcome(outcome, namespace, blobs)
     from_head = min(entry_count, len(session.entries))
@@ -158,16 +158,12 @@ def apply_sealing(session: Session, sealing: SealPlan) -> Session:
 
 def clear_segments(segment_list: SegmentList) -> SegmentList:
     """Return the sealed part of a cleared session; its turns keep their marks."""
-    return replace(segment_list, refs=(), agent_session=None, overlay=None)
+    return replace(segment_list, refs=(), agent_session="", overlay="")
 
 
-def referenced_blobs(entries: Iterable[Mapping[str, Any]], namespace: str) -> set[tuple[str, str]]:
-    """Return the pieces that entries refer to.
-
-    Returns:
-        Home and name of each.
-    """
-    return {(text.namespace or namespace, text.name) for entry in entries for text in get_offloaded_texts(entry)}
+def referenced_blobs(entries: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the names of the pieces that entries refer to."""
+    return {text.name for entry in entries for text in get_offloaded_texts(entry)}
 
 
 def _hash_replaced_part(session: Session, entry_count: int) -> str:
@@ -175,38 +171,34 @@ def _hash_replaced_part(session: Session, entry_count: int) -> str:
     return document_digest([list(session.entries[:entry_count]), encode_sealed(session.sealed)])
 
 
-def _offload_agent_session(
-    session: Session, outcome: TurnOutcome, namespace: str
-) -> tuple[TurnOutcome, SegmentList, dict[str, bytes]]:
+def _offload_agent_session(session: Session, outcome: TurnOutcome) -> tuple[TurnOutcome, SegmentList, dict[str, bytes]]:
     """Detach a large framework session from an outcome."""
     segment_list = session.sealed
     if outcome.status != "completed" and outcome.agent_session is None:
         return outcome, segment_list, {}
-    location, blobs = _offload_part(outcome.agent_session, AGENT_SESSION_BYTES, namespace)
-    outcome = replace(outcome, agent_session=None) if location else outcome
-    return outcome, replace(segment_list, agent_session=location), blobs
+    name, blobs = _offload_part(outcome.agent_session, AGENT_SESSION_BYTES)
+    outcome = replace(outcome, agent_session=None) if name else outcome
+    return outcome, replace(segment_list, agent_session=name), blobs
 
 
 def _offload_overlay(
-    segment_list: SegmentList, outcome: TurnOutcome, namespace: str
+    segment_list: SegmentList, outcome: TurnOutcome
 ) -> tuple[TurnOutcome, SegmentList, dict[str, bytes]]:
     """Detach a large overlay from an outcome."""
     if outcome.overlay is None:
         return outcome, segment_list, {}
-    location, blobs = _offload_part(outcome.overlay, OVERLAY_BYTES, namespace)
-    outcome = replace(outcome, overlay={}) if location else outcome
-    return outcome, replace(segment_list, overlay=location), blobs
+    name, blobs = _offload_part(outcome.overlay, OVERLAY_BYTES)
+    outcome = replace(outcome, overlay={}) if name else outcome
+    return outcome, replace(segment_list, overlay=name), blobs
 
 
-def _offload_part(
-    part: Mapping[str, Any] | None, min_bytes: int, namespace: str
-) -> tuple[tuple[str, str] | None, dict[str, bytes]]:
-    """Return the location of a part that is too large for the head, or None, and the blob to store for it."""
+def _offload_part(part: Mapping[str, Any] | None, min_bytes: int) -> tuple[str, dict[str, bytes]]:
+    """Return the name of a part that is too large for the head, or an empty text, and the blob to store for it."""
     data = json_bytes_of(part)
     if part is None or len(data) < min_bytes:
-        return None, {}
+        return "", {}
     name = blob_name(data)
-    return (name, namespace), {name: data}
+    return name, {name: data}
 
 
 def _select_sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, list[Segment], int]:
@@ -281,19 +273,19 @@ def divide_turns(
 
 
 def add_segments(
-    refs: Sequence[SegmentRef], segments: Iterable[Segment], namespace: str
+    refs: Sequence[SegmentRef], segments: Iterable[Segment]
 ) -> tuple[tuple[SegmentRef, ...], dict[str, bytes]]:
     """Add segments to a list of references, and indexes where there are enough of one depth.
 
     Returns:
         The longer list, and the pieces to store: name → bytes.
     """
-    encoded_segments = [encode_segment_blob(segment, namespace) for segment in segments]
-    longer_refs, indexes = add_refs(refs, [ref for ref, _ in encoded_segments], namespace)
+    encoded_segments = [encode_segment_blob(segment) for segment in segments]
+    longer_refs, indexes = add_refs(refs, [ref for ref, _ in encoded_segments])
     return longer_refs, {ref.name: data for ref, data in encoded_segments} | indexes
 
 
-def encode_segment_blob(segment: Segment, namespace: str) -> tuple[SegmentRef, bytes]:
+def encode_segment_blob(segment: Segment) -> tuple[SegmentRef, bytes]:
     """Encode a segment, compressed.
 
     Returns:
@@ -304,17 +296,16 @@ def encode_segment_blob(segment: Segment, namespace: str) -> tuple[SegmentRef, b
     turns |= dict.fromkeys(receipt["turnId"] for receipt in segment.receipts)
     ref = SegmentRef(
         blob_name(data),
-        namespace,
         entries=len(segment.entries),
         size=size,
         turns="".join(map(turn_mark, turns)),
-        has_contents=bool(referenced_blobs(segment.entries, namespace)),
+        has_contents=bool(referenced_blobs(segment.entries)),
     )
     return ref, data
 
 
 def add_refs(
-    refs: Sequence[SegmentRef], new_refs: Iterable[SegmentRef], namespace: str
+    refs: Sequence[SegmentRef], new_refs: Iterable[SegmentRef]
 ) -> tuple[tuple[SegmentRef, ...], dict[str, bytes]]:
     """Add references to segments to a list, with indexes where there are enough of one depth.
 
@@ -326,9 +317,9 @@ def add_refs(
     for ref in new_refs:
         longer_refs.append(ref)
         while (indexed_refs := _full_depth(longer_refs)) is not None:
-            index = encode_index(indexed_refs, namespace)
+            index = encode_index(indexed_refs)
             blobs[blob_name(index)] = index
-            longer_refs[-FAN_OUT:] = [_index_ref(blob_name(index), namespace, indexed_refs)]
+            longer_refs[-FAN_OUT:] = [_index_ref(blob_name(index), indexed_refs)]
     return tuple(longer_refs), blobs
 
 
@@ -338,10 +329,9 @@ def _full_depth(refs: Sequence[SegmentRef]) -> Sequence[SegmentRef] | None:
     return last if len(last) == FAN_OUT and len({ref.depth for ref in last}) == 1 else None
 
 
-def _index_ref(name: str, namespace: str, refs: Sequence[SegmentRef]) -> SegmentRef:
+def _index_ref(name: str, refs: Sequence[SegmentRef]) -> SegmentRef:
     return SegmentRef(
         name,
-        namespace,
         entries=sum(ref.entries for ref in refs),
         size=sum(ref.size for ref in refs),
         depth=refs[0].depth + 1,
@@ -349,22 +339,15 @@ def _index_ref(name: str, namespace: str, refs: Sequence[SegmentRef]) -> Segment
     )
 
 
-# The pieces that a session refers to: pieces that no holder of a home reaches may be deleted.
-#
-# This is the only place that lists the kinds of references. A new kind of piece is added here, or it is swept away.
+def blobs_of_head(session: Session) -> set[str]:
+    """Return the names of the blobs that the head itself refers to.
 
-BlobNames = set[tuple[str, str]]
-"""Home and name of pieces."""
-
-
-def blobs_of_head(session: Session) -> BlobNames:
-    """Return the blobs that the head itself refers to: segments, indexes, contents of its entries, other parts."""
+    Segments, indexes, contents of its entries, other parts: this is the only place that lists the kinds of references.
+    A new kind of blob is added here, or it is swept away.
+    """
     segment_list = session.sealed
-    blob_names = {(ref.namespace, ref.name) for ref in segment_list.refs} | referenced_blobs(
-        session.entries, segment_list.namespace
-    )
-    offloaded_parts = (segment_list.agent_session, segment_list.overlay, segment_list.namespaces_at)
-    return blob_names | {(namespace, name) for name, namespace in filter(None, offloaded_parts)}
+    names = {ref.name for ref in segment_list.refs} | referenced_blobs(session.entries)
+    return names | set(filter(None, (segment_list.agent_session, segment_list.overlay)))
 
 
 def list_turn_ids(entries: Sequence[Mapping[str, object]], receipts: Sequence[Mapping[str, object]] = ()) -> list[str]:

@@ -10,7 +10,6 @@ JOURNAL_POINTS: Final = (
     "journal.tool.after_intent",
     "journal.tool.after_run",
     "journal.tool.after_append",
-    "pieces.after_hold",
     "pieces.after_put",
     "turn.before_outcome",
     "turn.after_outcome",
@@ -24,9 +23,9 @@ COPY_POINTS: Final = (
     "import.before_put",
     "import.after_put",
     "import.before_head",
-    "fork.after_hold",
+    "fork.after_copy",
     "fork.before_head",
-    "repair.after_hold",
+    "repair.after_copy",
     "repair.after_original",
     "repair.before_head",
 )
@@ -35,10 +34,9 @@ COPY_POINTS: Final = (
 UPKEEP_POINTS: Final = (
     "erasure.after_mark",
     "erasure.between_turns",
-    "erasure.between_homes",
+    "erasure.between_namespaces",
     "erasure.before_head",
     "sweep.before_delete",
-    "sweep.before_release",
 )
 """Passed by erasures and sweeps."""
 

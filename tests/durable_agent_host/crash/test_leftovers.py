@@ -20,6 +20,7 @@ from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.encryption.key_check import APP_NAMESPACE
 from durable_agent_host.segments.blob_cache import BlobCache
 from durable_agent_host.segments.conversation_reader import ConversationReader
+from durable_agent_host.segments.protocol import OWNER
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from functions_host.engine.crash_points import POINTS
 from tests.durable_agent_host.conftest import LAB
@@ -102,12 +103,12 @@ CASES: dict[str, tuple[Callable[[AgentHost], None], Collection[str]]] = {
     "turn": (
         turn,
         (
-            *("pieces.after_hold", "pieces.after_put", "pieces.after_put:2"),
+            *("pieces.after_put", "pieces.after_put:2"),
             *("turn.before_outcome:2", "turn.after_outcome:2"),
             *(f"{point}:{nth}" for point in ENGINE for nth in (2, 4)),
         ),
     ),
-    "fork": (fork, ("fork.after_hold", "fork.before_head", *ENGINE)),
+    "fork": (fork, ("fork.after_copy", "fork.before_head", *ENGINE)),
     "import": (
         import_,
         (
@@ -118,7 +119,7 @@ CASES: dict[str, tuple[Callable[[AgentHost], None], Collection[str]]] = {
     "repair": (
         repair,
         (
-            *("repair.after_hold", "repair.after_original", "repair.before_head"),
+            *("repair.after_copy", "repair.after_original", "repair.before_head"),
             *(f"{point}:{nth}" for point in ENGINE for nth in (1, 2)),
         ),
     ),
@@ -154,12 +155,14 @@ async def _stored_and_named(path: Path, states: list[Any]) -> tuple[set[Any], se
     try:
         for state in states:
             record = ConversationReader(lambda: store, decode_session(state), cache=BlobCache(0))
-            await record.namespaces()
             await record.agent_session()
             await record.entries()
         namespaces = [namespace async for namespace in store.list_namespaces() if namespace != APP_NAMESPACE]
         return {
-            (namespace, piece.name) for namespace in namespaces async for piece in store.list_blobs(namespace)
+            (namespace, piece.name)
+            for namespace in namespaces
+            async for piece in store.list_blobs(namespace)
+            if piece.name != OWNER
         }, requested
     finally:
         await store.close()
@@ -177,7 +180,6 @@ def grow_old(data: Path) -> None:
     """Let everything that is stored be older than any grace period."""
     with closing(sqlite3.connect(pieces_file(data), timeout=60)) as file, file:
         file.execute("UPDATE pieces SET put_at = put_at - ?", (YEARS_SECONDS,))
-        file.execute("UPDATE holders SET held_at = held_at - ?", (YEARS_SECONDS,))
 
 
 @pytest.fixture(scope="module")

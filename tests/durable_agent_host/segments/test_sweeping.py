@@ -1,259 +1,160 @@
-"""Sweeps and erasures of pieces: nothing that is referred to goes, and nothing else stays."""
+"""Sweeps, erasures and copies of pieces: nothing that a session refers to goes, and nothing else stays."""
 
-import asyncio
-import contextlib
-import sqlite3
-import tempfile
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnOutcome
+from durable_agent_host.segments.blob_cache import BlobCache
+from durable_agent_host.segments.conversation_fork import copy_session, make_fork
+from durable_agent_host.segments.conversation_reader import ConversationReader
+from durable_agent_host.segments.garbage_collection import CleanNamespaces, GarbageCollector, OwnerStatus
+from durable_agent_host.segments.protocol import OWNER
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
-from tests import sweeps
-from tests.contract.piece_stores import BlobPieces
-from tests.durable_agent_host.segments.worlds import Aging, World, holder_named
-from tests.kit_services import azurite
+from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
+from durable_agent_host.session.sealing import clear_segments, seal_outcome
 
-NAMES = st.sampled_from(["a", "b", "c"])
-SIZES = st.sampled_from([10, 12_000, 20_000])
-"""Of answers: small, such that two of them leave no room in the head, and such that each is a piece of its own."""
-
-TURNS = st.tuples(st.just("turn"), NAMES, SIZES, st.sampled_from(["completes", "fails", "leaves a call open"]))
-IMPORTS = st.tuples(st.just("import"), NAMES, SIZES)
-REPAIRS = st.tuples(st.just("repair"), NAMES, NAMES)
-FORKS = st.tuples(st.just("fork"), NAMES, NAMES, st.booleans())
-ERASURES = st.tuples(st.just("erase"), NAMES)
-RESETS = st.tuples(st.just("reset"), NAMES)
-SWEEPS = st.tuples(st.just("sweep"))
-ACTS = st.one_of(TURNS, FORKS, IMPORTS, REPAIRS, ERASURES, SWEEPS, SWEEPS)
-ACTIONS = st.one_of(
-    st.tuples(st.just("do"), st.one_of(TURNS, TURNS, FORKS, IMPORTS, REPAIRS, ERASURES, RESETS, SWEEPS)),
-    st.tuples(st.just("begin"), ACTS, st.integers(0, 8)),
-    st.tuples(st.just("go on"), st.integers(0, 3), st.integers(1, 8)),
-    st.tuples(st.just("kill"), st.integers(0, 3)),
-    st.tuples(st.just("time")),
-)
-TALK = st.lists(st.tuples(st.sampled_from(["a", "a", "b"]), SIZES), min_size=2, max_size=6)
+NAMESPACE, TURN_NAMESPACE = "a" * 32, "b" * 32
+SESSION, ORCHESTRATION = "@dafx-a@s", "orchestration:o"
+WINDOW = ReceiptWindow(keep=200, now="2026-01-01T00:00:00+00:00")
+YEARS = 1e9
 
 
-@pytest.fixture(scope="module")
-def azurite_port(tmp_path_factory) -> Iterator[int]:
-    """An Azurite for all examples; each has a container of its own."""
-    with azurite(tmp_path_factory.mktemp("azurite")) as port:
-        yield port
+@pytest.fixture
+async def store(tmp_path: Path):
+    """A store of pieces."""
+    blob_store = SqliteBlobStore(tmp_path / "segments.sqlite")
+    yield blob_store
+    await blob_store.close()
 
 
-def act_of(world: World, action: tuple) -> tuple[str, Coroutine[Any, Any, None]]:
-    """What is done, and its kind."""
-    match action:
-        case ("turn", name, size, end):
-            is_open = end == "leaves a call open"
-            return f"turn of {name}", world.run_turn(name, size, fails=end == "fails", is_open=is_open)
-        case ("import", name, size):
-            return "import", world.import_session(name, size)
-        case ("repair", name, keep_as):
-            return "repair", world.repair(name, keep_as)
-        case ("fork", name, new, is_part):
-            return "fork", world.fork(name, new, is_part=is_part)
-        case ("erase", name):
-            return "erase", world.erase(name)
-        case ("reset", name):
-            return "reset", world.reset(name)
-        case _:
-            return "sweep", world.sweep()
+def entry(turn: str, kind: str, text: str) -> dict[str, Any]:
+    """An entry with one text."""
+    message = {"role": "user", "contents": [{"$type": "text", "text": text}]}
+    return {"$type": kind, "correlationId": turn, "createdAt": "", "messages": [message]}
 
 
-async def play(world: World, action: tuple) -> None:
-    """Do one thing in the world."""
-    match action:
-        case ("do", nested_action):
-            await world.do(*act_of(world, nested_action))
-        case ("begin", nested_action, steps):
-            await world.start(*act_of(world, nested_action))
-            for _ in range(steps):
-                await world.go_on(-1)
-        case ("go on", number, times):
-            for _ in range(times):
-                await world.go_on(number)
-        case ("kill", number):
-            await world.kill(number)
-        case _:
-            await world.pass_time()
+async def grow(store: SqliteBlobStore, session: Session, *turns: str, namespace: str = NAMESPACE) -> Session:
+    """Run turns with large texts and a large agent session, as the host does."""
+    for number, turn in enumerate(turns):
+        size = 12_000 if number % 4 else 40_000  # a segment of its own, or a content outside of it
+        texts = (f"ask {turn}", f"answer of {turn} ".ljust(size, "x"))
+        entries = tuple(entry(turn, kind, text) for kind, text in zip(("request", "response"), texts, strict=True))
+        state = {"session_id": "s", "state": {"kept": turn * 4_000}}
+        outcome = TurnOutcome(turn, "completed", entries=entries, agent_session=state)
+        sealed_outcome = seal_outcome(session, outcome, new_namespace=namespace, seen=50)
+        await store.put(sealed_outcome.namespace, {OWNER: SESSION.encode(), **sealed_outcome.pieces})
+        session = commit_outcome(replace(session, running=turn), sealed_outcome.outcome, window=WINDOW)[0]
+    return session
 
 
-async def check_conversations(world: World) -> None:
-    """Every session that is there can be read whole, and says what was said in it."""
-    for name, head in world.heads.items():
-        if not head.erasing:
-            assert await world.read(name) == world.texts.get(name, [])
+def collector(store: SqliteBlobStore, owner: Session | OwnerStatus, *, grace: float = 0.0, unowned: float = 0.0) -> Any:
+    """A collector that reads one owner."""
+
+    async def read_owner(name: str) -> Session | OwnerStatus:
+        assert name in {SESSION, ORCHESTRATION}
+        return owner
+
+    return GarbageCollector(store, read_owner, grace_seconds=grace, unowned_seconds=unowned)
 
 
-async def come_to_rest(world: World) -> None:
-    """Finish what was begun, as hosts do: turns whose process died, and erasures."""
-    await world.finish()
-    for name, head in [*world.heads.items()]:
-        if head.running:
-            await world.do(f"turn of {name}", world.run_turn(name, 10))
-        elif head.erasing:
-            await world.do("erase", world.erase(name))
+async def names(store: SqliteBlobStore, namespace: str = NAMESPACE) -> set[str]:
+    """The pieces of a namespace."""
+    return {piece.name async for piece in store.list_blobs(namespace)}
 
 
-@contextlib.asynccontextmanager
-async def world_of(*talk: tuple) -> AsyncIterator[World]:
-    """A world in which there has been some talk already."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "segments.sqlite")
-        store = SqliteBlobStore(path)
-
-        async def age(seconds: float) -> None:
-            await store.check()  # the first use creates the file
-            with contextlib.closing(sqlite3.connect(path)) as file, file:
-                file.execute("UPDATE pieces SET put_at = put_at - ?", (seconds,))
-                file.execute("UPDATE holders SET held_at = held_at - ?", (seconds,))
-
-        async with talking(World(store, age), talk) as world:
-            yield world
+async def read(store: SqliteBlobStore, session: Session) -> list[Any]:
+    """All of a conversation, and the framework's session, as another process reads them."""
+    record = ConversationReader(lambda: store, session, cache=BlobCache(0))
+    return [await record.agent_session(), *await record.entries()]
 
 
-@contextlib.asynccontextmanager
-async def talking(world: World, talk: Iterable[tuple]) -> AsyncIterator[World]:
-    """Let some talk be in a world, and close it at the end."""
-    try:
-        for name, size, *end in talk:
-            await world.do(*act_of(world, ("turn", name, size, *(end or ["completes"]))))
-        yield world
-    finally:
-        await world.close()
-        await world.store.close()
+TURNS = [f"turn-{number}" for number in range(40)]
 
 
-async def check_rest(world: World) -> None:
-    """When all is at rest, two sweeps at once leave what is needed to read the conversations, and nothing else."""
-    await come_to_rest(world)
-    await check_conversations(world)
-    await world.pass_time()
-    await world.start("sweep", world.sweep())
-    await world.start("sweep", world.sweep())
-    await world.finish()
-    await check_conversations(world)
-    assert await world.read_stored_blobs() == await world.read_referenced_blobs()
-    holds = {
-        (namespace, holder_named(name)) for name, head in world.heads.items() for namespace in head.sealed.namespaces
-    }
-    assert await world.read_holds() == holds
+async def test_a_sweep_deletes_what_no_head_refers_to(store: SqliteBlobStore):
+    """After the grace period, and once; segments, indexes, contents and parts of the head stay."""
+    session = await grow(store, Session(), *TURNS)
+    before = await read(store, session)
+    assert any(ref.depth for ref in session.sealed.refs)
+    await store.put(NAMESPACE, {"f" * 63: b"left by a turn that died"})
+    assert (await collector(store, session, grace=YEARS).sweep(NAMESPACE)).pieces == 0
+    result = await collector(store, session).sweep(NAMESPACE)
+    assert result.pieces >= 1
+    assert "f" * 63 not in await names(store)
+    assert await read(store, session) == before
+    clean = CleanNamespaces()
+    assert (await collector(store, session).sweep(NAMESPACE, clean)).pieces == 0
+    cleared = replace(session, entries=(), sealed=clear_segments(session.sealed))
+    await collector(store, cleared).sweep(NAMESPACE, clean)
+    assert await names(store) == {OWNER}
 
 
-async def play_all(world: World, actions: Iterable[tuple]) -> None:
-    """Play actions; nothing that is referred to goes at any time, and nothing else is left at the end."""
-    for action in actions:
-        await play(world, action)
-        await check_conversations(world)
-    await check_rest(world)
-
-
-PLAYED = st.lists(ACTIONS, max_size=15)
-
-
-@given(TALK, PLAYED)
-@settings(max_examples=sweeps.count("EXAMPLES", short=20, long=1000))
-def test_no_interleaving_sweeps_what_is_referred_to_and_none_leaves_anything_else(talk, actions):
-    """Turns, forks, imports, repairs, resets, erasures, crashes and sweeps, in any order of their accesses."""
-
-    async def example() -> None:
-        async with world_of(*talk) as world:
-            await play_all(world, actions)
-
-    asyncio.run(example())
-
-
-@given(TALK, PLAYED)
-@settings(max_examples=sweeps.count("EXAMPLES", short=3, long=100))
-def test_the_same_in_blobs(azurite_port, talk, actions):
-    """A store that answers over HTTP, deletes one by one, and lists holders beside pieces."""
-
-    async def example() -> None:
-        store = Aging(BlobPieces(azurite_port).make())
-        async with talking(World(store, store.age), talk) as world:
-            await play_all(world, actions)
-
-    asyncio.run(example())
-
-
-LONG = [("a", 20_000), ("a", 12_000, "leaves a call open"), ("a", 20_000), ("a", 12_000), ("a", 12_000)]
-"""Contents of their own in the head and in segments."""
-
-
-async def accesses(world: World, action: tuple) -> int:
-    """Count the accesses of something that is done now."""
-    await world.start(*act_of(world, action))
-    count = 0
-    while world.waiting_count:
-        await world.go_on(-1)
-        count += 1
-    return count
-
-
-async def interleave(world: World, first: tuple, steps: int, second: tuple, *, passes_time: bool = False) -> None:
-    """Begin something, do something else in the middle of it, and finish the first."""
-    await world.start(*act_of(world, first))
-    for _ in range(steps):
-        await world.go_on(0)
-    if passes_time:
-        await world.pass_time()
-    await world.do(*act_of(world, second))
-    await check_conversations(world)
-    await world.finish()
-    await check_conversations(world)
-
-
-TURN, FORK, IMPORT, REPAIR, ERASE, RESET, SWEEP = (
-    ("turn", "a", 20_000, "completes"),
-    ("fork", "a", "b", False),
-    ("import", "b", 20_000),
-    ("repair", "a", "b"),
-    ("erase", "a"),
-    ("reset", "a"),
-    ("sweep",),
-)
-
-
-@pytest.mark.drawn(6)
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (TURN, SWEEP),
-        (("turn", "b", 20_000, "completes"), SWEEP),
-        (FORK, SWEEP),
-        (("fork", "a", "b", True), SWEEP),
-        (FORK, ERASE),
-        (FORK, RESET),
-        (SWEEP, TURN),
-        (SWEEP, FORK),
-        (SWEEP, ERASE),
-        (ERASE, FORK),
-        (ERASE, SWEEP),
-        (ERASE, ERASE),
-        (IMPORT, SWEEP),
-        (REPAIR, SWEEP),
-        (REPAIR, ERASE),
-        (SWEEP, REPAIR),
-    ],
-    ids=lambda action: "-".join(map(str, action[:2])),
+    "owner",
+    [Session(running="turn-9"), Session(erasing="now"), OwnerStatus.UNKNOWN],
+    ids=["a turn runs", "it is erased", "it cannot be read"],
 )
-def test_one_thing_in_the_middle_of_another(first, second):
-    """At each of its accesses; nothing that is referred to goes, and at rest nothing else is there."""
+async def test_a_sweep_leaves_alone_what_may_be_needed(store: SqliteBlobStore, owner: Session | OwnerStatus):
+    """What a turn has stored before its commit, however old, and what an unreadable session may refer to."""
+    await grow(store, Session(), *TURNS[:3])
+    before = await names(store)
+    assert (await collector(store, owner).sweep(NAMESPACE)).pieces == 0
+    assert await names(store) == before
 
-    async def example() -> None:
-        async with world_of(*LONG) as world:
-            count = await accesses(world, first)
-        for steps in range(count + 1):
-            async with world_of(*LONG) as world:
-                await world.pass_time()
-                await interleave(world, first, steps, second, passes_time=first[0] == "turn")
-                await check_rest(world)
 
-    asyncio.run(example())
+@pytest.mark.parametrize("owner", [OwnerStatus.GONE, Session()], ids=["gone", "with another namespace"])
+async def test_a_sweep_deletes_the_namespace_of_no_session(store: SqliteBlobStore, owner: Session | OwnerStatus):
+    """A fork, an import or a first turn whose process died: only after the grace period, as its head may come."""
+    await grow(store, Session(), *TURNS[:3])
+    assert (await collector(store, owner, grace=YEARS).sweep(NAMESPACE)).pieces == 0
+    assert (await collector(store, owner).sweep(NAMESPACE)).pieces > 0
+    assert await names(store) == set()
+
+
+async def test_the_data_of_a_turn_stays_while_its_orchestration_runs(store: SqliteBlobStore):
+    """It goes with its retention; an erasure of the session leaves it, too, for the orchestration that reads it."""
+    await store.put(TURN_NAMESPACE, {OWNER: ORCHESTRATION.encode(), "e" * 63: b"a response"})
+    running = collector(store, OwnerStatus.UNKNOWN)
+    assert (await running.sweep(TURN_NAMESPACE)).pieces == (await running.erase(TURN_NAMESPACE)).pieces == 0
+    assert (await collector(store, OwnerStatus.GONE, unowned=YEARS).sweep(TURN_NAMESPACE)).pieces == 0
+    assert (await collector(store, OwnerStatus.GONE).sweep(TURN_NAMESPACE)).pieces == 1
+    assert await names(store, TURN_NAMESPACE) == set()
+
+
+async def test_an_erasure_deletes_the_namespace(store: SqliteBlobStore):
+    """Whatever refers to it; a fork made before has its own copy."""
+    session = await grow(store, Session(), *TURNS)
+    before = await read(store, session)
+    copy = await copy_session(store, session, "@dafx-a@copy")
+    assert copy == await copy_session(store, session, "@dafx-a@copy")
+    await copy.store(store, "@dafx-a@copy")
+    result = await collector(store, session).erase(NAMESPACE)
+    assert result.pieces > 20
+    assert result.size > 40_000
+    assert await names(store) == set()
+    assert await read(store, copy.session) == before
+
+
+@pytest.mark.parametrize("turn", [0, 5, 39])
+async def test_a_fork_copies_what_it_has(store: SqliteBlobStore, turn: int):
+    """At any turn: all that its head refers to and nothing else, also when the original is cleared or goes away."""
+    session = await grow(store, Session(), *TURNS)
+    entries = (await read(store, session))[1 : 1 + 2 * (turn + 1)]
+    record = ConversationReader(lambda: store, session, cache=BlobCache(0))
+    fork = await make_fork(lambda: store, record, "new", namespace="c" * 32, at_turn=TURNS[turn])
+    await fork.store(store, SESSION)
+    await fork.store(store, SESSION)
+    await collector(store, session).erase(NAMESPACE)
+    assert (await read(store, fork.session))[1:] == entries
+    namespace = fork.session.sealed.namespace
+    assert (await collector(store, fork.session).sweep(namespace)).pieces == 0
+    with pytest.raises(CorruptStateError):
+        await make_fork(lambda: store, record, "later", namespace="e" * 32, at_turn=TURNS[turn])
+    late_fork = replace(fork, session=replace(fork.session, sealed=replace(fork.session.sealed, namespace="d" * 32)))
+    with pytest.raises(CorruptStateError):
+        await late_fork.store(store, SESSION)
