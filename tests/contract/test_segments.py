@@ -167,6 +167,7 @@ async def test_deleted_blobs_are_not_found(pieces):
     assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
 
 
+@pytest.mark.drawn(1)
 async def test_what_was_put_later_stays(pieces):
     """Deleting by age spares what was put, or put again, within that time."""
     store = pieces.store()
@@ -202,6 +203,7 @@ async def test_every_loop_may_call(pieces):
     await asyncio.gather(use(10), *other_loops)
 
 
+@pytest.mark.drawn(1)
 async def test_a_sweep_spares_what_is_put_again(pieces):
     """While several sweep what looks old, whoever puts a piece again finds it afterwards, each time."""
     expected_blobs = some(8, size=6_000)
@@ -252,6 +254,7 @@ async def test_many_delete_and_put_at_once(pieces):
     assert await stores[3].get(NAMESPACE, expected_blobs) == expected_blobs
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("pieces", ["sqlite", "blob"], indirect=True)
 async def test_many_pieces(pieces):
     """A home of thousands of pieces is listed, read and deleted."""
@@ -264,6 +267,7 @@ async def test_many_pieces(pieces):
     assert await list_blobs(store) == {}
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("pieces", ["sqlite", "blob"], indirect=True)
 async def test_a_large_piece(pieces):
     """A piece of 100 MB, or of many blocks, is stored, read, put again and deleted, while small ones pass."""

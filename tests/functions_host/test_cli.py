@@ -62,11 +62,6 @@ def test_the_embedded_host_has_one_command(arguments: list[str], message: str):
     [
         (["strat"], "", "Error: No such command 'strat'. Did you mean 'start'?"),
         (["sessions", "lsit"], " sessions", "Error: No such command 'lsit'. Did you mean 'list'?"),
-        (
-            ["sessions", "verify", "--dfif", "A", "s"],
-            " sessions verify",
-            "Error: No such option '--dfif'. Did you mean '--diff'?",
-        ),
     ],
 )
 def test_a_misspelt_command_is_named(arguments: list[str], group: str, message: str):

@@ -13,19 +13,13 @@ import pytest
 from functions_host.engine.crash_points import POINTS
 from tests.functions_host.conftest import MANAGEMENT, Answer, Host, StartHost
 from tests.processes import wait_until
-from tests.sweeps import IS_LONG, chooser, count
+from tests.sweeps import chooser, count
 
 JSON = {"Content_Type": "application/json"}
 OFTEN = ("orchestrator", "activity", "episode", "answer")
 PASSES = (1, 4, 9)
 """Which passes of a point that is passed often."""
-PASSES_OF = chooser("engine points")
-PLANS = [
-    f"{point}:{nth}"
-    for point in POINTS
-    for nth in ((PASSES if IS_LONG else [PASSES_OF.choice(PASSES)]) if point.startswith(OFTEN) else (1,))
-]
-"""Each point at one drawn pass; in long runs at all of them."""
+PLANS = [f"{point}:{nth}" for point in POINTS for nth in (PASSES if point.startswith(OFTEN) else (1,))]
 KILLS = count("KILLS", short=8, long=200)
 LARGE = "x" * 3_000_000
 """An input whose purge leaves space to give back."""
@@ -118,26 +112,15 @@ def read_total(driver: Driver) -> int:
     return answer.json if answer is not None and answer.status == 200 else 0
 
 
-@pytest.mark.sweep
-@pytest.mark.timeout(1200)
-def test_every_crash_point_has_the_result_of_a_run_without_a_crash(start_host: StartHost, tmp_path: Path):
+@pytest.mark.drawn(8)
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_kill_at_any_point_has_the_result_of_a_run_without_one(start_host: StartHost, tmp_path: Path, plan: str):
     """A kill before or after any commit or call changes nothing in what there is in the end."""
-
-    def run(plan: str) -> tuple[str, int, dict[str, Any]]:
-        folder = tmp_path / plan.replace(":", "_") if plan else tmp_path / "undisturbed"
-        folder.mkdir()
-        driver = Driver(lambda crash: start_host("mixed", folder / "data", env={"FUNCTIONS_HOST_CRASH": crash}), plan)
-        try:
-            end = live_through(driver)
-            return plan, driver.crashes, end
-        finally:
-            driver.host.kill()
-
-    plan, crashes, end = run("")
-    assert end == END
-    with ThreadPoolExecutor(4) as pool:
-        for plan, crashes, end in pool.map(run, PLANS):
-            assert (crashes, end) == (1, END), plan
+    driver = Driver(lambda crash: start_host("mixed", tmp_path / "data", env={"FUNCTIONS_HOST_CRASH": crash}), plan)
+    try:
+        assert (live_through(driver), driver.crashes) == (END, 1)
+    finally:
+        driver.host.kill()
 
 
 def sweep(start: Callable[[], Host], kills: int, chooser: random.Random) -> tuple[int, list[str], Host]:

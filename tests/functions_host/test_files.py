@@ -35,6 +35,7 @@ def purge_all(host: Host, more: str = "") -> int:
     return answer.json["instancesDeleted"] if answer.status == 200 else 0
 
 
+@pytest.mark.drawn(0)
 def test_files_are_bounded_by_what_they_hold(start_host: StartHost, tmp_path: Path):
     """An ended instance takes what it was given and what it said, and little else; a purge gives all of it back."""
     host = start_host("words", tmp_path / "data")
