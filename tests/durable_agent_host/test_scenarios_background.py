@@ -77,32 +77,6 @@ def test_a_cut_background_stream_is_retrieved(lives: Lives, model: HostileModel,
     assert request_lines(model) == [POST]
 
 
-def test_a_background_response_survives_a_crash(lives: Lives, model: HostileModel):
-    """After SIGKILL the answer is asked for by the id that the journal has."""
-    over = threading.Event()
-
-    def send_beginning(write: Any) -> None:
-        write(
-            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
-            + events(*STREAM_EVENTS[:5])
-        )
-        over.wait(60)
-
-    model.play(send_beginning, COMPLETE_STREAM)
-    start_response = lives.host.run("Background", {"message": "Hi", "session_id": "crash", "wait_for_response": False})
-    turn = f"/agents/Background/sessions/crash/turns/{start_response.headers['x-ms-turn-id']}"
-    event_stream = requests.get(f"{lives.host.url}/api{turn}/events", stream=True)
-    assert any("message.delta" in line for line in event_stream.iter_lines(decode_unicode=True))
-    host = lives.crash()
-    over.set()
-    assert wait_until(lambda: host.get(turn).json()["status"] != "running" and host.get(turn).json())["status"] == (
-        "completed"
-    )
-    assert request_lines(model) == [POST, GET]
-    roles = [message["role"] for message in host.session("Background", "crash")["messages"]]
-    assert roles == ["user", "assistant"]
-
-
 def text_of(events: Iterable[Event]) -> str:
     """Join the text of a stream's events."""
     return "".join(event.data["text"] for event in events if event.name == "message.delta")
@@ -221,13 +195,6 @@ def test_a_cancelled_turn_is_cancelled_at_the_service(lives: Lives, model: Hosti
     assert request_lines(model) == [POST, "POST /v1/responses/resp_bg/cancel"]
 
 
-def test_an_expired_background_response_is_requested_again(lives: Lives, model: HostileModel):
-    """A background answer is kept for a while only."""
-    model.play(stream(events(*STREAM_EVENTS[:4])), NOT_FOUND, COMPLETE_STREAM)
-    assert lives.host.run("Background", "Hi", session_id="gone").text == "Hello."
-    assert request_lines(model) == [POST, GET, POST]
-
-
 def test_a_response_too_old_to_be_streamed_is_retrieved_at_once(lives: Lives, model: HostileModel):
     """The service streams an answer again for five minutes only, and has it for longer: it is not paid for again."""
     final_response = STREAM_EVENTS[-1]["response"]
@@ -241,10 +208,3 @@ def test_a_response_too_old_to_be_streamed_is_retrieved_at_once(lives: Lives, mo
     assert lives.host.run("Background", "Hi", session_id="old").text == "Hello."
     assert request_lines(model) == [POST, GET, GET, GET]
     assert lives.host.run("Background", "And now?", session_id="old").text == "Hello."
-
-
-def test_foreground_responses_are_requested_again(lives: Lives, model: HostileModel):
-    """The service gives no stream of a response that was not made in the background."""
-    model.play(stream(events(*STREAM_EVENTS[:4])), COMPLETE_STREAM)
-    assert lives.host.run("Responses", "Hi", session_id="foreground").text == "Hello."
-    assert request_lines(model) == [POST, POST]

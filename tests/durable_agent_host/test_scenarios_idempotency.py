@@ -128,6 +128,7 @@ def test_an_entity_call_is_rejected_while_a_turn_runs(people: AgentHost, model: 
     assert people.session("Talker", first["session_id"])["message_count"] == 2
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("kill", [False, True])
 def test_turns_queued_after_a_terminated_turn_run(lives, model: PracticeModel, kill):
     """When an operator terminates the running turn, queued turns run without a new request."""

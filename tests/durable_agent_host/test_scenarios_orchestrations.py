@@ -113,6 +113,7 @@ def test_a_turn_by_hand_needs_an_agent_and_a_message(people: AgentHost, model: P
     assert (output["turn_id"], output["message_count"]) == (f"mine-{session}", 4)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("turn_input", "sentence"),
     [

@@ -19,13 +19,17 @@ from tests.durable_agent_host.test_scenarios_orchestrations import wait_for_end
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site
 from tests.kit import PracticeModel, running_host
 from tests.processes import wait_until
+from tests.sweeps import IS_LONG, chooser
 
 JSON = {"content-type": "application/json"}
 LOADED = "class X:\n    from_json = staticmethod(lambda file: open(file, 'w'))\n"
 REJECTION = "was not started by the app, so nothing was done: call it in an orchestration of the app"
 
 
-@pytest.fixture(scope="module", params=["plain", "encrypted"])
+KINDS = ("plain", "encrypted")
+
+
+@pytest.fixture(scope="module", params=KINDS if IS_LONG else [chooser("starts").choice(KINDS)])
 def site(
     request: pytest.FixtureRequest, practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
@@ -200,15 +204,6 @@ async def test_the_management_api_shows_no_secret(site: Site):
     assert site.turn_id in instances.text
     assert "dafx-echo" in entities.text
     assert not [form for form in forms for text in shown if form in text]
-
-
-def test_an_orchestration_of_the_app_runs_a_turn(site: Site):
-    """A parent is enough: what it passes on is the app's decision."""
-    session = f"s-{uuid4().hex}"
-    turn_input = {"agent": "Echo", "message": "hello", "session_id": session, "principal": "ada", "tenant": "contoso"}
-    status = site.host.orchestrate("pass_input_on", {"name": "agent_turn", "input": turn_input})
-    assert status["output"]["text"] == "hello", status
-    assert site.ask("GET", f"{SESSIONS}/{session}", "ada@contoso").json()["message_count"] == 2
 
 
 def test_signals_from_outside_write_no_session(site: Site):

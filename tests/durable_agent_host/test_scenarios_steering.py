@@ -80,19 +80,6 @@ def test_a_message_during_a_tool_call_is_in_the_next_request(people: AgentHost, 
     assert kinds_of(body) == ["user", "function_call", "function_call_output", "user", "assistant", "user"]
 
 
-def test_later_requests_of_the_turn_have_the_message_at_its_place(people: AgentHost, model: PracticeModel, book: Path):
-    """Between the calls before it and those after it."""
-    rest = {"calls": [{"name": "rest", "arguments": {"seconds": 0.5}}]}
-    model.plan(rest, rest, {"text": "Done."})
-    turn = start(people, "Rester", "rest")
-    wait_until(lambda: "resting" in book.read_text())
-    steer(people, "Rester", turn)
-    assert people.end_of_turn(turn["turn_url"])["response"] == "Done."
-    body = model.requests()[-1]["body"]
-    call = ["function_call", "function_call_output"]
-    assert kinds_of(body) == ["user", *call, "user", *call]
-
-
 def test_a_caller_who_waits_gets_the_running_turns_answer(people: AgentHost, model: PracticeModel, book: Path):
     """Also a second time with the same key, during the turn and after it; the model gets the message once."""
     rest_then_answer(model, "I hurry.")
@@ -221,7 +208,7 @@ KILLS = [
 """Of the agents, the service of ``Kept`` has the conversation."""
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(("agent", "point"), KILLS)
 def test_a_message_is_given_once_over_a_kill(crashing_host: CrashingHost, model: PracticeModel, agent: str, point: str):
     """Killed before it is journaled, after that, and later: the request that is answered and those after it have it."""

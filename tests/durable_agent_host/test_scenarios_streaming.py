@@ -10,9 +10,6 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.log_entry import EVENT, LogEntry
-from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.durable_agent_host.sse_client import Event, Reader, read_events
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until
@@ -201,45 +198,6 @@ def test_not_waiting_takes_precedence_over_streaming(lab: AgentHost):
     assert [event.name for event in events] == ["turn.started", *MESSAGE, "turn.completed"]
 
 
-def test_an_agent_that_does_not_stream_has_its_events(lab: AgentHost):
-    """The answer of an agent that gives it whole comes as one piece."""
-    with stream_turn(lab, "Instant", "hello") as response:
-        reader = read_all(response)
-    assert (reader.names(), reader.text) == (["turn.started", *MESSAGE, "turn.completed"], "1: hello")
-
-
-def test_tool_events_are_streamed(lab: AgentHost, model: PracticeModel, ledger):
-    """A tool's start has its arguments, its end says how it went."""
-    model.plan({"calls": [{"name": "charge", "arguments": {"amount": 12.5}}]}, {"text": "Done."})
-    with stream_turn(lab, "Ledger", "charge") as response:
-        reader = read_all(response)
-    assert reader.names() == ["turn.started", "tool.started", "tool.completed", *MESSAGE, "turn.completed"]
-    start, end = reader.events[1].data, reader.events[2].data
-    assert (start["name"], start["arguments"]) == ("charge", {"amount": 12.5})
-    assert end["call_id"] == start["call_id"]
-    assert end["outcome"] == "success"
-    assert ledger.read_text() == "12.5\n"
-
-
-def test_reasoning_and_hosted_code_are_streamed(lab: AgentHost, model: PracticeModel):
-    """Reasoning has its own deltas; code is streamed as it is generated, once, between start and end of its call."""
-    code = "print(6 * 7)\nprint('größer')"
-    items = [{"reasoning": "Let me see."}, {"code": code, "logs": "42"}, {"text": "It is 42."}]
-    model.plan({"items": items, "chunk_characters": 5})
-    with stream_turn(lab, "KeptThinker", "compute") as response:
-        reader = read_all(response)
-    deltas = {
-        name: "".join(e.data["text"] for e in reader.events if e.name == name)
-        for name in reader.names()
-        if "delta" in name
-    }
-    assert deltas == {"reasoning.delta": "Let me see.", "tool.delta": code, "message.delta": "It is 42."}
-    tool = [event for event in reader.events if event.name.startswith("tool.")]
-    assert [tool[0].name, tool[-1].name] == ["tool.started", "tool.completed"]
-    assert tool[0].data["name"] == "code_interpreter"
-    assert {event.data["call_id"] for event in tool} == {tool[0].data["call_id"]}
-
-
 def test_a_terminated_turn_closes_its_stream(lab: AgentHost, model: PracticeModel):
     """An operator who terminates the orchestration ends the stream, too."""
     model.plan({"text": "word " * 200, **SLOW})
@@ -251,23 +209,6 @@ def test_a_terminated_turn_closes_its_stream(lab: AgentHost, model: PracticeMode
         *_, last = events
     assert last.name == "turn.failed"
     assert "terminated" in last.data["detail"]
-
-
-def test_a_client_that_leaves_does_not_stop_the_turn(lab: AgentHost, model: PracticeModel):
-    """The turn completes and is stored without a reader."""
-    model.plan({"text": "word " * 20, **SLOW})
-    with stream_turn(lab, "Kept", "hi") as response:
-        next(read_events(response))
-    assert lab.end_of_turn(events_url(lab, response).removesuffix("/events"))["response"] == "word " * 20
-    assert read_text(follow(events_url(lab, response))) == "word " * 20
-
-
-def read_text(events: list[Event]) -> str:
-    """Join the pieces of an answer."""
-    reader = Reader()
-    for event in events:
-        reader.add(event)
-    return reader.text
 
 
 def test_a_silent_stream_has_heartbeats(lives: Callable[..., Lives], model: PracticeModel):
@@ -294,27 +235,6 @@ def test_the_final_event_is_sent_without_the_log(lives: Callable[..., Lives], tm
     for event_id in (None, "0", "999999"):
         (only,) = follow(url, last_event_id=event_id)
         assert (only.name, only.data) == (last.name, last.data)
-
-
-async def test_an_event_of_another_version_is_passed_on(lives: Callable[..., Lives], tmp_path):
-    """A stored event with an unknown name reaches clients unchanged, in order, and does not end the stream."""
-    life = lives()
-    with stream_turn(life.host, "Instant", "hi") as response:
-        first_events = read_all(response).events
-    headers, data = response.headers, {"of": "a newer version"}
-    life.host.kill()
-    log = SqliteTurnLog(next(tmp_path.glob("*/turn-log.sqlite")))
-    log_id = turn_log_id("Instant", headers["x-ms-session-id"], headers["x-ms-turn-id"])
-    entry = LogEntry(EVENT, {"event": "message.sealed", "data": data})
-    await log.append(log_id, [entry], attempt=await log.open(log_id))
-    await log.close()
-    events = follow(events_url(life.crash(), response))
-    assert [event.name for event in events] == [
-        *(event.name for event in first_events[:-1]),
-        "message.sealed",
-        first_events[-1].name,
-    ]
-    assert (events[-2].data, events[-1].data) == (data, first_events[-1].data)
 
 
 @pytest.mark.drawn(0)

@@ -166,17 +166,6 @@ def test_copies_go_on_from_the_transcript(teams: AgentHost, model: PracticeModel
         assert "my word is plum" in json.dumps(body["input"])
 
 
-def test_a_lost_response_is_replaced_by_the_transcript(teams: AgentHost, model: PracticeModel):
-    """When the response that the first agent continues no longer exists, the turn uses the transcript."""
-    run_turn(teams, "Line", "lost", "my word is plum")
-    error_step = {"error": {"status": 400, "code": "previous_response_not_found", "message": "not found"}}
-    model.plan(error_step, agent="You are writer.")
-    assert "go on" in run_turn(teams, "Line", "lost", "go on")
-    last = sent(model)["You are writer."][-1]
-    assert last.get("previous_response_id") is None
-    assert "my word is plum" in json.dumps(last["input"])
-
-
 @pytest.mark.parametrize("message", ["strange", "cannot"])
 def test_unstorable_state_fails_the_turn(teams: AgentHost, message: str):
     """A workflow whose state cannot be stored fails its turn with a sentence, and the session is unchanged."""
