@@ -171,7 +171,7 @@ def run_limits(settings: Settings) -> RunLimits:
         settings.turn_timeout_seconds,
         retries,
         bounds=settings,
-        recording_bounds=settings,
+        recorded_bytes=settings.kept_call_bytes,
         answer_seconds=min(settings.approval_timeout_seconds, settings.turn_log_retention_hours * 3600),
         deferral_seconds=settings.turn_log_retention_hours * 3600,
         max_deaths=settings.activity_attempts,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from durable_agent_host.errors import SettingError
 from durable_agent_host.model.access import ANYBODY
-from durable_agent_host.model.turn import RecordingLimits, ResponseLimits
+from durable_agent_host.model.turn import ResponseLimits
 from ncrontab import ScheduleError, parse_cron
 
 PREFIX = "DURABLE_AGENT_HOST_"
@@ -35,10 +35,10 @@ _MAY_BE_ZERO = frozenset({"session_ttl_seconds", "requests_per_second", "kept_ca
 
 
 @dataclass(frozen=True)
-class Settings(ResponseLimits, RecordingLimits):
+class Settings(ResponseLimits):
     """The host's settings; each has the environment variable ``DURABLE_AGENT_HOST_<FIELD>``.
 
-    The limits on a turn, and on what is kept of its model calls, are in `durable_agent_host.model.turn`.
+    The limits on a turn are in `durable_agent_host.model.turn`.
 
     Attributes:
         wait_seconds: how long ``run`` waits for the answer before it returns 504 with the turn's URL. Seconds,
@@ -57,6 +57,8 @@ class Settings(ResponseLimits, RecordingLimits):
             default 30: a turn that an operator terminated blocks its session no longer; checking is cheap.
         approval_timeout_seconds: how long a pending call waits for its answer. Seconds,
             default 518400 (6 days), at most the retention of a turn's log, which a waiting turn still needs.
+        kept_call_bytes: bytes kept of one request to a model's service and of one answer; 0 keeps no model calls.
+            Default 256 KiB.
         activity_attempts: maximum attempts at a turn's activity when it fails for reasons other than the agent,
             including the platform's, with pauses of 2 and 8 seconds; and after how many deaths of its process in a row
             a turn fails that has finished no call between. Default 3.
@@ -117,6 +119,7 @@ class Settings(ResponseLimits, RecordingLimits):
     receipt_seconds: float = 7 * 24 * 3600.0
     lease_seconds: float = 30.0
     approval_timeout_seconds: float = 6 * 24 * 3600.0
+    kept_call_bytes: int = 256 * 1024
     activity_attempts: int = 3
     crash_retry_seconds: float = 20.0
     turn_timeout_seconds: float = 1800.0

@@ -68,7 +68,6 @@ ROWS: Mapping[str, RouteRequest | None] = {
     "http-steps": RouteRequest(),
     "http-calls": RouteRequest(),
     "http-call": RouteRequest(),
-    "http-call-body": RouteRequest(),
     "http-events": RouteRequest(),
     "http-cancel": RouteRequest(),
     "http-resume": RouteRequest(),

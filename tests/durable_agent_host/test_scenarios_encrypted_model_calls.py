@@ -1,11 +1,11 @@
 """Model calls are kept over every client, and nothing of them can be read in the files of an app that encrypts."""
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import requests
 
 from tests.durable_agent_host.scripted_service import ScriptedService, scripted_service
 from tests.durable_agent_host.test_scenarios_model_calls import call_of, calls_of, turn_url
@@ -55,10 +55,9 @@ def test_model_calls_of_every_client_are_recorded(host: AgentHost, service: Scri
     summaries = [(url, summary) for url in urls for summary in calls_of(url)]
     assert [(summary["outcome"], summary["status"]) for _, summary in summaries] == [("completed", 200)] * 3
     calls = [call_of(url, summary["name"]) for url, summary in summaries]
-    assert [call["request"]["body"] for call in calls] == service.bodies[-3:]
+    assert [json.loads(call["request"]["text"]) for call in calls] == service.bodies[-3:]
     for call, text in zip(calls, texts, strict=True):
-        response_text = requests.get(call["answer"]["url"]).text
-        assert text in response_text.replace(chr(92), ""), response_text
+        assert text in call["answer"]["text"].replace(chr(92), ""), call
     files = [file for file in folder.rglob("*") if file.is_file()]
     assert len(files) > 3
     assert not [str(file) for file in files if CANARY.encode() in file.read_bytes()]

@@ -1,9 +1,7 @@
 """The table of limits over HTTP: what is just within each of them works, and what is just beyond it is told."""
 
 import json
-import random
 import socket
-import string
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +11,6 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from durable_agent_host.agent.http_exchange import MAX_FULL_BODY_BYTES, MOST_EXCHANGES
 from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
@@ -26,8 +23,6 @@ SETTINGS = {
     "MAX_RECEIPTS": 3,
     "MAX_STREAM_READERS": 2,
     "MAX_ARRIVING_BYTES": 2_000_000,
-    "KEPT_CALL_BYTES": 500_000,
-    "KEPT_TURN_BYTES": 600_000,
 }
 AGENT = "/agents/Hostile"
 """Of an agent that needs no model."""
@@ -253,80 +248,6 @@ def test_stream_readers_of_a_turn_are_limited(limited_host: AgentHost, model: Pr
         response.close()
     wait_until(lambda: all(follow(number).status_code == 200 for number in (0, 1)))
     requests.post(start_response.json()["turn_url"] + "/cancel")
-
-
-def record_first_call(
-    host: AgentHost, model: PracticeModel, message_length: int, response_length: int, session: str
-) -> tuple[dict, dict]:
-    """Run a turn with a message and an answer of so many characters; gives what is kept of its call's two bodies.
-
-    The characters are random: compressed, they take three quarters of their size.
-    """
-    letters = random.Random(session).choices(string.ascii_letters + string.digits, k=message_length + response_length)
-    model.plan({"text": "".join(letters[message_length:])})
-    response = host.run("Reader", {"message": "".join(letters[:message_length]), "session_id": session})
-    assert response.status_code == 200, response.text
-    turn = f"/agents/Reader/sessions/{session}/turns/{response.headers['x-ms-turn-id']}"
-    call = host.get(f"{turn}/calls/1.0").json()
-    return call["request"], call["answer"]
-
-
-def test_model_calls_are_recorded_up_to_their_limits(limited_host: AgentHost, model: PracticeModel):
-    """Beyond the bound of a body or of a turn the middle is left out; a long body has a URL instead of its JSON."""
-    sent, got = record_first_call(limited_host, model, 600_000, 10_000, "within")
-    assert (sent["complete"], got["complete"]) == (True, True)
-    sent, got = record_first_call(limited_host, model, 800_000, 1000, "of-a-call")
-    assert (sent["complete"], got["complete"], sent["missing_characters"] > 0) == (False, True, True)
-    sent, got = record_first_call(limited_host, model, 600_000, 200_000, "of-a-turn")
-    assert (sent["complete"], got["complete"], got["missing_characters"] > 0) == (True, False, True)
-
-    max_bytes = 524_288
-    overhead = record_first_call(limited_host, model, 1000, 10, "rest")[0]["bytes"] - 1000
-    full_body, _ = record_first_call(limited_host, model, max_bytes - overhead, 10, "whole")
-    assert (full_body["bytes"], full_body.get("too_large", False)) == (max_bytes, False)
-    assert full_body["body"]["model"] == "practice"
-    large, _ = record_first_call(limited_host, model, max_bytes - overhead + 1, 10, "large")
-    assert (large["bytes"], large["body"], large["too_large"]) == (max_bytes + 1, None, True)
-    assert requests.get(large["url"]).json()["model"] == "practice"
-
-
-def test_forty_requests_of_an_attempt_are_recorded(limited_host: AgentHost):
-    """A client that asks its service more often within one try is answered, and the rest is not kept."""
-    max_count = MOST_EXCHANGES
-    for request_count, recorded_count in ((max_count, max_count), (max_count + 5, max_count)):
-        response = limited_host.run("Asker", str(request_count))
-        assert response.status_code == 200, response.text
-        session, turn = response.headers["x-ms-session-id"], response.headers["x-ms-turn-id"]
-        calls = limited_host.get(f"/agents/Asker/sessions/{session}/turns/{turn}/calls").json()["calls"]
-        assert [exchange["url"].rpartition("/")[2] for exchange in calls] == [
-            f"asked-{number}" for number in range(recorded_count)
-        ]
-
-
-def test_the_start_and_end_of_a_large_body_are_recorded(
-    practice_model: PracticeModel, model: PracticeModel, tmp_path: Path
-):
-    """Up to eight megabytes a body is kept whole; of a larger one as much, or as is allowed at all."""
-    max_bytes, configured_bytes = MAX_FULL_BODY_BYTES, MAX_FULL_BODY_BYTES // 4
-    sizes = {
-        "MAX_REQUEST_BYTES": 2 * max_bytes,
-        "KEPT_CALL_BYTES": 2 * max_bytes,
-        "KEPT_TURN_BYTES": 2 * max_bytes + configured_bytes,
-    }
-    settings = {PREFIX + name: str(value) for name, value in sizes.items()}
-    with running_host(tmp_path, practice_model, app=APP, **settings) as host:
-        overhead = record_first_call(host, model, 1000, 10, "rest")[0]["bytes"] - 1000
-        within, _ = record_first_call(host, model, max_bytes - overhead, 10, "within")
-        assert (within["bytes"], within["complete"]) == (max_bytes, True)
-        assert requests.get(within["url"]).json()["model"] == "practice"
-        beyond, _ = record_first_call(host, model, max_bytes - overhead + 1001, 10, "beyond")
-        assert (beyond["bytes"], beyond["complete"], beyond["missing_characters"]) == (max_bytes + 1001, False, 1001)
-    settings[PREFIX + "KEPT_CALL_BYTES"] = str(configured_bytes)
-    with running_host(tmp_path, practice_model, app=APP, **settings) as host:
-        beyond, _ = record_first_call(host, model, 2 * configured_bytes, 10, "ends")
-        assert (beyond["complete"], beyond["missing_characters"]) == (False, beyond["bytes"] - configured_bytes)
-        text = requests.get(beyond["url"]).text
-        assert (text.startswith("{"), text.endswith("}")) == (True, True)
 
 
 def test_lists_and_pages_are_limited(limited_host: AgentHost):

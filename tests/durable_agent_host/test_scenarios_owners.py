@@ -666,9 +666,9 @@ def test_an_approver_of_a_turn_reads_that_turn_alone(site: Site, model: Practice
         assert "earlier" not in response.text
     calls = site.ask("GET", f"{turn}/calls", "ada@contoso").json()["calls"]
     assert calls
-    request = f"{turn}/calls/{calls[0]['name']}/request"
+    request = f"{turn}/calls/{calls[0]['name']}"
     assert "earlier" in site.ask("GET", request, "ada@contoso").text
-    for path in (session, f"{turn}/calls", request.removesuffix("/request"), request):
+    for path in (session, f"{turn}/calls", request):
         assert site.ask("GET", path, "ada@contoso").status_code == 200, path
         assert site.ask("GET", path, "fin@contoso:approver").status_code == 404, path
 

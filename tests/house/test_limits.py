@@ -35,9 +35,6 @@ FIXED = {
     "bytes of a page of messages": "segments.conversation_pages.PAGE_BYTES",
     "page of a stream of events": "http.event_stream.PAGE_BYTES",
     "lines of one event of a streamed answer": "agent.response_limits.MOST_LINES",
-    "requests kept for one try of a model call": "agent.http_exchange.MOST_EXCHANGES",
-    "body of a kept model call, before it is compressed": "agent.http_exchange.MAX_FULL_BODY_BYTES",
-    "body of a kept model call in a JSON answer": "http.model_call_routes.INLINE_CHARACTERS",
     "pauses of a model in one answer": "agent.call_middleware._MOST_PAUSES",
 }
 """A limit without a setting → the constant that holds it; of `durable_agent_host` where it names no package."""

@@ -73,13 +73,12 @@ from durable_agent_host.model.budget import NO_BUDGETS, BudgetUsage, Price
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.session import Session
-from durable_agent_host.model.turn import RecordingLimits, ResponseLimits, TurnOutcome, TurnRequest
+from durable_agent_host.model.turn import ResponseLimits, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage
 from durable_agent_host.session.external_messages import without_messages
 from durable_agent_host.session.ownership import external_session_id
-from durable_agent_host.turn.recorded_stream import FinalResponse
 from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.crash_points import reach
@@ -166,7 +165,7 @@ class RunLimits:
         turn_seconds: time limit for one attempt of a turn, with those before it that were postponed, and their waits.
         retry_policy: for model calls.
         bounds: limits on what the model's service and the tools may send.
-        recording_bounds: limits on the recorded exchanges of model calls.
+        recorded_bytes: how much of a request to a model's service, and of an answer, is kept; 0 for nothing.
         answer_seconds: how long a call waits for its answer from outside.
         deferral_seconds: how long a call may wait whose tool has deferred its result.
         max_deaths: how often the process may die in a row at a turn that has finished nothing between.
@@ -176,7 +175,7 @@ class RunLimits:
     turn_seconds: float = 1800.0
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     bounds: ResponseLimits = field(default_factory=ResponseLimits)
-    recording_bounds: RecordingLimits = field(default_factory=RecordingLimits)
+    recorded_bytes: int = 256 * 1024
     answer_seconds: float = 6 * 24 * 3600.0
     deferral_seconds: float = 7 * 24 * 3600.0
     max_deaths: int = 3
@@ -267,11 +266,6 @@ class AgentRunner:
         return ServiceFiles(self._host)
 
     @property
-    def final_response(self) -> FinalResponse:
-        """Finds the whole answer in an event of the service's streams."""
-        return self.provider.final_response
-
-    @property
     def prices(self) -> Mapping[str, Price]:
         """The prices of the agent's models; empty when the app gives none."""
         return next((feature.prices for feature in self._features if feature.prices), NO_BUDGETS.prices)
@@ -333,7 +327,9 @@ class AgentRunner:
             withdrawal=withdrawal,
             features=[part for feature in self._features if (part := feature.begin(start)) is not None],
             redactor=self._redactor,
-            exchange_recorder=attempt.new_exchange_recorder(self._limits.recording_bounds),
+            exchange_recorder=attempt.new_exchange_recorder(
+                self._limits.recorded_bytes if self._redactor is None else 0
+            ),
             started_at=start.started_at,
         )
         ending = await self._run_to_end(runs, can_postpone=can_postpone)

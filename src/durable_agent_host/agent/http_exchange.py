@@ -2,9 +2,9 @@
 
 Theory of operation. The guards of SDK connections (`durable_agent_host.providers.http_client_guards`,
 `bounded_aiohttp`) report each request with a JSON body that they send, and the decompressed response; never headers.
-Each body is stored as it was sent or received, without its credentials, compressed. Texts beyond the limits are left
-out, with their length noted. A request is written with the next write, or after a second, so that a call that never
-ends is visible; an answer is written before the journal's entry of its call, in the same write.
+The beginning of each body is stored as it was sent or received, without its credentials, compressed. A request is
+written with the next write, or after a second, so that a call that never ends is visible; an answer is written before
+the journal's entry of its call, in the same write.
 """
 
 import asyncio
@@ -19,23 +19,16 @@ from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextMode
 from durable_agent_host.errors import LogError, log_reason
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.log_entry import MODEL_RECEIVED, MODEL_SENT, LogEntry
-from durable_agent_host.model.turn import RecordingLimits
 from durable_agent_host.redaction import mask_credentials, mask_secrets
-from durable_agent_host.turn.call_body import CallBody, encode_body
+from durable_agent_host.turn.model_call_reader import encode_body
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
-MAX_FULL_BODY_BYTES: Final = 8 * 1024 * 1024
-"""Largest body, in bytes, that is stored whole; of a larger one, beginning and end are kept."""
-MOST_EXCHANGES: Final = 40
-"""Maximum requests kept per model call."""
-
-_HALF: Final = MAX_FULL_BODY_BYTES // 2
-_SPARE_BYTES: Final = 1024 * 1024
-"""How far an answer grows beyond `MAX_FULL_BODY_BYTES` before its middle is dropped: dropping moves its end."""
 _LAZY_SECONDS: Final = 1.0
 """How long a recorded exchange may wait for other entries of the log."""
 _LONG_BYTES: Final = 64 * 1024
 """From this size on, compressing a body takes longer than crossing threads twice."""
+_SECRET_BYTES: Final = 4 * 1024
+"""How much is searched beyond the end of what is kept: a secret may be there only in part."""
 _ENTRY_BYTES: Final = 256
 _ERROR_STATUS: Final = 400
 
@@ -46,29 +39,27 @@ class HttpExchange:
 
     Attributes:
         name: unique in the turn.
+        max_bytes: of the answer, how many are wanted.
         status: of the answer, or None.
-        is_stream: whether the answer is one.
         size: bytes of the answer so far.
-        body: the answer; of a large one, its beginning and its end.
+        body: the beginning of the answer.
     """
 
     name: str
+    max_bytes: int
     status: int | None = None
-    is_stream: bool = False
     size: int = 0
     body: bytearray = field(default_factory=bytearray)
 
-    def record_status(self, status: int, *, is_stream: bool) -> None:
+    def record_status(self, status: int) -> None:
         """Record the status."""
         self.status = status
-        self.is_stream = is_stream
 
     def record_chunk(self, chunk: bytes) -> None:
         """Record a piece of the answer's body."""
         self.size += len(chunk)
-        self.body += chunk
-        if len(self.body) > MAX_FULL_BODY_BYTES + _SPARE_BYTES:
-            del self.body[_HALF:-_HALF]
+        if len(self.body) < self.max_bytes:
+            self.body += chunk[: self.max_bytes - len(self.body)]
 
 
 class ExchangeRecorder:
@@ -76,39 +67,36 @@ class ExchangeRecorder:
 
     Args:
         writer: of the attempt.
-        bounds: limits on what is kept.
+        max_bytes: of one request or one answer; 0 keeps nothing.
         attempt: its number, from 1.
     """
 
-    def __init__(self, writer: TurnLogWriter, bounds: RecordingLimits, *, attempt: int) -> None:
+    def __init__(self, writer: TurnLogWriter, max_bytes: int, *, attempt: int) -> None:
         self._writer = writer
-        self._bounds = bounds
+        self._max_bytes = max_bytes
         self._attempt = attempt
-        self._left = bounds.kept_turn_bytes
         self._count = 0
         self._call: Mapping[str, Any] | None = None
         self._open: list[HttpExchange] = []
-        self._tries: dict[CallPath, int] = {}
 
     @property
     def is_enabled(self) -> bool:
         """Whether anything is kept."""
-        return self._bounds.kept_call_bytes > 0
+        return self._max_bytes > 0
 
     async def record_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
-        """Keep what is sent and received in one try of a call; a layer of its chain."""
-        with self._record_try(call.path):
+        """Keep what is sent and received in a call; a layer of its chain."""
+        with self._recording(call.path):
             async with aclosing(call_next(call)) as items:
                 async for item in items:
                     yield item
 
     @contextmanager
-    def _record_try(self, path: CallPath) -> Generator[None]:
+    def _recording(self, path: CallPath) -> Generator[None]:
         before = self._call
         open_exchanges = self._open
-        try_number = self._tries[path] = self._tries.get(path, 0) + 1
         number = path.compaction_number
-        self._call = {"position": path.position, "try": try_number} | ({} if number is None else {"number": number})
+        self._call = {"position": path.position} | ({} if number is None else {"number": number})
         self._open = []
         error: BaseException | None = None
         try:
@@ -134,19 +122,19 @@ class ExchangeRecorder:
         Returns:
             The receiver of the answer; None when it is not wanted.
         """
-        if self._call is None or len(self._open) >= MOST_EXCHANGES:
+        if self._call is None:
             return None
         parts = urlsplit(url)
         address = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
-        exchange = HttpExchange(f"{self._attempt}.{self._count}")
+        exchange = HttpExchange(f"{self._attempt}.{self._count}", self._max_bytes + _SECRET_BYTES)
         self._count = self._count + 1
         open_exchanges = self._open
         request = {"name": exchange.name, "method": method, "url": address, "bytes": len(body)}
         data: dict[str, Any] = {**self._call, **request}
-        if body and len(body) > _LONG_BYTES:
-            data |= await asyncio.to_thread(self._encode, body, len(body), mask_credentials)
+        if len(body) > _LONG_BYTES:
+            data |= await asyncio.to_thread(self._encode, body, mask_credentials)
         elif body:
-            data |= self._encode(body, len(body), mask_credentials)
+            data |= self._encode(body, mask_credentials)
         open_exchanges.append(exchange)
         size_bytes = len(data.get("body", "")) + _ENTRY_BYTES
         with suppress(LogError):
@@ -155,28 +143,18 @@ class ExchangeRecorder:
 
     def _append_response(self, exchange: HttpExchange, error: BaseException | None) -> None:
         data: dict[str, Any] = {"name": exchange.name, "status": exchange.status, "bytes": exchange.size}
-        if exchange.is_stream:
-            data["is_stream"] = True
         if error is not None:
             data["error"] = mask_secrets(log_reason(error)) if isinstance(error, Exception) else "it was cut off"
         if exchange.size:
             has_failed = error is not None or (exchange.status or 0) >= _ERROR_STATUS
-            data |= self._encode(exchange.body, exchange.size, _without_any if has_failed else mask_credentials)
+            data |= self._encode(exchange.body, _without_any if has_failed else mask_credentials)
         self._writer.append_soon(LogEntry(MODEL_RECEIVED, data), size_bytes=_ENTRY_BYTES, within_seconds=_LAZY_SECONDS)
 
-    def _encode(self, body: bytes | bytearray, size: int, clean: Callable[[str], str]) -> dict[str, Any]:
-        """Encode a body within what is left of the limits."""
-        max_bytes = max(min(self._bounds.kept_call_bytes, self._left), 0)
-        wire, size_bytes = encode_body(_read_body(body, size, clean), max_bytes)
-        self._left -= size_bytes
-        return wire
-
-
-def _read_body(body: bytes | bytearray, size: int, clean: Callable[[str], str]) -> CallBody:
-    if size <= MAX_FULL_BODY_BYTES:
-        return CallBody(clean(body.decode("utf-8", "replace")))
-    head, tail = (clean(part.decode("utf-8", "replace")) for part in (body[:_HALF], body[-_HALF:]))
-    return CallBody(head, size - MAX_FULL_BODY_BYTES, tail)
+    def _encode(self, body: bytes | bytearray, clean: Callable[[str], str]) -> dict[str, Any]:
+        """Encode the beginning of a body, and say whether that is all of it."""
+        text = clean(body[: self._max_bytes + _SECRET_BYTES].decode("utf-8", "replace")).encode("utf-8", "replace")
+        wire: dict[str, Any] = {"body": encode_body(text[: self._max_bytes].decode("utf-8", "ignore"))}
+        return wire if len(text) <= self._max_bytes else wire | {"is_cut": True}
 
 
 def _without_any(text: str) -> str:

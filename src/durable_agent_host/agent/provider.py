@@ -81,17 +81,6 @@ class ModelProvider(ItemReader, Protocol):
         """Return whether the stream of one model call ended without the provider marking it complete."""
         ...
 
-    def final_response(self, event: Any, /) -> Any:
-        """Return the whole answer, if an event of a stream has it.
-
-        Args:
-            event: the data of one event, as sent by the service.
-
-        Returns:
-            The answer as the service returns it without streaming; None for other events.
-        """
-        ...
-
     def continuation_messages(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
         """Return whether the model has paused in its answer, and how to let it continue.
 

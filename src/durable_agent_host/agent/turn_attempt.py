@@ -39,7 +39,7 @@ from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.call_path import AGENT_RUN
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import ATTEMPT_STARTED, REPLIED, RESUMED, STOPPED, Inbox, LogEntry
-from durable_agent_host.model.turn import RecordingLimits, TurnOutcome, TurnRequest
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.stream.live_events import EventReader
 from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.trace_ids import trace_of
@@ -249,9 +249,9 @@ class TurnAttempt:
         """How an earlier attempt ended the turn, or None."""
         return decode_turn_outcome(self.recorded.outcome) if self.recorded.outcome is not None else None
 
-    def new_exchange_recorder(self, bounds: RecordingLimits) -> ExchangeRecorder:
+    def new_exchange_recorder(self, max_bytes: int) -> ExchangeRecorder:
         """Keep the attempt's model calls in its log; see `ExchangeRecorder`."""
-        return ExchangeRecorder(self._writer, bounds, attempt=self.number)
+        return ExchangeRecorder(self._writer, max_bytes, attempt=self.number)
 
     async def resume(self, replies: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
         """Log a line when an attempt resumes from another, record answers, and notify clients of them.

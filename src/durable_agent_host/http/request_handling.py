@@ -40,7 +40,6 @@ from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.feature_view import ShowEntry
-from durable_agent_host.turn.recorded_stream import FinalResponse
 from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.trace_ids import traceparent_in
 from durable_agent_host.turn_log.protocol import TurnLog
@@ -73,11 +72,6 @@ class RoutedAgent(Protocol):
     @property
     def prices(self) -> Mapping[str, Price]:
         """The prices of its models; empty when the app gives none."""
-        ...
-
-    @property
-    def final_response(self) -> FinalResponse:
-        """Finds the whole answer in an event of its service's streams."""
         ...
 
     @property

@@ -13,7 +13,6 @@ from durable_agent_host.http import (
     answer_routes,
     app_routes,
     file_routes,
-    model_call_routes,
     session_routes,
     turn_routes,
 )
@@ -22,7 +21,7 @@ from durable_agent_host.http.body_parsing import FORM
 from durable_agent_host.http.parse import MAX_LIMIT
 from durable_agent_host.http.request_handling import Parameter, Route
 from durable_agent_host.http.sse import CONTENT_TYPE as EVENTS
-from durable_agent_host.turn.model_call_reader import ModelCallPageWire, ModelCallWire
+from durable_agent_host.turn.model_call_reader import ModelCallListWire, ModelCallWire
 from durable_agent_host.turn.step_types import StepPageWire
 from durable_agent_host.turn.turn_events import NESTED, RunAnswerWire
 
@@ -228,25 +227,16 @@ ROUTES: Final = (
         "GET",
         _TURN + "/calls",
         "calls.read",
-        model_call_routes.list_calls,
-        {_OK: (ModelCallPageWire,)},
-        parameters=(_LIMIT, _POSITION),
+        turn_routes.list_calls,
+        {_OK: (ModelCallListWire,)},
     ),
     Route(
         "http-call",
         "GET",
         _TURN + "/calls/{call}",
         "calls.read",
-        model_call_routes.read_call,
+        turn_routes.read_call,
         {_OK: (ModelCallWire,)},
-    ),
-    Route(
-        "http-call-body",
-        "GET",
-        _TURN + "/calls/{call}/{body}",
-        "calls.read",
-        model_call_routes.read_body,
-        {_OK: (Any, _TEXT)},
     ),
     Route(
         "http-events",

@@ -43,6 +43,7 @@ from durable_agent_host.model.ending import visible_turn_status
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.turn.model_call_reader import CallReader, ModelCallListWire
 from durable_agent_host.turn.request_options import check_options
 from durable_agent_host.turn.step_reader import StepReader, turn_summary
 from durable_agent_host.turn.step_types import StepPageWire
@@ -226,6 +227,29 @@ async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClien
     page_steps = steps[first : first + limit]
     view: StepPageWire = {**turn_summary(turn), "steps": page_steps, "cursor": following}
     return await large_json_response(len(page_steps), lambda: view, turn_headers(request))
+
+
+async def list_calls(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``GET …/turns/{turn}/calls``: the model calls of a turn without the texts of their bodies."""
+    turn, calls = await _read_calls(host, call, client)
+    return json_response(HTTPStatus.OK, ModelCallListWire(calls=calls.calls()), turn_headers(turn.request))
+
+
+async def read_call(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
+    """``GET …/turns/{turn}/calls/{call}``: one call with both bodies, as far as they are kept."""
+    turn, calls = await _read_calls(host, call, client)
+    name = call.path_part("call")
+    if (view := calls.find(name)) is None:
+        raise NotFoundError(f"turn {turn.request.turn_id!r} has no model call {name[:40]!r}, or it was not kept")
+    return json_response(HTTPStatus.OK, view, turn_headers(turn.request))
+
+
+async def _read_calls(host: HandlerContext, call: RouteRequest, client: TurnClient) -> tuple[Turn, CallReader]:
+    turn = await named_turn(host, call, client)
+    calls = CallReader(has_ended=turn.outcome is not None)
+    async for records in read_log(host, turn.request):
+        calls.read(records)
+    return turn, calls
 
 
 def _redact_records(records: Sequence[LogRecord], redactor: Redactor) -> list[LogRecord]:

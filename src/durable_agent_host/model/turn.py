@@ -35,19 +35,6 @@ class ResponseLimits:
     max_tool_result_bytes: int = 32 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class RecordingLimits:
-    """Limits on the kept wire traffic with a model's service, compressed; each is a setting.
-
-    Attributes:
-        kept_call_bytes: of one request or one answer; 0 keeps nothing.
-        kept_turn_bytes: of everything in one attempt of a turn.
-    """
-
-    kept_call_bytes: int = 256 * 1024
-    kept_turn_bytes: int = 1024 * 1024
-
-
 Policy = Literal["queue", "reject", "interrupt", "steer"]
 EndStatus = Literal["completed", "failed", "rejected", "cancelled"]
 TurnStatus = Literal[EndStatus, "suspended", "postponed"]

@@ -58,7 +58,7 @@ class BoundedSession:
         aiohttp_response._headers = type(aiohttp_response.headers)(CIMultiDict(headers))
         aiohttp_response._cache.pop("headers", None)
         if exchange is not None:
-            exchange.record_status(aiohttp_response.status, is_stream=kind == EVENT_STREAM)
+            exchange.record_status(aiohttp_response.status)
         _fail_on_close(aiohttp_response)
         aiohttp_response.content = BoundedContent(
             aiohttp_response.content, is_stream=kind == EVENT_STREAM, exchange=exchange

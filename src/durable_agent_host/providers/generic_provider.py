@@ -57,10 +57,6 @@ class GenericProvider:
         """Guard the SDK clients recognized by their attributes; see `http_client_guards.sdk_clients`."""
         return http_client_guards.sdk_clients(client)
 
-    def final_response(self, event: Any, /) -> Any:
-        """Return None: no event is known to have the full response."""
-        del event
-
     def is_compaction_item(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
         """Recognize the items that the option ``context_management`` makes the service emit."""
         if not (self.compaction_type and options.get("context_management")):

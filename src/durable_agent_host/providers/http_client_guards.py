@@ -154,7 +154,7 @@ async def _limit_response(response: Any) -> None:
     meter = ResponseSizeMeter(is_stream=is_stream)
     exchange: HttpExchange | None = response.request.extensions.get(_EXCHANGE)
     if exchange is not None:
-        exchange.record_status(response.status_code, is_stream=is_stream)
+        exchange.record_status(response.status_code)
     body_class = overridden_class(base, _LimitedBody)
     is_compressed = encoding.endswith("gzip")
     response.stream = body_class(response.stream, meter, exchange, is_compressed=is_compressed, is_stream=is_stream)

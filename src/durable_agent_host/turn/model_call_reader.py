@@ -1,57 +1,32 @@
 """The model calls of a turn as sent over the wire, read from its log.
 
-Each request is a separate call here, including retries and calls of strategies; `name` is unique in the turn. A
-finished call that a later attempt found in the journal is listed for that attempt, too, as replayed: nothing was sent
-then.
+Each request is a separate call here, including retries and calls of strategies; `name` is unique in the turn.
 """
 
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
-from durable_agent_host.codec.journal_entry import decode_journal_entry
 from durable_agent_host.codec.log_entry import format_entry_time
-from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.model.journal_entry import CompactionCallCompletedEntry, ModelCallCompletedEntry
-from durable_agent_host.model.log_entry import (
-    ATTEMPT,
-    ATTEMPT_STARTED,
-    MODEL_FINISHED,
-    MODEL_RECEIVED,
-    MODEL_SENT,
-    SIDE_CALL_FINISHED,
-    LogRecord,
-)
-from durable_agent_host.turn.call_body import CallBody, decode_body
-from durable_agent_host.turn.recorded_stream import FinalResponse, fold_stream
+from durable_agent_host.model.log_entry import ATTEMPT, MODEL_RECEIVED, MODEL_SENT, LogRecord
 
-Side = Literal["request", "answer"]
 _FAILED_STATUS: Final = 400
 """HTTP statuses from here on are failures."""
+_LEVEL: Final = 1
+"""Bodies are compressed while agents wait; level 6 takes three times as long, and saves a tenth."""
 
 
 class ModelCallBodyWire(TypedDict):
-    """A body of a call: its size on the wire, and the hash of what is kept of it.
+    """A body of a call: its size on the wire; of a single call also its text, which may lack its end."""
 
-    A single call has the body itself as far as it is kept, and where it can be downloaded. The form of the answer to a
-    stream says whether it is the whole answer, or its events.
-    """
-
-    bytes: NotRequired[int]
-    sha256: NotRequired[str | None]
-    form: NotRequired[str]
+    bytes: int
     complete: NotRequired[bool]
-    missing_characters: NotRequired[int]
-    body: NotRequired[Any]
     text: NotRequired[str]
-    too_large: NotRequired[Literal[True]]
-    url: NotRequired[str]
 
 
-_TryWire = TypedDict("_TryWire", {"try": NotRequired[int | None]})  # a keyword, which only this form can name
-
-
-class ModelCallWire(_TryWire):
-    """A request to the model's service and its answer, by its unique name; nothing was sent for a replayed one."""
+class ModelCallWire(TypedDict):
+    """A request to the model's service and its answer, by its unique name."""
 
     name: str
     position: int | None
@@ -61,21 +36,27 @@ class ModelCallWire(_TryWire):
     url: str | None
     outcome: Literal["completed", "failed", "lost"] | None
     status: int | None
-    replayed: bool
-    made_in_attempt: NotRequired[int]
-    error: NotRequired[str | None]
-    sent_at: NotRequired[str | None]
-    answered_at: NotRequired[str | None]
-    request: NotRequired[ModelCallBodyWire | None]
-    answer: NotRequired[ModelCallBodyWire | None]
-    redacted: NotRequired[Literal[True]]
+    error: str | None
+    sent_at: str | None
+    answered_at: str | None
+    request: ModelCallBodyWire
+    answer: ModelCallBodyWire | None
 
 
-class ModelCallPageWire(TypedDict):
-    """A page of the requests to the model's service in a turn."""
+class ModelCallListWire(TypedDict):
+    """The requests to the model's service in a turn."""
 
     calls: Sequence[ModelCallWire]
-    cursor: str | None
+
+
+def encode_body(text: str) -> str:
+    """Encode a body as it is stored."""
+    return b64encode(zlib.compress(text.encode(), _LEVEL)).decode()
+
+
+def decode_body(body: str) -> str:
+    """Decode the output of `encode_body`."""
+    return zlib.decompress(b64decode(body)).decode()
 
 
 class CallReader:
@@ -87,122 +68,74 @@ class CallReader:
 
     def __init__(self, *, has_ended: bool) -> None:
         self._has_ended = has_ended
-        self._calls: list[ModelCallWire] = []
-        self._sent: dict[str, ModelCallWire] = {}
-        self._bodies: dict[tuple[str, Side], Mapping[str, Any]] = {}
-        self._completed_calls: dict[CallPath, ModelCallWire] = {}
+        self._calls: dict[str, ModelCallWire] = {}
+        self._entries: dict[tuple[str, str], Mapping[str, Any]] = {}
 
     def read(self, records: Iterable[LogRecord]) -> None:
         """Add the next records of the log."""
         for record in records:
-            kind = record.entry.kind
-            data = record.entry.data
-            if kind == MODEL_SENT:
-                self._add_request(data, record.attempt)
-            elif kind == MODEL_RECEIVED:
-                self._add_response(data)
-            elif kind == ATTEMPT:
+            if record.entry.kind == MODEL_SENT:
+                self._add_request(record.entry.data, record.attempt)
+            elif record.entry.kind == MODEL_RECEIVED:
+                self._add_response(record.entry.data)
+            elif record.entry.kind == ATTEMPT:
                 self._lose()
-            elif kind == ATTEMPT_STARTED:
-                self._add_replays(record.attempt)
-            elif kind in (MODEL_FINISHED, SIDE_CALL_FINISHED):
-                self._add_completion(record)
 
     def calls(self) -> list[ModelCallWire]:
-        """Return the calls in order, without their bodies; call it once."""
+        """Return the calls in order, without the texts of their bodies."""
         if self._has_ended:
             self._lose()
-        return self._calls
+        return list(self._calls.values())
 
-    def body(self, name: str, side: Side, final_response: FinalResponse) -> tuple[CallBody, str] | None:
-        """Return a body, and its form.
+    def find(self, name: str) -> ModelCallWire | None:
+        """Return a call with the texts of its bodies, or None."""
+        call = next((call for call in self.calls() if call["name"] == name), None)
+        if call is not None:
+            self._add_text(call["request"], name, MODEL_SENT)
+            if call["answer"] is not None:
+                self._add_text(call["answer"], name, MODEL_RECEIVED)
+        return call
 
-        Returns:
-            The body; that of a stream as JSON. The form is empty for another body than that of a stream, see
-            `fold_stream`. None when there is no body.
-        """
-        if (data := self._bodies.get((name, side))) is None:
-            return None
-        body = decode_body(data)
-        if not data.get("is_stream"):
-            return body, ""
-        form, folded_body = fold_stream(body, final_response)
-        return folded_body, form
+    def _add_text(self, body: ModelCallBodyWire, name: str, kind: str) -> None:
+        entry = self._entries[name, kind]
+        if "body" in entry:
+            body["text"] = decode_body(entry["body"])
+            body["complete"] = "is_cut" not in entry
 
     def _add_request(self, data: Mapping[str, Any], attempt: int) -> None:
-        name = str(data.get("name"))
+        name = str(data["name"])
         call: ModelCallWire = {
             "name": name,
-            "position": data.get("position"),
+            "position": data["position"],
             "attempt": attempt,
-            "try": data.get("try"),
-            "method": data.get("method"),
-            "url": data.get("url"),
+            "method": data["method"],
+            "url": data["url"],
             "sent_at": format_entry_time(data),
             "answered_at": None,
             "outcome": None,
             "status": None,
             "error": None,
-            "request": _sizes(data),
+            "request": {"bytes": data["bytes"]},
             "answer": None,
-            "replayed": False,
         }
         if "number" in data:
             call["strategy_call"] = data["number"]
-        self._sent[name] = call
-        self._calls.append(call)
-        if "body" in data:
-            self._bodies[name, "request"] = data
+        self._calls[name] = call
+        self._entries[name, MODEL_SENT] = data
 
     def _add_response(self, data: Mapping[str, Any]) -> None:
-        name = str(data.get("name"))
-        if (call := self._sent.get(name)) is None:
+        name = str(data["name"])
+        if (call := self._calls.get(name)) is None:
             return
-        status = data.get("status")
+        status = data["status"]
         error = data.get("error")
-        has_failed = error is not None or not isinstance(status, int) or status >= _FAILED_STATUS
         call["answered_at"] = format_entry_time(data)
-        call["outcome"] = "failed" if has_failed else "completed"
+        call["outcome"] = "failed" if error is not None or status is None or status >= _FAILED_STATUS else "completed"
         call["status"] = status
         call["error"] = error
-        call["answer"] = _sizes(data)
-        if "body" in data:
-            self._bodies[name, "answer"] = data
-
-    def _add_completion(self, record: LogRecord) -> None:
-        step = decode_journal_entry(record.entry)
-        if isinstance(step, ModelCallCompletedEntry | CompactionCallCompletedEntry) and not step.path.is_nested:
-            path = step.path
-            matching_calls = [
-                call
-                for call in self._calls
-                if (call["position"], call.get("strategy_call")) == (path.position, path.compaction_number)
-            ]
-            if matching_calls and not matching_calls[-1]["replayed"]:
-                self._completed_calls[path] = matching_calls[-1]
-
-    def _add_replays(self, attempt: int) -> None:
-        for completed_call in self._completed_calls.values():
-            replay: ModelCallWire = {
-                "name": completed_call["name"],
-                "position": completed_call["position"],
-                "method": completed_call["method"],
-                "url": completed_call["url"],
-                "outcome": completed_call["outcome"],
-                "status": completed_call["status"],
-                "attempt": attempt,
-                "replayed": True,
-                "made_in_attempt": completed_call["attempt"],
-            }
-            if "strategy_call" in completed_call:
-                replay["strategy_call"] = completed_call["strategy_call"]
-            self._calls.append(replay)
+        call["answer"] = {"bytes": data["bytes"]}
+        self._entries[name, MODEL_RECEIVED] = data
 
     def _lose(self) -> None:
-        for call in self._sent.values():
+        for call in self._calls.values():
             call["outcome"] = call["outcome"] or "lost"
-
-
-def _sizes(data: Mapping[str, Any]) -> ModelCallBodyWire:
-    """Return the size of a body."""
-    return {"bytes": data.get("bytes", 0), "sha256": data.get("sha256")}

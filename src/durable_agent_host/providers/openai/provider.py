@@ -190,12 +190,6 @@ class ResponsesProvider(OpenAIProvider):
             sdk.platform_headers()
         build_event_parsers()
 
-    def final_response(self, event: Any, /) -> Any:
-        """Return the response of the last event, which repeats everything streamed."""
-        return value_at(event, "response") if value_at(event, "type") in _FINAL_EVENTS else None
-
-
-_FINAL_EVENTS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 OPENAI: Final = OpenAIProvider()
 RESPONSES: Final = ResponsesProvider()
