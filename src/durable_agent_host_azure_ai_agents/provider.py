@@ -10,7 +10,7 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import HostedCall, LostState
 from durable_agent_host.providers.adapted_client import ItemUpdate, unwrap_update
-from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
+from durable_agent_host.providers.cross_provider_history import ReplayTarget
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.redaction import add_known_secrets
 from durable_agent_host_azure_ai_agents.errors import explain_run, find_lost_state
@@ -25,7 +25,7 @@ class AzureAIAgentsProvider(GenericProvider):
     """Agents with a conversation in a thread of the service."""
 
     keeps_conversation = True
-    target = ReplayTarget(PROVIDER, unsent=TOOLS_OF_SERVICES)
+    target = ReplayTarget(PROVIDER)
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that its runs are journaled: a run continues at the service after a crash here."""

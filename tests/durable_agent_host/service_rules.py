@@ -152,13 +152,6 @@ def _bedrock(body: Json) -> Iterator[Refusal]:
             yield 400, {"message": f"The text field in the ContentBlock object at messages.{index}.content.0 is blank."}
 
 
-def _strictest(body: Json) -> Iterator[Refusal]:
-    """Refuse all that any of them refuses, without saying which field it was."""
-    for rules in (_mistral, _groq, _xai, _vllm, _ollama, _bedrock):
-        for _ in rules(body):
-            yield _error("Invalid request body.")
-
-
 STAND_INS: dict[str, Callable[[Json], Iterator[Refusal]]] = {
     "Mistral": _mistral,
     "Groq": _groq,
@@ -168,6 +161,5 @@ STAND_INS: dict[str, Callable[[Json], Iterator[Refusal]]] = {
     "Ollama": _ollama,
     "llama.cpp": _llama_cpp,
     "Bedrock": _bedrock,
-    "strictest": _strictest,
 }
 """Name of a service → what it refuses in a request of Chat Completions."""

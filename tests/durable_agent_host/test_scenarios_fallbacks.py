@@ -141,11 +141,11 @@ def test_a_request_that_is_wrong_has_no_other_client(host: AgentHost, model: Pra
 
 
 def test_what_the_next_client_refuses_is_repaired(host: AgentHost, model: PracticeModel):
-    """Its service, not the first one's, says which form of a request it takes."""
+    """Its service, not the first one's, says which fields of a request it takes."""
     model.plan(*[OVERLOADED] * 2, model="down")
-    wrong_form = {"error": {"status": 400, "message": "no such form"}}
-    model.plan(CALL, wrong_form, {"text": "Found."}, model="practice")
-    assert run(host, "ToChat", "Hi", "form")["response"] == "Found."
+    wrong_field = {"error": {"status": 400, "message": "Unknown parameter: 'parallel_tool_calls'."}}
+    model.plan(CALL, wrong_field, {"text": "Found."}, model="practice")
+    assert run(host, "ToChat", "Hi", "field")["response"] == "Found."
     assert models(model)[2:] == [("practice", 200), ("practice", 400), ("practice", 200)]
 
 

@@ -96,27 +96,11 @@ def hold_conversation(host: AgentHost, service: ScriptedService, agent: str, ses
     return refusal_counts
 
 
-@pytest.mark.parametrize("name", [name for name in STAND_INS if name != "strictest"])
+@pytest.mark.parametrize("name", STAND_INS)
 def test_a_named_service_refuses_nothing(host: AgentHost, service: ScriptedService, name: str):
     """Ids, arguments, roles, contents and fields are such as the service takes, on every request."""
     service.find_violation = lambda body: next(STAND_INS[name](body), None)
     assert hold_conversation(host, service, f"Chat{name.replace('.', '')}", f"named-{name}") == [0, 0, 0, 0]
-
-
-@pytest.mark.parametrize("name", STAND_INS)
-def test_an_unknown_service_refuses_once_what_it_does_not_take(host: AgentHost, service: ScriptedService, name: str):
-    """A field that it names is left out, a form that it does not take is the strictest; the session remembers both."""
-    service.find_violation = lambda body: next(STAND_INS[name](body), None)
-    counts = hold_conversation(host, service, "Chatunknown", f"unknown-{name}")
-    assert counts[0] <= 3, service.refusals
-    assert set(counts) == {counts[0]}
-    stored = json.dumps(host.session("Chatunknown", f"unknown-{name}"))
-    assert stored.count("functions.look:0") >= 6
-    assert '{\\"what\\": \\"a' in stored
-    if name == "strictest":  # nothing is left to repair
-        service.find_violation = lambda _body: (400, {"error": {"message": "no such form"}})
-        assert host.run("Chatunknown", {"message": "Look", "session_id": f"unknown-{name}"}).status_code == 502
-        assert len(service.refusals) == counts[0] + 1
 
 
 def test_a_service_without_a_row_is_an_error_at_start():
@@ -166,12 +150,8 @@ def test_openai_gets_the_conversation_as_it_was(host: AgentHost, service: Script
 @pytest.mark.parametrize(
     "message",
     [
-        "Incorrect API key provided: k.",
-        "Your credit balance is too low to access the API.",
         "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
-        "The model `m` does not exist",
-        "m is not a valid model ID",
-        "You have reached your specified API usage limits.",
+        "Expected one of text, image_url.",
     ],
 )
 def test_a_refusal_for_another_reason_is_not_repaired(host: AgentHost, service: ScriptedService, message: str):
@@ -278,22 +258,15 @@ def test_a_strict_service_of_responses_gets_what_it_takes(host: AgentHost, servi
     assert not service.refusals
 
 
-@pytest.mark.parametrize("agent", ["ResponsesvLLM", "Responsesunknown"])
-def test_reasoning_that_is_not_encrypted_goes_back_unless_it_is_refused(
-    host: AgentHost, service: ScriptedService, agent: str
-):
-    """As it came, within the turn and after it; a service that refuses it, as OpenAI does, is asked again without."""
+def test_reasoning_that_is_not_encrypted_goes_back(host: AgentHost, service: ScriptedService):
+    """As it came, within the turn and after it."""
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
     item |= {"signature": "sig", "format": "anthropic-claude-v1"}  # OpenRouter's
     call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
     service.play(items_events(item, call), response_events("Done."), response_events("Bye."))
-    too_long = {"error": {"message": "Invalid 'input[1].content': array too long."}}
-    if agent == "Responsesunknown":
-        service.find_violation = lambda body: (400, too_long) if item in body["input"] else None
-    assert run(host, agent, "thinker") == "Done."
-    assert run(host, agent, "thinker") == "Bye."
-    assert [body["input"].count(item) for body in service.bodies] == [0, *[int(agent == "ResponsesvLLM")] * 2]
-    assert len(service.refusals) == int(agent == "Responsesunknown")
+    assert run(host, "ResponsesvLLM", "thinker") == "Done."
+    assert run(host, "ResponsesvLLM", "thinker") == "Bye."
+    assert [body["input"].count(item) for body in service.bodies] == [0, 1, 1]
 
 
 PNG, PDF, WAV = "cG5n", "JVBERg==", "c291bmQ="
@@ -383,19 +356,17 @@ def test_files_of_tools_reach_a_service(host: AgentHost, service: ScriptedServic
 
 
 @pytest.mark.parametrize(
-    ("agent", "message", "refusal_count"),
+    ("agent", "message"),
     [
-        ("Chatunknown", "Invalid request body.", 2),
-        ("Chatunknown", "The image data you provided is not valid.", 1),
-        ("Responsesunknown", "Invalid request body.", 2),
-        ("Responsesunknown", "The image data you provided is not valid.", 1),
-        ("Claude", "Could not process image", 1),
-        ("Gemini", "Unable to process input image. Please retry or report in https://developers.google.com", 1),
-        ("Gemini", "Request contains an invalid argument.", 1),
+        ("Chatunknown", "The image data you provided is not valid."),
+        ("Responsesunknown", "The image data you provided is not valid."),
+        ("Claude", "Could not process image"),
+        ("Gemini", "Unable to process input image. Please retry or report in https://developers.google.com"),
+        ("Gemini", "Request contains an invalid argument."),
     ],
 )
 def test_a_picture_that_a_service_refuses_does_not_hide_the_next(
-    host: AgentHost, service: ScriptedService, agent: str, message: str, refusal_count: int
+    host: AgentHost, service: ScriptedService, agent: str, message: str
 ):
     """Only what the refused request had in addition is left out; earlier and later files of tools are sent."""
     broken = b64encode(b"broken").decode()
@@ -408,52 +379,28 @@ def test_a_picture_that_a_service_refuses_does_not_hide_the_next(
     service.play(*calls, done, done)
     session = f"broken-{agent}-{message.partition(' ')[0]}"
     assert run(host, agent, session) == run(host, agent, session) == "Done."
-    assert len(service.refusals) == refusal_count
+    assert len(service.refusals) == 1
     assert [json.dumps(body).count(PNG) for body in service.bodies] == [0, 1, 1, 2, 2]
     last_text = json.dumps(service.bodies[-1])
     assert "[file: image/png, 6 bytes; not sent" in last_text
     if agent in {"Claude", "Gemini"}:
         assert len(re.findall('"sealed"|"c2VhbGVk"', last_text)) == 3
-    else:
-        assert ("parallel_tool_calls" in service.bodies[-1]) == (refusal_count == 1)
 
 
-def test_what_a_service_can_no_longer_read_does_not_end_the_session(host: AgentHost, service: ScriptedService):
-    """A link that has expired and reasoning are left out once they are refused; later reasoning is sent."""
-    part = {"type": "output_text", "text": "Seen.", "annotations": []}
-    message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
-    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
-    answer = items_events(reasoning, message)
-    later = items_events(reasoning | {"id": "rs_2"}, message | {"id": "msg_2"})
-    service.play(answer, later, response_events("Bye."))
+def test_a_link_that_has_expired_does_not_end_the_session(host: AgentHost, service: ScriptedService):
+    """It is left out once it is refused."""
+    service.play(*[response_events(text) for text in ("Seen.", "Yes.", "Bye.")])
     url = "https://example.org/a.png"
     question = [{"type": "input_text", "text": "Look"}, {"type": "input_image", "image_url": url}]
     reply = host.run("Responsesunknown", {"message": question, "session_id": "expired"})
     assert reply.status_code == 200, reply.text
     service.find_violation = lambda body: (
-        (400, {"error": {"message": "Timeout."}}) if "input_image" in str(body) else None
+        (400, {"error": {"message": "Timeout while downloading the image."}}) if "input_image" in str(body) else None
     )
     run(host, "Responsesunknown", "expired")
     run(host, "Responsesunknown", "expired")
-    assert len(service.refusals) == 2
-    kinds = [[item.get("type") for item in body["input"]].count("reasoning") for body in service.bodies]
-    assert kinds == [0, 0, 1]
+    assert len(service.refusals) == 1
     assert f"[file: image/png, {url}; not sent" in str(service.bodies[-1])
-
-
-def test_a_form_that_is_refused_as_well_is_not_remembered(host: AgentHost, service: ScriptedService):
-    """The next turn sends the request as it was; one that has no stricter form is sent once."""
-    done = [chat_response({"content": "Done."})] * 2
-    service.play(*done)
-    run(host, "Chatunknown", "refused-twice")
-    service.find_violation = lambda _body: (400, {"error": {"message": "Expected one of text, image_url."}})
-    assert host.run("Chatunknown", {"message": "Look", "session_id": "refused-twice"}).status_code == 502
-    assert len(service.refusals) == 2
-    assert host.run("Plain", {"message": "Look"}).status_code == 502
-    assert len(service.refusals) == 3
-    service.find_violation = lambda _body: None
-    run(host, "Chatunknown", "refused-twice")
-    assert "parallel_tool_calls" in service.bodies[-1]
 
 
 CLAUDES_CALLS = {

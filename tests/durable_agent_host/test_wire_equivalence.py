@@ -198,7 +198,7 @@ async def test_an_expired_container_is_sent_as_text(mode):
     again = max(index for index, ending in enumerate(cold.endings) if ending == "refused") + 1
     text = "".join(part["text"] for item in cold.inputs[again] for part in item.get("content") or [])
     assert "print(1)" in text
-    assert "It printed:\n1\n" in text
+    assert "[code_interpreter result: 1\n" in text
     outcome = await cold.cold_turn(texts[2])
     assert outcome.error is None
     assert outcome.stats.calls_refused == 0

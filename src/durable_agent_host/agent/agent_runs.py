@@ -99,10 +99,9 @@ class LostProviderState:
             Whether another run can do without it: the loss is new, also to the session, and the run had used it.
         """
         has_continuation = bool(session.service_session_id or WORKFLOW_STATE in session.state)
-        if loss.kind in {"field", "form", "content"}:
+        if loss.kind in {"field", "files"}:
             if provider.carry(self.request_messages, session.lost_state, [loss])[1] == session.lost_state:
-                is_form = loss.kind == "content" and loss.name == "form"
-                return is_form and self.add(LostState("form"), session, provider)  # the request was made without it
+                return False  # the request was made without it
         elif loss in self._lost or (loss.kind == "continuation" and not (has_continuation or loss.name)):
             return False
         _LOGGER.warning("turn %s: %s; resuming from the stored transcript", self._turn_id, loss.reason)
@@ -120,7 +119,7 @@ class LostProviderState:
     ) -> list[Message]:
         """Mark what the service can no longer use in messages; the session remembers it."""
         lost_state = {**session.lost_state, **self._lost_state}
-        new_losses = [loss for loss in self._lost[self._marked_count :] if is_request or loss.kind != "content"]
+        new_losses = [loss for loss in self._lost[self._marked_count :] if is_request or loss.kind != "files"]
         marked_messages, session.lost_state = provider.carry(messages, lost_state, new_losses)
         if is_request:
             self._marked_count = len(self._lost)

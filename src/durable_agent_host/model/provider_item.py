@@ -51,12 +51,11 @@ class LostState:
 
     Attributes:
         kind: the continuation of a conversation, a container in which code ran, encrypted reasoning, a field that the
-            service does not accept, the form of the request as a whole, or some of its content: files or reasoning.
-        name: of the container, the field, or the answer which the turn had continued; empty when unknown. Of content,
-            ``form`` when its form is refused if there is nothing to leave out, ``file`` when no reasoning is refused.
+            service does not accept, or files in its messages.
+        name: of the container, the field, or the answer which the turn had continued; empty when unknown.
     """
 
-    kind: Literal["continuation", "container", "reasoning", "field", "form", "content"]
+    kind: Literal["continuation", "container", "reasoning", "field", "files"]
     name: str = ""
 
     @property
@@ -64,8 +63,8 @@ class LostState:
         """Why the request is sent again, as a sentence."""
         if self.kind == "field":
             return f"the model's service refuses the field {self.name!r}"
-        if self.kind in {"form", "content"}:
-            return f"the model's service refuses the {self.kind} of the request"
+        if self.kind == "files":
+            return "the model's service refuses files of the request"
         return f"the model's service can no longer use the {self.kind}"
 
 

@@ -38,7 +38,7 @@ class GenericProvider:
     """
 
     hints: ClassVar[Hints] = ()
-    target: ClassVar[ReplayTarget] = ReplayTarget()
+    target: ClassVar[ReplayTarget] = ReplayTarget(unsent=frozenset())
     overrides: ClassVar[type[FoldedStreamMixin] | None] = None
     loss_rules: ClassVar[LossRules] = LossRules()
     keeps_conversation: ClassVar[bool] = False

@@ -1,33 +1,29 @@
 """What a model's service has lost of a conversation, can no longer read, or refuses; it is not sent again.
 
 A container in which code ran expires; encrypted reasoning cannot be read after a change of the key, the project or the
-endpoint; a field or the form of a request is not what the service takes. All are known after the service has rejected
-them, and are stored with the session: expired containers by their names, unreadable payloads by the fingerprint of the
-last one, as all before it are unreadable, too, refused fields by their names, files by their fingerprints
-(`result_files`).
+endpoint; a field or a file is not what the service takes. All are known after the service has rejected them, and are
+stored with the session: expired containers by their names, unreadable payloads by the fingerprint of the last one, as
+all before it are unreadable, too, refused fields by their names, files by their fingerprints (`result_files`).
 """
 
 import copy
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.agent.retry_classification import causes_of
 from durable_agent_host.errors import ContextOverflowError, RequestBlockedError
 from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.client_errors import explain_client_error, rejection_text
-from durable_agent_host.providers.services import Service, strictest_at, tighten
+from durable_agent_host.providers.services import Service
 
 _EXPIRED: Final = "expired_containers"
 _UNREADABLE: Final = "unreadable_until"
 _REJECTED_FIELDS: Final = "refused_fields"
-_REJECTED_FORM: Final = "refused_form"
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ def apply_losses(
     for loss in new_losses:
         if loss.kind == "container":
             expired_containers += [loss.name] if loss.name else rules.containers(contents)
-        elif loss.kind in {"reasoning", "content"} and loss.name != "file" and all_payloads:
+        elif loss.kind == "reasoning" and all_payloads:
             last_unreadable = fingerprint(all_payloads[-1])
     if not expired_containers and not last_unreadable:
         return list(messages), dict(stored_losses)
@@ -107,7 +103,7 @@ def fingerprint(payload: str) -> str:
 
 
 REJECTED: Final = "durable_agent_host.refused"
-"""Key in a message's ``additional_properties``: what its service refuses. Only on copies for one request."""
+"""Key in a message's ``additional_properties``: the fields that its service refuses. Only on copies for one request."""
 
 _FIELD_WORDINGS: Final = tuple(
     re.compile(wording)
@@ -127,19 +123,10 @@ _FIELD_WORDINGS: Final = tuple(
         r"\b(parallel_tool_calls|store|stream_options|include|strict|name)\b\W+(?:is|are) not (?:supported|allowed)",
     )
 )
-WriteRequest = Callable[[dict[str, Any], Service], dict[str, Any]]
-
 _NEEDED: Final = frozenset(
     {"role", "content", "tool_calls", "tool_call_id", "id", "type", "function", "arguments", "call_id", "output"}
     | {"model", "messages", "input", "tools", "tool_choice", "stream", "response_format", "text", "image_url"}
 )
-_NOT_THE_FORM: Final = re.compile(
-    r"\btokens\b|filtered|moderation|safety|blocked|polic(y|ies)"
-    r"|temperature|top_p|top_k|penalty|max_\w*tokens|decimal|reasoning.?effort",
-    re.IGNORECASE,
-)
-
-
 _FILE: Final = re.compile(
     r"\bimages?\b|image_|\baudio|input_audio|\bpdf\b|file_data|input_file"
     r"|inline_data|\bmime.?type|media_type|document has no pages",  # Gemini, Anthropic
@@ -149,18 +136,12 @@ _UNEXPLAINED: Final = "contains an invalid argument"
 """All that Gemini says of some pictures (google-gemini/gemini-cli#14838)."""
 
 
-def find_refusal(error: BaseException, write_request: WriteRequest | None = None) -> LostState | None:
+def find_refusal(error: BaseException) -> LostState | None:
     """Return what a service refuses in the request that it rejected.
 
-    Args:
-        error: of the model call.
-        write_request: the body of a request, and a row → the body in the form of that row; without it, only fields and
-            files are found.
-
     Returns:
-        ``field`` with its name; ``form`` when the reason can be the form of the messages; ``content`` when it can be a
-        file, or the request was in the strictest form already; None when the request was rejected for another reason:
-        the key, the model, a filter, its length, an option of the app.
+        ``field`` with its name; ``files`` when the reason can be a file; None when the request was rejected for another
+        reason.
     """
     reason = explain_client_error(error)
     text = rejection_text(error, {400, 422})
@@ -171,50 +152,31 @@ def find_refusal(error: BaseException, write_request: WriteRequest | None = None
     name = next((name for name in names if name not in _NEEDED), None)
     if name is not None:
         return LostState("field", {"include_usage": "stream_options"}.get(name, name))
-    if reason.is_client_rejected or _NOT_THE_FORM.search(text):
-        return None
-    if write_request is None:
-        return LostState("content", "file") if _FILE.search(text) or _UNEXPLAINED in text else None
-    has_form = _can_tighten(error, write_request)
-    if _FILE.search(text):
-        return LostState("content", "form" if has_form else "")
-    return LostState("form" if has_form else "content")
-
-
-def _can_tighten(error: BaseException, write_request: WriteRequest) -> bool:
-    """Return whether the strictest form of the request is another one than the service has rejected."""
-    requests = (vars(cause).get("request") for cause in causes_of(error))
-    if (request := next(filter(None, requests), None)) is None:
-        return True
-    body = json.loads(request.content)
-    return write_request(body, strictest_at(request.url)) != body
+    is_file = not reason.is_client_rejected and (_FILE.search(text) or _UNEXPLAINED in text)
+    return LostState("files") if is_file else None
 
 
 def mark_refusals(
     messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState]
 ) -> tuple[list[Message], dict[str, Any]]:
     """Mark messages with what the service refuses, and return what to store of it with the session."""
-    losses = list(new_losses)
-    fields = [*stored_losses.get(_REJECTED_FIELDS, ()), *(loss.name for loss in losses if loss.kind == "field")]
-    is_form_rejected = bool(stored_losses.get(_REJECTED_FORM)) or any(loss.kind == "form" for loss in losses)
-    if not fields and not is_form_rejected:
+    fields = [*stored_losses.get(_REJECTED_FIELDS, ()), *(loss.name for loss in new_losses if loss.kind == "field")]
+    if not fields:
         return list(messages), dict(stored_losses)
-    refusals: dict[str, Any] = {_REJECTED_FIELDS: list(dict.fromkeys(fields))} if fields else {}
-    refusals |= {_REJECTED_FORM: True} if is_form_rejected else {}
+    names = list(dict.fromkeys(fields))
     marked_messages: list[Message] = []
     for message in messages:
         clone = copy.copy(message)
-        clone.additional_properties = {**message.additional_properties, REJECTED: refusals}
+        clone.additional_properties = {**message.additional_properties, REJECTED: names}
         marked_messages.append(clone)
-    return marked_messages, {**stored_losses, **refusals}
+    return marked_messages, {**stored_losses, _REJECTED_FIELDS: names}
 
 
 def rules_for(messages: Sequence[Message], service: Service) -> Service:
     """Return the row of a service with what it has refused in this session."""
     marks = (message.additional_properties.get(REJECTED) for message in messages)
-    if (refusals := cast("dict[str, Any] | None", next(filter(None, marks), None))) is None:
-        return service
-    return tighten(service, refusals.get(_REJECTED_FIELDS, ()), is_strictest=bool(refusals.get(_REJECTED_FORM)))
+    names: Sequence[str] = next(filter(None, marks), ())
+    return replace(service, rejected_fields=service.rejected_fields | set(names)) if names else service
 
 
 _MAX_TOKENS: Final = "max_completion_tokens"

@@ -81,7 +81,7 @@ def omit_rejected_files(
     such files, it is those of earlier turns: the URL of a file may have expired. A file of the new message is sent.
     """
     names = list[str](stored_losses.get(_REJECTED_FILES) or ())
-    if any(loss.kind == "content" for loss in new_losses):
+    if any(loss.kind == "files" for loss in new_losses):
         end = max((index for index, message in enumerate(messages, 1) if message.role == "assistant"), default=0)
         new_files = [file for message in messages[end:] for file in _files(message) if message.role == "tool"]
         earlier_files = (file for message in messages[:end] for file in _files(message))

@@ -12,7 +12,6 @@ no service needs it. A default is the value of `UNKNOWN`; a row differs from it 
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -45,8 +44,6 @@ class Service:
         accepts_files_in_results: whether the Responses API takes lists with images and files as the output of a call.
         accepts_reasoning_texts: whether the Responses API takes back reasoning that is not encrypted.
         rejected_fields: fields of a request, a tool or a message that it refuses.
-        required_fields: fields of its messages that it requires back.
-        accepts_other_fields: whether it takes fields of messages that OpenAI does not document.
     """
 
     name: str
@@ -66,8 +63,6 @@ class Service:
     accepts_files_in_results: bool = True
     accepts_reasoning_texts: bool = True
     rejected_fields: frozenset[str] = frozenset()
-    required_fields: frozenset[str] = frozenset()
-    accepts_other_fields: bool = True
 
 
 UNKNOWN: Final = Service(name="unknown")
@@ -81,19 +76,6 @@ _OPENAI: Final = Service(
     has_developer_role=True,
     accepts_reasoning_texts=False,  # musistudio/claude-code-router#1783
 )
-_STRICTEST: Final = Service(
-    name="strictest",
-    call_ids=re.compile(r"[a-zA-Z0-9]{9}"),
-    accepts_user_after_tool=False,
-    accepts_null_content=False,
-    accepts_empty_content=False,
-    needs_message_ids=True,
-    accepts_files_in_results=False,
-    accepts_reasoning_texts=False,
-    rejected_fields=frozenset({"annotations", "name", "parallel_tool_calls", "refusal", "strict"}),
-    accepts_other_fields=False,
-)
-"""All requirements of all rows on the form of a request. Which files a service takes is not one of them."""
 
 SERVICES: Final = (
     _OPENAI,
@@ -135,7 +117,6 @@ SERVICES: Final = (
         address=r"(.*\.)?api\.deepseek\.com(:.*)?",
         # has_developer_role: earendil-works/pi#1048
         files=_NONE,  # ChatLunaLab/chatluna#867
-        required_fields=frozenset({"reasoning_content"}),  # architects-toolkit/SmartHopper#660
     ),
     Service(
         name="OpenRouter", address=r"(.*\.)?openrouter\.ai(:.*)?"
@@ -211,27 +192,8 @@ def find_service(client: Any) -> Service:
     return next(iter((*_rows_at(getattr(sdk, "base_url", None)), *by_class, UNKNOWN)))
 
 
-def strictest_at(url: Any) -> Service:
-    """Return the strictest row for the service at a URL of the HTTP client."""
-    return tighten(next(iter(_rows_at(url)), UNKNOWN), (), is_strictest=True)
-
-
 def _rows_at(url: Any) -> list[Service]:
     host = str(getattr(url, "host", None) or "")
     port = getattr(url, "port", None)
     address = f"{host}:{port}" if port else host
     return [row for row in SERVICES if row.address and re.fullmatch(row.address, address)]
-
-
-def tighten(service: Service, rejected_fields: Iterable[str], *, is_strictest: bool) -> Service:
-    """Return a row with what the service has refused: fields, and the form of a request as its row has it."""
-    row = service
-    if is_strictest:
-        row = replace(
-            _STRICTEST,
-            name=service.name,
-            files=service.files,
-            required_fields=service.required_fields,
-            rejected_fields=(service.rejected_fields | _STRICTEST.rejected_fields) - service.required_fields,
-        )
-    return replace(row, rejected_fields=row.rejected_fields | set(rejected_fields))

@@ -16,21 +16,14 @@ UNNAMED: Final = "unnamed"
 """The name that is sent for a call without one; every service accepts it."""
 
 _MAX_CHARACTERS: Final = 64
-_ODD: Final = re.compile("[^a-zA-Z0-9_-]+")
+_ODD: Final = re.compile("[^a-zA-Z0-9_-]+|^[^a-zA-Z]+")
 
 
-def accepted_name(name: Any, pattern: re.Pattern[str], tool_names: Collection[str] = ()) -> str:
-    """Return the name of a call to send.
-
-    Returns:
-        The same name if the service accepts it, otherwise a similar name.
-    """
-    if isinstance(name, str) and (pattern.fullmatch(name) or name in tool_names):
+def accepted_name(name: Any, tool_names: Collection[str]) -> str:
+    """Return the name of a call to send: that of a tool unchanged, another one such that every service accepts it."""
+    if isinstance(name, str) and name in tool_names:
         return name
-    plain = _ODD.sub("_", str(name or "")).strip("_")[:_MAX_CHARACTERS]
-    if plain and pattern.fullmatch(plain) is None:
-        plain = f"call_{plain}"[:_MAX_CHARACTERS]
-    return plain or UNNAMED
+    return _ODD.sub("_", str(name or ""))[:_MAX_CHARACTERS] or UNNAMED
 
 
 def declared_tool_names(tools: Any) -> frozenset[str]:

@@ -14,10 +14,10 @@ from durable_agent_host.providers.anthropic.block_mapping import complete_item
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, hosted_call
 from durable_agent_host.providers.anthropic.client import BlockPreservingMixin, NormalizedMessagesMixin
 from durable_agent_host.providers.anthropic.lost_state import LOSS_RULES
-from durable_agent_host.providers.anthropic.request_messages import CALL_ID, with_pause
+from durable_agent_host.providers.anthropic.request_messages import with_pause
 from durable_agent_host.providers.anthropic.stream_events import is_truncated
 from durable_agent_host.providers.client_errors import rejection_text
-from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
+from durable_agent_host.providers.cross_provider_history import ReplayTarget
 from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.lost_state import find_refusal
@@ -48,8 +48,6 @@ class AnthropicProvider(GenericProvider):
 
     target = ReplayTarget(
         PROVIDER,
-        unsent=TOOLS_OF_SERVICES,
-        call_ids=CALL_ID,
         media=re.compile(r"image/(png|jpeg|gif|webp)|application/pdf|text/plain"),
     )
     overrides = BlockPreservingMixin

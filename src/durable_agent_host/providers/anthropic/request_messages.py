@@ -19,8 +19,7 @@ from durable_agent_host.providers.anthropic.block_mapping import item_blocks, sp
 from durable_agent_host.providers.anthropic.block_types import is_hosted_result
 from durable_agent_host.providers.anthropic.message_accumulator import Block
 from durable_agent_host.providers.call_pairing import PartFormat, pair_results, unique_id
-from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES as _UNSENT
-from durable_agent_host.providers.cross_provider_history import as_neutral
+from durable_agent_host.providers.cross_provider_history import SERVICE_CONTENTS, as_neutral
 from durable_agent_host.providers.item_metadata import is_edited
 from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.tool_call_names import accepted_name
@@ -30,10 +29,7 @@ from durable_agent_host.providers.tool_call_names import accepted_name
 # The service rejects a conversation in which an id recurs or a call has no result (`call_pairing`), a name with other
 # characters than its own, or an input that is not an object. A model can write any name and any JSON.
 
-CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""Ids of calls that the service accepts."""
-
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def _lost_result(call: Block) -> Block:
@@ -58,7 +54,7 @@ def _with_unique_ids(messages: Iterable[Block]) -> Iterator[Block]:
         blocks: list[Block] = []
         for block in message["content"]:
             if block.get("type") == "tool_use":
-                sent_id = unique_id(block.get("id"), id_counts, CALL_ID, "toolu_")
+                sent_id = unique_id(block.get("id"), id_counts, _CALL_ID, "toolu_")
                 sent_ids.setdefault(block.get("id"), []).append(sent_id)
                 blocks.append({**block, "id": sent_id})
             elif _is_result(block) and (ids := sent_ids.get(block.get("tool_use_id"))):
@@ -81,7 +77,7 @@ def with_valid_calls(messages: Sequence[Block], tool_names: Collection[str]) -> 
 def _accepted_block(block: Block, tool_names: Collection[str]) -> Block:
     if block.get("type") != "tool_use":
         return block
-    name = accepted_name(block.get("name"), _NAME, tool_names)
+    name = accepted_name(block.get("name"), tool_names)
     input_value = block.get("input")
     if name == block.get("name") and isinstance(input_value, dict):
         return block
@@ -112,12 +108,13 @@ def request_groups(message: Message, prepare: Prepare) -> list[Block]:
     """
     request_messages: list[Block] = []
     for is_item, contents in split_by_item(message.contents):
-        is_current = is_item and not is_edited(contents)
-        request_messages += (
-            [{"role": "assistant", "content": item_blocks(contents)}]
-            if is_current
-            else prepare(with_contents(message, [as_neutral(content, _UNSENT) for content in contents]))
-        )
+        if is_item and not is_edited(contents):
+            request_messages.append({"role": "assistant", "content": item_blocks(contents)})
+        elif message.role == "assistant":
+            neutral_contents = [as_neutral(content, SERVICE_CONTENTS) for content in contents]
+            request_messages += prepare(with_contents(message, neutral_contents))
+        else:
+            request_messages += prepare(with_contents(message, contents))
     return request_messages
 
 

@@ -16,7 +16,6 @@ from durable_agent_host.providers.adapted_client import FoldedStreamMixin, bypas
 from durable_agent_host.providers.chat_completions.completion_stream import CompletionReader
 from durable_agent_host.providers.chat_completions.request_messages import (
     assistant_messages,
-    extract_media,
     join_parts,
     messages_for,
     pair_messages,
@@ -29,7 +28,7 @@ from durable_agent_host.providers.neutral_contents import WEB_SEARCHES
 from durable_agent_host.providers.openai.client import omitted_value
 from durable_agent_host.providers.openai.media_inputs import accepts_file, with_file_name
 from durable_agent_host.providers.result_files import move_result_files
-from durable_agent_host.providers.services import Service, find_service
+from durable_agent_host.providers.services import find_service
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 _STREAM_OPTIONS: Final = "stream_options"
@@ -114,13 +113,11 @@ class MessagePreservingMixin(FoldedStreamMixin):
             return join_parts(client._build_openai_messages(message))
         if message.role == "assistant":
             name = self._author_name(message)
-            request_messages = [
+            return [
                 assistant_message | name
                 for assistant_message in assistant_messages(message.contents, self._service(), time.time())
             ]
-        else:
-            request_messages = client._build_openai_messages(message)
-        return request_messages + self._media_messages(extract_media(message.contents))
+        return client._build_openai_messages(message)
 
     def _author_name(self, message: Message) -> dict[str, str]:
         """Return the author's name as the framework writes it."""
@@ -128,18 +125,6 @@ class MessagePreservingMixin(FoldedStreamMixin):
         probe = client._build_openai_messages(Message("assistant", ["x"], author_name=message.author_name))
         return {"name": probe[0]["name"]} if "name" in probe[0] else {}
 
-    def _media_messages(self, media: Sequence[Content]) -> list[dict[str, Any]]:
-        """Move media to a user message: no other role can carry them."""
-        client: Any = super()
-        parts = [part for content in media if (part := client._prepare_content_for_openai(content))]
-        return [{"role": "user", "content": parts}] if parts else []
-
     def _prepare_content_for_openai(self, content: Content) -> dict[str, Any]:
         client: Any = super()
         return client._prepare_content_for_openai(with_file_name(content))
-
-
-def write_request(body: dict[str, Any], service: Service) -> dict[str, Any]:
-    """Bring the body of a request into the form that a service takes."""
-    messages = messages_for(pair_messages(body["messages"], service), service)
-    return {**accepted_request_options(body, service), "messages": messages}

@@ -10,11 +10,10 @@ from durable_agent_host.model.provider_item import HostedCall, LostState
 from durable_agent_host.providers.chat_completions.client import (
     MessagePreservingMixin,
     NormalizedChunksMixin,
-    write_request,
 )
 from durable_agent_host.providers.chat_completions.content_mapping import client_calls, executed_tools, to_contents
 from durable_agent_host.providers.chat_completions.message_metadata import METADATA, complete_item
-from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
+from durable_agent_host.providers.cross_provider_history import ReplayTarget
 from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.lost_state import find_refusal
@@ -27,7 +26,7 @@ class ChatCompletionsProvider(GenericProvider):
 
     hints = HINTS
 
-    target = ReplayTarget(METADATA.provider, unsent=TOOLS_OF_SERVICES)
+    target = ReplayTarget(METADATA.provider)
     overrides = MessagePreservingMixin
 
     def adapt(self, client: Any, /) -> Any:
@@ -60,7 +59,7 @@ class ChatCompletionsProvider(GenericProvider):
         since V3.2, its ``reasoning_content``) and others reason worse (OpenRouter, ``reasoning_details``), until it has
         rejected one (DeepSeek's R1, Groq, Mistral). Another service gets only the standard fields.
         """
-        return find_refusal(error, write_request)
+        return find_refusal(error)
 
     def check_message(self, message: Message, /) -> None:
         """Reject files that the client would omit."""

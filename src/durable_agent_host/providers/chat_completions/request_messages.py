@@ -1,7 +1,6 @@
 """Writes a conversation for Chat Completions: every call directly followed by its results, in its service's form."""
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -11,21 +10,17 @@ from agent_framework import Content
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.call_pairing import object_arguments, unique_id
-from durable_agent_host.providers.chat_completions.content_mapping import spoken_text, transcripts
+from durable_agent_host.providers.chat_completions.content_mapping import transcripts
 from durable_agent_host.providers.chat_completions.message_metadata import (
     MAX_CALL_ID_CHARACTERS,
     METADATA,
     assistant_message,
-    standard_call,
 )
 from durable_agent_host.providers.neutral_contents import as_objects
 from durable_agent_host.providers.services import Service
 from durable_agent_host.providers.tool_call_names import accepted_name
 
 Wire = dict[str, Any]
-
-_MEDIA: Final = frozenset({"data", "uri"})
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def assistant_messages(contents: Sequence[Content], service: str, now: float) -> list[Wire]:
@@ -68,12 +63,6 @@ def short_id(call_id: Any) -> str:
     return text if len(text) <= MAX_CALL_ID_CHARACTERS else "call_" + hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def extract_media(contents: Iterable[Content]) -> list[Content]:
-    """List an assistant's images and files of other origin, which only a user's message can carry."""
-    groups = [group for group in METADATA.group(contents) if METADATA.find(group[0]) is None]
-    return [content for group in groups for content in group if content.type in _MEDIA]
-
-
 def pair_messages(messages: Iterable[Wire], service: Service) -> list[Wire]:
     """Put the results of calls directly after the message with the calls.
 
@@ -104,7 +93,6 @@ def pair_messages(messages: Iterable[Wire], service: Service) -> list[Wire]:
 
 
 _SYSTEM_ROLES: Final = frozenset({"system", "developer"})
-_FIELDS: Final = frozenset({"role", "content", "tool_calls", "tool_call_id", "name", "refusal"})
 _NO_OUTPUT: Final = "(no output)"
 _AFTER_TOOLS: Final = "The tools have returned."
 
@@ -140,8 +128,6 @@ def _accepted_message(message: Wire, service: Service) -> Wire:
         accepted_message = accepted_message | {"role": "system"}
     if message.get("refusal") and "refusal" not in accepted_message and not message.get("content"):
         accepted_message = accepted_message | {"content": message["refusal"]}
-    if not service.accepts_other_fields and message["role"] != "user" and isinstance(message.get("content"), list):
-        accepted_message = accepted_message | {"content": spoken_text(message)}
     if (calls := _calls(accepted_message)) and not service.accepts_any_arguments:
         accepted_message = accepted_message | {"tool_calls": [_with_object_arguments(call) for call in calls]}
     return accepted_message
@@ -149,16 +135,12 @@ def _accepted_message(message: Wire, service: Service) -> Wire:
 
 def without_fields(message: Wire, service: Service) -> Wire:
     """Return a message without the fields that the service refuses."""
-    if service.accepts_other_fields and not service.rejected_fields:
+    if not service.rejected_fields:
         return message
-    names = message.keys() - service.rejected_fields
-    if not service.accepts_other_fields:
-        names &= _FIELDS | service.required_fields
-    accepted_message = {name: value for name, value in message.items() if name in names}
+    accepted_message = {name: value for name, value in message.items() if name not in service.rejected_fields}
     if calls := _calls(accepted_message):
-        sent_calls = calls if service.accepts_other_fields else [standard_call(call) for call in calls]
         accepted_message["tool_calls"] = [
-            {name: value for name, value in call.items() if name not in service.rejected_fields} for call in sent_calls
+            {name: value for name, value in call.items() if name not in service.rejected_fields} for call in calls
         ]
     return accepted_message
 
@@ -231,7 +213,7 @@ def _with_names(message: Wire, tool_names: Collection[str]) -> Wire:
 def _with_name(call: Wire, tool_names: Collection[str]) -> Wire:
     kind = "custom" if "custom" in call else "function"
     function_fields = object_at(call, kind) or {"arguments": ""}
-    name = accepted_name(function_fields.get("name"), _NAME, tool_names)
+    name = accepted_name(function_fields.get("name"), tool_names)
     return call if name == function_fields.get("name") else call | {kind: function_fields | {"name": name}}
 
 

@@ -11,7 +11,7 @@ from agent_framework import Message
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.provider_item import HostedCall, ItemPart, LostState
 from durable_agent_host.providers.client_errors import rejection_text
-from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
+from durable_agent_host.providers.cross_provider_history import ReplayTarget
 from durable_agent_host.providers.gemini.client import PartPreservingMixin
 from durable_agent_host.providers.gemini.part_mapping import LOSS_RULES, METADATA, unknown_call, unknown_part
 from durable_agent_host.providers.gemini.raw_json_transport import with_raw_json
@@ -45,7 +45,6 @@ class GeminiProvider(GenericProvider):
 
     target = ReplayTarget(
         METADATA.provider,
-        unsent=TOOLS_OF_SERVICES,
         media=re.compile(r"(image|audio|video|application|text)/.*"),
     )
     overrides = PartPreservingMixin
@@ -81,7 +80,7 @@ class GeminiProvider(GenericProvider):
         if _SIGNATURE_REJECTED.search(rejection_text(error, {400})):
             return LostState("reasoning")
         loss = find_refusal(error)
-        return loss if loss is not None and loss.kind == "content" else None
+        return loss if loss is not None and loss.kind == "files" else None
 
     def check_message(self, message: Message, /) -> None:
         """Reject file ids, which the client would omit."""

@@ -67,7 +67,6 @@ def _with_placeholder(content: dict[str, Any]) -> dict[str, Any]:
 
 _CALL: Final = "functionCall"
 _RESPONSE: Final = "functionResponse"
-_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 
 
 def _lost_response(call: Json) -> Json:
@@ -100,7 +99,7 @@ def _with_valid_name(part: Json, tool_names: Collection[str]) -> Json:
     kind = next((kind for kind in (_CALL, _RESPONSE) if isinstance(part.get(kind), dict)), None)
     if kind is None:
         return part
-    name = accepted_name(part[kind].get("name"), _NAME, tool_names)
+    name = accepted_name(part[kind].get("name"), tool_names)
     return part if name == part[kind].get("name") else {**part, kind: {**part[kind], "name": name}}
 
 

@@ -343,12 +343,6 @@ class ItemPreservingMixin(FoldedStreamMixin):
         return input_items
 
 
-def write_request(body: dict[str, Any], service: Service) -> dict[str, Any]:
-    """Bring the body of a request into the form that a service takes."""
-    items = items_for(with_valid_ids(body["input"], service), service)
-    return {**accepted_request_options(body, service), "input": items}
-
-
 _LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
 
 

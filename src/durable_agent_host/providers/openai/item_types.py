@@ -38,12 +38,10 @@ class ItemType:
         may_be_null: fields that are sent even when null.
         trim: removes from the item what is not valid as input.
         always_null: fields that are sent as null, whatever their value: no accepted recorded request had a value.
-        unsent: types of its contents that the framework's client omits when they represent no item.
         is_id_optional: whether the API accepts it without its id.
         id_prefix: required prefix of its id.
         needs_result: whether it needs a result from the app.
         is_encrypted: whether its payload is encrypted.
-        describe: describes the item as text, for when it can no longer be sent.
         hosted_call: what the finished item says of a call that the service runs; None for other items.
     """
 
@@ -54,12 +52,10 @@ class ItemType:
     may_be_null: frozenset[str] = frozenset()
     trim: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     always_null: tuple[str, ...] = ()
-    unsent: frozenset[str] = frozenset()
     is_id_optional: bool = False
     id_prefix: str = ""
     needs_result: bool = False
     is_encrypted: bool = False
-    describe: Callable[[Item], str] | None = None
     hosted_call: Callable[[Item], HostedCall | None] | None = None
 
 
@@ -92,11 +88,6 @@ def _without_empty_content(item: Mapping[str, Any]) -> Item:
 def _with_safety_checks(item: Mapping[str, Any]) -> Item:
     """Add the list that the API requires."""
     return {**item, "pending_safety_checks": item.get("pending_safety_checks") or []}
-
-
-def _describe_code_run(item: Item) -> str:
-    logs = "".join(str(output.get("logs") or "") for output in cast("list[Item]", item.get("outputs") or []))
-    return f"I ran this code:\n```python\n{item.get('code') or ''}\n```" + (f"\nIt printed:\n{logs}" if logs else "")
 
 
 def _call(item: Item, name: str, arguments: Any, *, id_field: str = "id", **details: Any) -> HostedCall:
@@ -165,8 +156,6 @@ def _unknown_call(item: Item) -> HostedCall:
     return _call(known_item, kind, item.get("arguments") or arguments, id_field=id_field, has_output=has_output)
 
 
-_SEARCHES: Final = _fields("search_tool_call search_tool_result")
-
 ITEM_TYPES: Final[dict[str, ItemType]] = {
     "message": ItemType(
         streams={
@@ -200,20 +189,16 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         complete=content_completion.complete_code,
         may_be_null=_fields("outputs code"),
         always_null=("outputs",),
-        unsent=_fields("code_interpreter_tool_call code_interpreter_tool_result"),
-        describe=_describe_code_run,
         hosted_call=_call_of("code_interpreter", "code"),
     ),
     "web_search_call": ItemType(
         complete=content_completion.complete_search,
         may_be_null=_fields("action"),
         trim=_without_foreign_sources,
-        unsent=_SEARCHES,
         hosted_call=_web_search,
     ),
     "file_search_call": ItemType(
         complete=content_completion.complete_search,
-        unsent=_SEARCHES,
         hosted_call=_call_of("file_search", "queries"),
     ),
     "mcp_call": ItemType(
@@ -227,7 +212,6 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
     ),
     "image_generation_call": ItemType(
         complete=content_completion.complete_image,
-        unsent=_fields("image_generation_tool_call image_generation_tool_result"),
         hosted_call=_call_of("image_generation", "action", "revised_prompt", "size", "quality", "background"),
     ),
     "shell_call": ItemType(

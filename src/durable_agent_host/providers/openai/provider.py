@@ -24,12 +24,11 @@ from durable_agent_host.providers.openai.client import (
     NormalizedResponsesMixin,
     build_event_parsers,
     with_fast_event_parsing,
-    write_request,
 )
 from durable_agent_host.providers.openai.client_calls import find_client_calls
 from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
 from durable_agent_host.providers.openai.item_mapping import PROVIDER, complete_item
-from durable_agent_host.providers.openai.item_types import ITEM_TYPES, item_type
+from durable_agent_host.providers.openai.item_types import item_type
 from durable_agent_host.providers.openai.lost_state import LOSS_RULES
 from durable_agent_host.providers.openai.media_inputs import check_audio
 from durable_agent_host.providers.openai.stream_events import read_item
@@ -85,7 +84,6 @@ class OpenAIProvider(GenericProvider):
 
     target = ReplayTarget(
         PROVIDER,
-        unsent=frozenset(kind for row in ITEM_TYPES.values() for kind in row.unsent),
         media=re.compile(r"(image|audio|application|text)/.*"),
     )
     loss_rules = LOSS_RULES
@@ -146,7 +144,7 @@ class ResponsesProvider(OpenAIProvider):
 
     def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return what the service has lost, or refuses of the request."""
-        return super().lost_state(error) or find_refusal(error, write_request)
+        return super().lost_state(error) or find_refusal(error)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List hosted files, and the files of containers that a text cites."""

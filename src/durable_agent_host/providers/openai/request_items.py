@@ -19,14 +19,14 @@ from agent_framework import Content, Message
 
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.provider_item import ITEM, LOST_RESULT, PART_OF, STAMP
+from durable_agent_host.model.provider_item import ITEM, LOST_RESULT, STAMP
 from durable_agent_host.providers.call_pairing import object_arguments, unique_id
-from durable_agent_host.providers.cross_provider_history import as_neutral
+from durable_agent_host.providers.cross_provider_history import SERVICE_CONTENTS, as_neutral, describe_content
 from durable_agent_host.providers.item_metadata import is_edited
 from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.openai.approval_items import approval_request_id, approval_response_id
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata, group_by_item
-from durable_agent_host.providers.openai.item_types import ITEM_TYPES, SERVICE_CALL, Item, item_type
+from durable_agent_host.providers.openai.item_types import SERVICE_CALL, Item, item_type
 from durable_agent_host.providers.openai.lost_state import LOST
 from durable_agent_host.providers.result_files import with_items
 from durable_agent_host.providers.services import UNKNOWN, Service
@@ -118,7 +118,6 @@ def _mark_lost(content: Content) -> Content:
 
 _NO_ID: Final = re.compile(r"(?!)")
 _VALID_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _CALL_ID: Final = re.compile(rf".{{1,{UNKNOWN.max_id_characters}}}", re.DOTALL)
 
 _KIND_PROPERTIES: Final = frozenset({"openai", "openai_content_type"})
@@ -134,9 +133,7 @@ def replayable_messages(
     Returns:
         The same messages, or copies where something was removed.
     """
-    sendable_messages = _without_foreign_media(
-        [_with_media_types(_without_edited_items(message)) for message in messages]
-    )
+    sendable_messages = [_with_media_types(_without_edited_items(message)) for message in messages]
     return [
         _make_replayable(message, uses_service_storage=uses_service_storage, can_send_reasoning=can_send_reasoning)
         if message.role == "assistant"
@@ -152,12 +149,9 @@ def _without_edited_items(message: Message) -> Message:
         contents += (
             group
             if find_item_metadata(group[0]) is None or not is_edited(group)
-            else [as_neutral(content, _UNSENT) for content in group]
+            else [as_neutral(content, SERVICE_CONTENTS) for content in group]
         )
     return message if contents == list(message.contents) else with_contents(message, contents)
-
-
-_UNSENT: Final = frozenset(kind for row in ITEM_TYPES.values() for kind in row.unsent)
 
 
 def _with_media_types(message: Message) -> Message:
@@ -183,26 +177,6 @@ def _with_media_type(content: Content) -> Content:
     clone = copy.copy(content)
     clone.media_type = media_type
     return clone
-
-
-def _without_foreign_media(messages: Sequence[Message]) -> list[Message]:
-    """Move images of another provider's assistant to the user: the API accepts no image from an assistant."""
-    sendable_messages: list[Message] = []
-    for message in messages:
-        media = [content for content in message.contents if message.role == "assistant" and _is_media(content)]
-        if not media:
-            sendable_messages.append(message)
-            continue
-        if other_contents := [content for content in message.contents if not _is_media(content)]:
-            sendable_messages.append(with_contents(message, other_contents))
-        sendable_messages.append(Message("user", media))
-    return sendable_messages
-
-
-def _is_media(content: Content) -> bool:
-    return (
-        content.type in {"data", "uri", "hosted_file"} and not {STAMP, PART_OF} & content.additional_properties.keys()
-    )
 
 
 def _make_replayable(
@@ -248,10 +222,7 @@ def _can_precede(group: Sequence[Content], next_group: Sequence[Content] | None,
     )
     if not is_encrypted or not group[0].id or next_group is None or _is_lost(next_group):
         return False
-    if (
-        any(next_group[0].type in row.unsent for row in ITEM_TYPES.values())
-        and find_item_metadata(next_group[0]) is None
-    ):
+    if next_group[0].type in SERVICE_CONTENTS and find_item_metadata(next_group[0]) is None:
         return False
     # The API rejects a text without an id after stored reasoning (recorded). A text without metadata after an item of
     # the API was interrupted or changed, and is not the result of that reasoning.
@@ -277,7 +248,7 @@ def _without_id(group: list[Content], *, uses_service_storage: bool) -> list[Con
         return [first, *group[1:]]
     if not uses_service_storage and not metadata.get(LOST):
         return group
-    return [Content("text", text=row.describe(metadata[ITEM]))] if row.describe else []
+    return [Content("text", text=text) for content in group if (text := describe_content(content))]
 
 
 def with_valid_ids(items: Iterable[Mapping[str, Any]], service: Service) -> list[Item]:
@@ -329,21 +300,15 @@ _PROTECTED_FIELDS: Final = frozenset(
 
 def items_for(items: Iterable[Item], service: Service) -> list[Item]:
     """Bring items into the form that a service takes; see `services.Service`."""
-    item_list = list(items)
-    needs_ids = service.accepts_other_fields or any(item.get("type") == "reasoning" for item in item_list)
-    return [_accepted_item(item, service, position, needs_ids) for position, item in enumerate(item_list)]
+    return [_accepted_item(item, service, position) for position, item in enumerate(items)]
 
 
-def _accepted_item(item: Item, service: Service, position: int, needs_ids: bool) -> Item:
+def _accepted_item(item: Item, service: Service, position: int) -> Item:
     accepted_fields = item
     kind = item.get("type", "message")
     if service.rejected_fields:
         rejected_fields = service.rejected_fields - _PROTECTED_FIELDS - (frozenset() if kind == "message" else {"name"})
         accepted_fields = _without_fields(item, rejected_fields)
-    if not service.accepts_other_fields:
-        accepted_fields = {name: value for name, value in accepted_fields.items() if value is not None}
-        if item_type(kind).is_id_optional and not needs_ids:  # reasoning names the item that follows by its id
-            accepted_fields.pop("id", None)
     if kind == "function_call" and not service.accepts_any_arguments:
         accepted_fields = {**accepted_fields, "arguments": object_arguments(item.get("arguments"))}
     if kind == "message" and item.get("role") == "developer" and not service.has_developer_role:
@@ -373,7 +338,7 @@ def with_valid_names(items: Iterable[Item], tool_names: Collection[str]) -> list
     return [
         {**item, "name": name}
         if item.get("type") == "function_call"
-        and (name := accepted_name(item.get("name"), _NAME, tool_names)) != item.get("name")
+        and (name := accepted_name(item.get("name"), tool_names)) != item.get("name")
         else item
         for item in items
     ]
