@@ -35,7 +35,7 @@ from turn_overhead import WARM_UP_TURNS, connected, model_settings, print_table,
 
 from demo.processes import Process  # noqa: E402
 
-FEATURES = ("none", "telemetry", "encryption", "redaction", "budgets", "owners", "rates")
+FEATURES = ("none", "telemetry", "encryption", "redaction", "budgets", "owners")
 WORKLOADS = {
     "instant": ("Instant", "Question number {}", ""),
     "echo": ("BugRepro", "Please echo 'hello number {}'", ""),
@@ -43,7 +43,6 @@ WORKLOADS = {
 }
 SETTINGS = {
     "encryption": {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"bench={base64.b64encode(bytes(32)).decode()}"},
-    "rates": {"DURABLE_AGENT_HOST_REQUESTS_PER_SECOND": "1000000"},
 }
 NAMES = ("workload", "feature", "", "turns", "CPU ms", "added", "p50 ms", "added", "p99 ms", "added")
 _RECEIVER = """

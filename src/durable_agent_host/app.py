@@ -70,7 +70,6 @@ from durable_agent_host.http.app_routes import hosted_agents
 from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
 from durable_agent_host.http.gate import Authorize, Authorizer, Identify
-from durable_agent_host.http.rate_limits import CallerLimits
 from durable_agent_host.http.request_handling import HandlerContext, RoutePart
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
@@ -175,8 +174,9 @@ class DurableAgentApp(AgentFunctionApp):
         self.settings = valid_settings = settings or Settings.from_environment()
         self._notify = make_notify(notify, valid_settings)
         self._entity_class = entity_class
-        limits = CallerLimits.of(valid_settings)
-        self._gate = Authorizer(identify, authorize, valid_settings.adopt_sessions, limits)
+        self._gate = Authorizer(
+            identify, authorize, valid_settings.adopt_sessions, max_arriving_bytes=valid_settings.max_arriving_bytes
+        )
         self._observers = observers
         self._default_redact = redact
         self._redactors: dict[str, Redactor] = {}

@@ -31,7 +31,7 @@ _CHOICES = {
     "notify_addresses": (PUBLIC_ADDRESS, ANY_ADDRESS),
     "encryption_plaintext": (READ_PLAINTEXT, REJECT_PLAINTEXT),
 }
-_MAY_BE_ZERO = frozenset({"session_ttl_seconds", "requests_per_second", "kept_call_bytes"})
+_MAY_BE_ZERO = frozenset({"session_ttl_seconds", "kept_call_bytes"})
 
 
 @dataclass(frozen=True)
@@ -96,18 +96,13 @@ class Settings(ResponseLimits):
         stream_heartbeat_seconds: maximum silence on a stream of events. Seconds, default 15: proxies commonly give up
             after 30 or 60.
         max_stream_readers: how many clients may follow one turn's events in one process; 429 above. Default 100.
-        max_arriving_bytes: how much of the large bodies of one principal may be arriving at once in one process; 429
-            above. Bytes, default 256 MiB: eight of the largest uploads.
-        max_reads_at_once: how many requests of one kind work at once for one principal in one process, of those that
-            list or read sessions, turns and files; others wait in order. Default 4: a caller who asks for much delays
-            itself more than others.
+        max_arriving_bytes: how much of large bodies may be arriving at once in one process; 429 above. Bytes, default
+            256 MiB: eight of the largest uploads.
         notify_secret: signs the notifications that are sent to a URL: ``whsec_`` and base64 of at least 24 bytes;
             several separated by commas, while a receiver changes from one to another. Empty, the default, for apps
             that notify no URL.
         notify_addresses: where that URL may lead: ``public`` addresses only, the default, or ``any``, also private,
             loopback and link-local ones.
-        requests_per_second: limit per principal in one process; 429 above. Default 0: no limit, because without
-            authentication all callers are one principal. Bursts of up to ten seconds' worth are allowed.
     """
 
     wait_seconds: float = 200.0
@@ -139,10 +134,8 @@ class Settings(ResponseLimits):
     stream_heartbeat_seconds: float = 15.0
     max_stream_readers: int = 100
     max_arriving_bytes: int = 256 * 1024 * 1024
-    max_reads_at_once: int = 4
     notify_secret: str = field(default="", repr=False)
     notify_addresses: str = PUBLIC_ADDRESS
-    requests_per_second: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse invalid values in settings that a program creates."""

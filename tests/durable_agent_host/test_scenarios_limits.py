@@ -189,22 +189,6 @@ def test_incomplete_bodies_are_limited_in_memory(limited_host: AgentHost):
     assert names == {"a.txt", "short.txt", "later.txt", "last.txt"}
 
 
-@pytest.mark.parametrize("path", ["/agents/Echo/run", "/workflow/shouting/run"])
-def test_incomplete_bodies_are_counted_by_principal(practice_model: PracticeModel, tmp_path: Path, path: str):
-    """What one caller holds takes nothing of another's, on the routes of agents and of workflows together."""
-    environment = {PREFIX + "MAX_ARRIVING_BYTES": "1000000", "LEDGER": str(tmp_path / "asked.txt")}
-    with running_host(tmp_path / "data", practice_model, app=APP.parent / "gate", **environment) as host:
-
-        def ask(caller: str) -> requests.Response:
-            url = f"{host.url}/api/agents/Echo/run"
-            return requests.post(url, data=b"y" * 200_000, headers={"x-who": caller})
-
-        with begin_body(host, path, 1_000_100, 1_000_000, "ada@contoso"):
-            wait_until(lambda: ask("ada@contoso").status_code == 429)
-            assert ask("ben@contoso").status_code == 200
-        wait_until(lambda: ask("ada@contoso").status_code == 200)
-
-
 def test_receipts_of_a_session_are_limited(limited_host: AgentHost):
     """An older turn is there as long as its orchestration; then those are left that the session remembers."""
     max_receipts = SETTINGS["MAX_RECEIPTS"]

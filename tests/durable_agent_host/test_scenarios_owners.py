@@ -706,38 +706,6 @@ def test_permission_to_cancel_or_approve_reads_nothing(site: Site, model: Practi
     assert readers.json()["message"] == "pay the Hippopotamus again"
 
 
-def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
-    """A principal over its rate gets a 429 with Retry-After; other principals, tenants and health are not affected.
-
-    An upload and a stream count as every other; that one is let in later is tested with a clock in `http/test_rates`.
-    """
-    settings = {"LEDGER": str(tmp_path / "asked.txt"), "DURABLE_AGENT_HOST_REQUESTS_PER_SECOND": "0.001"}
-    with running_host(tmp_path / "data", None, app=APP, **settings) as host:
-
-        def ask(caller: str) -> requests.Response:
-            return requests.get(f"{host.url}/api/agents", headers={"x-who": caller})
-
-        responses = [ask("ada") for _ in range(2)]
-        assert [response.status_code for response in responses] == [200, 429]
-        assert 0 < int(responses[-1].headers["Retry-After"]) <= 1000
-        assert ask("ben").status_code == ask("ada@contoso").status_code == 200
-        assert all(host.get("/health").ok for _ in range(5))
-
-        def upload(caller: str) -> int:
-            url = f"{host.url}/api{SESSIONS}/rated/files"
-            return requests.post(url, data=b"x" * 100_000, headers={"x-who": caller}).status_code
-
-        def stream(caller: str) -> int:
-            headers = {"x-who": caller, "accept": "text/event-stream"}
-            return host.run("Echo", {"message": "hi"}, headers=headers).status_code
-
-        assert [upload("eve"), stream("eve"), stream("sam"), upload("sam")] == [201, 429, 200, 429]
-        tool_results = [call_tool(host, "tim", query="hi").get("isError", False) for _ in range(2)]
-        assert (tool_results, ask("tim").status_code) == ([False, True], 429)
-        run = partial(requests.post, f"{host.url}/api/workflow/shouting/run", json="hi", headers={"x-who": "tom"})
-        assert ([run().status_code for _ in range(2)], ask("tom").status_code) == ([202, 429], 429)
-
-
 def test_the_turn_of_a_key_cannot_be_computed(site: Site):
     """Not from agent, session, key and caller, over HTTP and MCP; a retry finds it all the same."""
     session, key = f"keyed-{uuid4().hex}", uuid4().hex

@@ -12,7 +12,7 @@ from ncrontab import parse_schedule
 NAMES = [
     field.name for field in dataclasses.fields(Settings) if isinstance(getattr(Settings(), field.name), int | float)
 ]
-MAY_BE_ZERO = {"session_ttl_seconds", "requests_per_second", "kept_call_bytes"}
+MAY_BE_ZERO = {"session_ttl_seconds", "kept_call_bytes"}
 
 
 def test_without_settings_the_defaults_hold():
@@ -141,7 +141,7 @@ def test_the_approval_timeout_is_below_the_log_retention():
         ("durable_agent_host_encryption_keys", "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"),
         ("DURABLE_AGENTS_HOST_ENCRYPTION_KEYS", "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"),
         ("DURABLE_AGENT_ENCRYPTION_KEYS", "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"),
-        ("DURABLE_AGENTHOST_REQUESTS_PER_SECOND", "DURABLE_AGENT_HOST_REQUESTS_PER_SECOND"),
+        ("DURABLE_AGENTHOST_KEPT_CALL_BYTES", "DURABLE_AGENT_HOST_KEPT_CALL_BYTES"),
     ],
 )
 def test_a_misspelt_setting_is_named(name, suggestion):
@@ -164,8 +164,8 @@ def test_unrelated_variables_are_ignored():
         ("adopt_sessions", "nobdy", "'anybody' or 'nobody' or 'role:NAME'"),
         ("adopt_sessions", None, "'anybody' or 'nobody' or 'role:NAME'"),
         ("encryption_keys", None, "a text"),
-        ("requests_per_second", "5", "a number of 0 or more"),
-        ("requests_per_second", -1, "a number of 0 or more"),
+        ("session_ttl_seconds", "5", "a number of 0 or more"),
+        ("session_ttl_seconds", -1, "a number of 0 or more"),
         ("max_queued_turns", 2.5, "a whole number above 0"),
         ("wait_seconds", True, "a number above 0"),
         ("wait_seconds", float("nan"), "a number above 0"),

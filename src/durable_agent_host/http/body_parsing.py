@@ -362,7 +362,7 @@ async def read_body(
     """Read a body.
 
     Raises:
-        BodiesTooLargeError: the caller's bodies that are arriving are too large together.
+        BodiesTooLargeError: the bodies that are arriving are too large together.
         RequestTooLargeError: the body exceeds the limit; at most the limit was read.
         ClientDisconnect: the client disconnected.
     """

@@ -10,22 +10,21 @@ import asyncio
 import logging
 import math
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
+from collections.abc import AsyncGenerator, Callable, Container, Mapping
+from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
 
-from azurefunctions.extensions.http.fastapi import Response, StreamingResponse
+from azurefunctions.extensions.http.fastapi import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from durable_agent_host.durable.turn_client import TurnClient, is_store_error
 from durable_agent_host.errors import LogError, StateError, TurnTimedOutError
-from durable_agent_host.http.response_views import SLICE_BYTES, slices_of, terminal_event, with_file_urls
+from durable_agent_host.http.response_views import terminal_event, with_file_urls
 from durable_agent_host.http.sse import HEARTBEAT, OPENING, STREAM_HEADERS, encode_event
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogPage
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.segments.blob_cache import MAX_BYTES
 from durable_agent_host.turn.turn_events import TURN_QUEUED, ProblemWire, RunAnswerWire, turn_queued
 from durable_agent_host.turn_log.protocol import TurnLog
 
@@ -50,10 +49,6 @@ class _Stream(StreamingResponse):
     def __init__(self, parts: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
         super().__init__(parts, headers=headers)
         self.parts = parts
-
-    def map(self, change: Callable[[AsyncGenerator[bytes]], AsyncGenerator[bytes]]) -> None:
-        """Have the parts changed before they are sent."""
-        self.parts = self.body_iterator = change(self.parts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the parts as they come."""
@@ -113,40 +108,6 @@ class PartStream(_Stream):
         self.status_code = int(status)
 
 
-async def each_in_turn(
-    parts: AsyncGenerator[bytes], working: Callable[[], AbstractAsyncContextManager[None]]
-) -> AsyncGenerator[bytes]:
-    """Make each part while holding a place; while the client reads it, others work."""
-    async with aclosing(parts):
-        while True:
-            async with working():
-                part = await anext(parts, None)
-            if part is None:
-                return
-            yield part
-
-
-async def in_slices(answer: Response, again: Callable[[], Awaitable[Response]]) -> Response:
-    """Send the body of an answer slice by slice if it is large.
-
-    Returns:
-        The same answer if it is small, or larger than what the host keeps of bodies.
-    """
-    body = body_of(answer)
-    if not SLICE_BYTES < len(body) <= MAX_BYTES:
-        return answer
-
-    async def body_again() -> bytes:
-        return body_of(await again())
-
-    return PartStream(await slices_of(body, body_again), answer.headers, answer.status_code)
-
-
-def body_of(answer: Response) -> bytes:
-    """Return the body of an answer; nothing of one that is streamed."""
-    return bytes(getattr(answer, "body", b""))
-
-
 async def first_sign(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | Turn | None:
     """Wait for the first sign of a turn: it runs, was refused, or stands behind a turn that waits.
 
@@ -189,7 +150,6 @@ async def follow_turn(
     heartbeat_seconds: float,
     has_ended: bool = False,
     hidden_events: Container[str] = (),
-    working: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     running: Turn | None = None,
 ) -> AsyncGenerator[bytes]:
     """Stream a turn's past and future events, and how it ends.
@@ -229,8 +189,7 @@ async def follow_turn(
             if data := _encode_page(page, request, base_url, hidden_events):
                 yield data
         end_id = await _end_id(log, log_id, offset, turn, first_offset)
-        async for part in _terminal_parts(client, request, turn, end_id, base_url=base_url, working=working):
-            yield part
+        yield encode_event(*await _terminal_event(client, request, turn, base_url), end_id)
     except Exception as error:  # noqa: BLE001 - raised again unless it is known
         _cut_off(request, error)
     finally:
@@ -373,25 +332,6 @@ async def _wait_for_end(client: TurnClient, request: TurnRequest, *, has_ended: 
             return turn if turn.outcome and len(turn.outcome.text) <= _MAX_CACHED_CHARACTERS else None
         has_ended = await client.find(request.agent, request.session_id, request.turn_id) is None
     return None
-
-
-async def _terminal_parts(
-    client: TurnClient,
-    request: TurnRequest,
-    turn: Turn | None,
-    offset: int,
-    *,
-    base_url: str,
-    working: Callable[[], AbstractAsyncContextManager[None]],
-) -> AsyncGenerator[bytes]:
-    async def terminal() -> bytes:
-        return encode_event(*await _terminal_event(client, request, turn, base_url), offset)
-
-    async with working():
-        parts = await slices_of(await terminal(), terminal)
-    async with aclosing(each_in_turn(parts, working)) as parts_in_turn:
-        async for part in parts_in_turn:
-            yield part
 
 
 async def _terminal_event(

@@ -8,15 +8,14 @@ never existed take the same path to the same response.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final
 
 from durable_agent_host.errors import ForbiddenError, RegistrationError
 from durable_agent_host.hook_validation import check_hook
-from durable_agent_host.http.rate_limits import ArrivingBodies, CallerLimits, ConcurrentWork, RequestRates
+from durable_agent_host.http.rate_limits import ArrivingBodies
 from durable_agent_host.model.access import (
     ANYBODY,
     APP_CODE,
@@ -28,25 +27,8 @@ from durable_agent_host.model.access import (
 from durable_agent_host.model.access import Action as Action  # noqa: PLC0414 - apps import it from here
 from durable_agent_host.model.access import AuthorizationTarget as AuthorizationTarget  # noqa: PLC0414 - the same
 from durable_agent_host.model.principal import ANONYMOUS, Principal
-from durable_agent_host.settings import PREFIX
+from durable_agent_host.settings import PREFIX, Settings
 from durable_agent_host.turn.turn_requests import valid_traceparent
-
-COSTLY: Final = frozenset[Action](
-    {
-        "sessions.list",
-        "session.read",
-        "session.export",
-        "session.verify",
-        "session.repair",
-        "session.fork",
-        "files.read",
-        "files.add",
-        "turn.read",
-        "turn.follow",
-        "calls.read",
-    }
-)
-"""Actions that take work in proportion to what is stored or sent; few of one kind work at once for one principal."""
 
 EVEN_SECONDS: Final = 0.05
 """Not-found answers are sent at multiples of this time, whether or not the thing exists for others."""
@@ -99,7 +81,7 @@ class Authorizer:
         identify: Identify | None,
         authorize: Authorize | None = None,
         adopters: str = ANYBODY,
-        limits: CallerLimits | None = None,
+        max_arriving_bytes: int = Settings.max_arriving_bytes,
     ) -> None:
         if authorize is not None and identify is None:
             raise RegistrationError("authorize is given without identify, so sessions have no owners: give both")
@@ -112,10 +94,7 @@ class Authorizer:
         check_hook("authorize", authorize, "principal", "action", "session")
         self._identify = identify
         self._authorize = authorize
-        limits = limits or CallerLimits()
-        self._rates = RequestRates(limits.requests_per_second)
-        self._arriving = ArrivingBodies(limits.arriving_bytes)
-        self._working = ConcurrentWork(limits.reads_at_once)
+        self.arriving = ArrivingBodies(max_arriving_bytes)
         self.rules = AccessRules(adopters, self._is_authorized)
 
     @property
@@ -124,15 +103,12 @@ class Authorizer:
         return self._identify is not None
 
     async def identify(self, request: IncomingRequest, action: Action) -> RequestContext:
-        """Identify the caller, and make the context of the request; count the request.
+        """Identify the caller, and make the context of the request.
 
         Raises:
             ForbiddenError: the app does not let the caller in, or gives the caller the name of `ANONYMOUS`.
-            TooManyRequestsError: the caller asks too often.
         """
-        principal = await self._principal_of(request)
-        self._rates.acquire((principal or ANONYMOUS).owner)
-        return self._context(principal, action, request.headers.get("traceparent"))
+        return self._context(await self._principal_of(request), action, request.headers.get("traceparent"))
 
     def open_context(self, action: Action) -> RequestContext:
         """Make the context of a request that is open to everyone: its caller is nobody in particular."""
@@ -147,19 +123,6 @@ class Authorizer:
     def _context(self, principal: Principal | None, action: Action, traceparent: Any) -> RequestContext:
         access = CallerAccess(principal or ANONYMOUS, action, self.rules) if self.identifies else NO_CALLERS
         return RequestContext(principal, access, valid_traceparent(traceparent))
-
-    def arriving(self, context: RequestContext) -> AbstractContextManager[Callable[[int], None]]:
-        """Count a body of a caller while it arrives; see `ArrivingBodies.of`."""
-        return self._arriving.of((context.principal or ANONYMOUS).owner)
-
-    @asynccontextmanager
-    async def working(self, context: RequestContext, action: Action) -> AsyncGenerator[None]:
-        """Hold a place among the caller's costly requests while the block works; see `ConcurrentWork.of`."""
-        if action not in COSTLY:
-            yield
-            return
-        async with self._working.of((context.principal or ANONYMOUS).owner, action):
-            yield
 
     async def _principal_of(self, request: IncomingRequest) -> Principal | None:
         if self._identify is None:

@@ -4,7 +4,6 @@ import inspect
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from http import HTTPStatus
@@ -24,11 +23,10 @@ from durable_agent_host.errors import (
     RequestTooLargeError,
 )
 from durable_agent_host.http.body_parsing import MAX_UPLOAD, BodyLimit, read_body
-from durable_agent_host.http.event_stream import PartStream, each_in_turn, in_slices
 from durable_agent_host.http.gate import Action, Authorizer, IncomingRequest, wait_for_even_time
 from durable_agent_host.http.parse import RunParameters, parse_run, reject_repeated_parameters
 from durable_agent_host.http.problem_details import problem, problem_of_error
-from durable_agent_host.http.rate_limits import StreamReaders
+from durable_agent_host.http.rate_limits import ArrivingBodies, StreamReaders
 from durable_agent_host.http.response_types import HostedAgentWire
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.budget import Price
@@ -152,10 +150,7 @@ class RouteRequest:
     Attributes:
         owner: of the session that the request may begin, or its future owner; None where nobody is identified.
         body: set by `read_body`.
-        again: makes the answer again, for a client that reads slowly; None where only a ``GET`` can be made again.
     """
-
-    again: "Callable[[], Awaitable[Response]] | None" = None
 
     def __init__(self, request: func.HttpRequest, max_request_bytes: int = 0) -> None:
         self._request = request
@@ -189,9 +184,9 @@ class RouteRequest:
         headers = {name.lower(): value for name, value in self.headers.items()}
         return IncomingRequest(headers, self.query, self.method, urlsplit(self._url).path)
 
-    async def read_body(self, limit: BodyLimit, gate: Authorizer, context: RequestContext) -> None:
+    async def read_body(self, limit: BodyLimit, arriving: ArrivingBodies) -> None:
         """Read the body, once; raises as `durable_agent_host.http.body_parsing.read_body` does."""
-        with gate.arriving(context) as count:
+        with arriving.count_body() as count:
             self.body = await read_body(self.headers, self.stream(), limit, count)
 
     def stream(self) -> AsyncIterator[bytes]:
@@ -365,26 +360,14 @@ class Route(NamedTuple):
         async def handle() -> Response:
             try:
                 await self._find_session(host, call, client)
-                await call.read_body(self.body_limit(host.settings), host.gate, context)
-                async with working():
-                    return await self.handler(host, call, client)
+                await call.read_body(self.body_limit(host.settings), host.gate.arriving)
+                return await self.handler(host, call, client)
             except NotFoundError:
                 if context.access.is_restricted:
                     await wait_for_even_time(started_at)
                 raise
 
-        async def again() -> Response:
-            return await (call.again() if call.again else self.handler(host, call, client))
-
-        def working() -> AbstractAsyncContextManager[None]:
-            return host.gate.working(context, self.action)
-
-        answer = await handle_errors(call.line, handle)
-        if call.method == "GET" or call.again:
-            answer = await in_slices(answer, again)
-        if isinstance(answer, PartStream):
-            answer.map(lambda parts: each_in_turn(parts, working))
-        return answer
+        return await handle_errors(call.line, handle)
 
     async def _find_session(self, host: HandlerContext, call: RouteRequest, client: TurnClient) -> None:
         """Check that what is stored can be read, and find whose session a request may begin."""

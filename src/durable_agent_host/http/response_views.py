@@ -1,9 +1,7 @@
 """Turns and sessions as JSON for clients."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import quote
@@ -16,7 +14,6 @@ from durable_agent_host.codec.message import RESPONSE, end_of_entry, response_id
 from durable_agent_host.codec.schema_validation import format_json_path
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
-from durable_agent_host.errors import StateError
 from durable_agent_host.http.problem_details import problem_body
 from durable_agent_host.http.response_types import (
     AcceptedWire,
@@ -37,7 +34,6 @@ from durable_agent_host.model.ending import AnswerEnd, AnswerEndWire, RefusalWir
 from durable_agent_host.model.pending_call import PendingCallWire
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.segments.blob_cache import MAX_BYTES, BlobCache
 from durable_agent_host.segments.conversation_pages import Page
 from durable_agent_host.session.repair import RepairChange
 from durable_agent_host.turn import turn_events
@@ -54,16 +50,6 @@ from durable_agent_host.turn.turn_events import (
 )
 from durable_agent_host.turn.turn_wire import decode_response_messages
 
-# Large answers: encoded off the event loop and in parts, so that other requests proceed; sent as clients read them.
-#
-# Theory of operation. A client that does not read must cost the host little, whatever it asked for. So an answer is
-# sent slice by slice, and between two slices its body belongs to a cache of limited size. If others have displaced it
-# when the client reads on, it is made again, and must have the same bytes.
-
-SLICE_BYTES: Final = 192 * 1024
-BODIES: Final = BlobCache(largest_bytes=MAX_BYTES)
-"""Bodies that this process is sending, by their SHA-256."""
-
 
 async def large_json_response(
     count: int, view: Callable[[], Mapping[str, Any]], headers: Mapping[str, str]
@@ -75,34 +61,6 @@ async def large_json_response(
     """
     text = await run_in_thread_if_many(count, lambda: _encode_in_parts(view()))
     return Response(text, headers=headers, media_type="application/json")
-
-
-async def slices_of(body: bytes, again: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes]:
-    """Divide a large body into slices; between two of them, only `BODIES` holds it.
-
-    Returns:
-        The slices; they raise `StateError` if what is made again has other bytes.
-    """
-    digest = await _digest(body)
-    size = len(body)
-    BODIES.put(digest, body, size)
-    return _slices(digest, size, again)
-
-
-async def _slices(digest: str, size: int, again: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes]:
-    for start in range(0, size, SLICE_BYTES):
-        if (body := BODIES.get(digest)) is None:
-            body = await again()
-            if await _digest(body) != digest:
-                raise StateError("what is sent has changed while the client read it: read it again")
-            BODIES.put(digest, body, size)
-        part = body[start : start + SLICE_BYTES]
-        del body
-        yield part
-
-
-async def _digest(body: bytes) -> str:
-    return await asyncio.to_thread(lambda: sha256(body).hexdigest())
 
 
 def _encode_in_parts(value: Any) -> str:

@@ -138,7 +138,7 @@ async def _respond(
         return _accepted_response(call, request, await _unfinished_view(client, request, turn))
     if outcome.error is not None:
         return _failed_run(call, request, outcome)
-    return _answer(call, client, request, outcome)
+    return _answer(call, request, outcome)
 
 
 def _failed_run(call: RouteRequest, request: TurnRequest, outcome: TurnOutcome) -> Response:
@@ -183,24 +183,12 @@ async def _unfinished_view(client: TurnClient, request: TurnRequest, running: Tu
     return {**turn_identity(request), **data, "message": request.message}
 
 
-def _answer(call: RouteRequest, client: TurnClient, request: TurnRequest, outcome: TurnOutcome) -> Response:
-    """Answer with a turn's outcome, and note how the answer is made again."""
+def _answer(call: RouteRequest, request: TurnRequest, outcome: TurnOutcome) -> Response:
     headers = turn_headers(request)
-
-    def answer(outcome: TurnOutcome) -> Response:
-        if call.run.wants_json:
-            return json_response(HTTPStatus.OK, response_view(request, outcome, call.base_url), headers)
-        text = outcome.plain_text.encode(errors="replace")  # a model may cut a text inside a character
-        return Response(text, headers=headers, media_type="text/plain")
-
-    async def again() -> Response:
-        turn = await client.find(request.agent, request.session_id, request.turn_id)
-        if turn is None or turn.outcome is None:
-            raise NotFoundError(f"turn {request.turn_id!r} was deleted while its answer was read")
-        return answer(turn.outcome)
-
-    call.again = again
-    return answer(outcome)
+    if call.run.wants_json:
+        return json_response(HTTPStatus.OK, response_view(request, outcome, call.base_url), headers)
+    text = outcome.plain_text.encode(errors="replace")  # a model may cut a text inside a character
+    return Response(text, headers=headers, media_type="text/plain")
 
 
 async def read_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -387,7 +375,6 @@ async def _stream(
         heartbeat_seconds=heartbeat,
         has_ended=outcome is not None,
         hidden_events=hidden_events,
-        working=lambda: host.gate.working(client.context, "turn.follow"),
         running=running,
     )
     return EventStream(events, turn_headers(request), host.readers.enter(request.turn_id))

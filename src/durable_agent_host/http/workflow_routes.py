@@ -169,7 +169,7 @@ class WorkflowRoute:
         """
         turns = client_for(await self.gate.identify(request, self._action))
         authorized_request = await self._enter(workflow_request, turns)
-        with self.gate.arriving(turns.context) as count:
+        with self.gate.arriving.count_body() as count:
             authorized_request = authorized_request._replace(
                 body=await read_body(request.headers, stream, self._limit, count)
             )

@@ -13,7 +13,7 @@ from durable_agent_host.model.session import Receipt
 from durable_agent_host.segments.conversation_reader import Chunk, ConversationReader
 from durable_agent_host.session.repair import RepairChange
 
-PAGE_BYTES: Final = 8 * 1024 * 1024
+PAGE_BYTES: Final = 1024 * 1024
 _OMITTED: Final = "left out"
 
 
