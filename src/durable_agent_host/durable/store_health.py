@@ -1,4 +1,4 @@
-"""Health of the stores: the durable store, which holds the sessions, the turn log, and the pieces of sessions."""
+"""Whether the stores can be written: checked by the health route, and before work that needs the turn log."""
 
 import asyncio
 import logging
@@ -14,136 +14,57 @@ from durable_agent_host.model.ids import entity_name
 from durable_agent_host.segments.conversation_reader import OpenSegments
 from durable_agent_host.turn_log.protocol import TurnLog
 
-# Whether a store is writable: checked by the health route, and before work that needs the store.
-
 TRUSTED_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 5.0
+
+CHECK_OPERATION: Final = "check"
+"""An operation of an agent's entity that does nothing."""
+CHECK_KEY: Final = "durable-agent-host.health"
+"""The entity that is signalled. It never has a state, so it never exists; a session with this id is not affected."""
 
 _LOGGER = logging.getLogger(__name__)
 _KEYS: Final = re.compile(r"(?<=[?&]code=)[^&\s]+|(?<=://)[^/@\s]*(?=@)")
 
 
-class Probe:
-    """Checks a store with a small write, at most once a second, for all concurrent callers together.
+class _Probe:
+    """Checks a store with one small write for all concurrent callers; a success is trusted for a second.
 
-    A store that hangs is checked once; later callers wait for that answer, or time out. A change between writable and
-    not writable is logged once.
-
-    Args:
-        label: the store, for messages.
-        trusted_seconds: how long an answer is reused.
-        answer_seconds: timeout of a check.
+    A change between writable and not writable is logged once.
     """
 
-    def __init__(
-        self, label: str, *, trusted_seconds: float = TRUSTED_SECONDS, answer_seconds: float = ANSWER_SECONDS
-    ) -> None:
+    def __init__(self, label: str) -> None:
         self._label = label
-        self._trusted_seconds = trusted_seconds
-        self._answer_seconds = answer_seconds
-        self._check_task: asyncio.Task[Exception | None] | None = None
-        self._check_started_at = 0.0
-        self._check_completed_at = 0.0
+        self._task: asyncio.Task[Exception | None] | None = None
+        self._started_at = 0.0
         self._was_reported = False
 
-    async def problem(self, ask: Callable[[], Awaitable[Any]]) -> Exception | None:
-        """Return what is wrong with the store.
-
-        Returns:
-            The error, a `TimeoutError` without an answer in time, or None if the write succeeded.
-        """
-        check_task = self._check_task
-        if check_task is None or check_task.get_loop() is not asyncio.get_running_loop() or self._is_stale(check_task):
-            check_task = self._check_task = asyncio.create_task(self._ask(ask))
-            self._check_started_at = time.monotonic()
-        left = self._check_started_at + self._answer_seconds - time.monotonic()
-        done, _ = await asyncio.wait({check_task}, timeout=max(left, 0.0))
-        error = check_task.result() if done else TimeoutError(f"no answer for {self._answer_seconds:g} s")
-        self._report(error)
-        return error
-
-    def _is_stale(self, check_task: "asyncio.Task[Exception | None]") -> bool:
-        if not check_task.done():
-            return False
-        is_full = isinstance(check_task.result(), DiskFullError)  # a deletion may just have been given room
-        return is_full or time.monotonic() > self._check_completed_at + self._trusted_seconds
-
-    async def _ask(self, ask: Callable[[], Awaitable[Any]]) -> Exception | None:
-        try:
-            await ask()
-        except Exception as error:  # noqa: BLE001 - any error is the problem
-            return error
-        finally:
-            self._check_completed_at = time.monotonic()
-        return None
-
-    def _report(self, error: Exception | None) -> None:
+    async def problem(self, write: Callable[[], Awaitable[Any]]) -> Exception | None:
+        """Return what is wrong with the store: the error, a `TimeoutError` without an answer in time, or None."""
+        task = self._task
+        if task is None or task.get_loop() is not asyncio.get_running_loop() or self._is_stale(task):
+            task = self._task = asyncio.create_task(_try(write))
+            self._started_at = time.monotonic()
+        left = self._started_at + ANSWER_SECONDS - time.monotonic()
+        done, _ = await asyncio.wait({task}, timeout=max(left, 0.0))
+        error = task.result() if done else TimeoutError(f"no answer for {ANSWER_SECONDS:g} s")
         if error is not None and not self._was_reported:
             reason = _KEYS.sub("...", " ".join(str(error).split())[:400])
             _LOGGER.warning("%s cannot be written: %s: %s", self._label, type(error).__name__, reason)
         elif error is None and self._was_reported:
             _LOGGER.warning("%s can be written again", self._label)
         self._was_reported = error is not None
+        return error
+
+    def _is_stale(self, task: "asyncio.Task[Exception | None]") -> bool:
+        return task.done() and (task.result() is not None or time.monotonic() > self._started_at + TRUSTED_SECONDS)
 
 
-class LogProbe(Probe):
-    """Checks the turn log.
-
-    Args:
-        open_log: returns the log of the process.
-    """
-
-    def __init__(self, open_log: Callable[[], TurnLog]) -> None:
-        super().__init__("the turn log")
-        self._open_log = open_log
-
-    async def find_problem(self) -> Exception | None:
-        """Return what is wrong with the log; see `Probe.problem`."""
-        return await self.problem(lambda: self._open_log().check())
-
-    async def check(self) -> None:
-        """Check that the log is writable.
-
-        Raises:
-            DiskFullError: its disk is full.
-            LogUnavailableError: it is not, or does not answer in time; the message says why.
-        """
-        if isinstance(error := await self.find_problem(), DiskFullError):
-            raise error
-        if error is not None:
-            raise LogUnavailableError(
-                f"the turn log cannot be written ({_KEYS.sub('...', str(error))}). Nothing was begun without it: "
-                "try again later"
-            ) from error
-
-
-CHECK_OPERATION: Final = "check"
-"""An operation of an agent's entity that does nothing."""
-
-CHECK_KEY: Final = "durable-agent-host.health"
-"""The entity that is signalled. It never has a state, so it never exists; a session with this id is not affected."""
-
-
-class StoreProbe(Probe):
-    """Checks the durable store with a signal to an entity (a write) and the status of a turn (a read).
-
-    Args:
-        agents: the app's, by name; a live view. An app without agents gets only the read.
-    """
-
-    def __init__(self, agents: Mapping[str, Any]) -> None:
-        super().__init__("the durable store")
-        self._agents = agents
-
-    async def find_problem(self, client: DurableOrchestrationClient) -> Exception | None:
-        """Return what is wrong with the store; see `Probe.problem`."""
-
-        async def ask() -> None:
-            await client.get_status("health")
-            for name in sorted(self._agents)[:1]:
-                await client.signal_entity(EntityId(entity_name(name), CHECK_KEY), CHECK_OPERATION)
-
-        return await self.problem(ask)
+async def _try(write: Callable[[], Awaitable[Any]]) -> Exception | None:
+    try:
+        await write()
+    except Exception as error:  # noqa: BLE001 - any error is the problem
+        return error
+    return None
 
 
 class StoreProbes:
@@ -152,18 +73,32 @@ class StoreProbes:
     Args:
         open_log: returns the turn log of the process.
         open_pieces: returns the piece store of the process.
-        agents: the app's, by name; a live view.
-
-    Attributes:
-        check_log: checks that the turn log is writable; see `LogProbe.check`.
+        agents: the app's, by name; a live view. An app without agents only reads the durable store.
     """
 
     def __init__(self, open_log: Callable[[], TurnLog], open_pieces: OpenSegments, agents: Mapping[str, Any]) -> None:
-        self._log = LogProbe(open_log)
-        self.check_log = self._log.check
-        self._pieces = Probe("the piece store")
+        self._open_log = open_log
         self._open_pieces = open_pieces
-        self._store = StoreProbe(agents)
+        self._agents = agents
+        self._log = _Probe("the turn log")
+        self._pieces = _Probe("the piece store")
+        self._sessions = _Probe("the durable store")
+
+    async def check_log(self) -> None:
+        """Check that the turn log is writable.
+
+        Raises:
+            DiskFullError: its disk is full.
+            LogUnavailableError: it is not, or does not answer in time; the message says why.
+        """
+        error = await self._log.problem(lambda: self._open_log().check())
+        if isinstance(error, DiskFullError):
+            raise error
+        if error is not None:
+            raise LogUnavailableError(
+                f"the turn log cannot be written ({_KEYS.sub('...', str(error))}). Nothing was begun without it: "
+                "try again later"
+            ) from error
 
     async def find_problems(self, client: DurableOrchestrationClient) -> dict[str, Exception | None]:
         """Return what is wrong; cheap enough for frequent calls.
@@ -171,9 +106,15 @@ class StoreProbes:
         Returns:
             The problem by store (``session_store``, ``turn_log``, ``piece_store``), or None.
         """
+
+        async def signal_entity() -> None:
+            await client.get_status("health")
+            for name in sorted(self._agents)[:1]:
+                await client.signal_entity(EntityId(entity_name(name), CHECK_KEY), CHECK_OPERATION)
+
         session_store, turn_log, piece_store = await asyncio.gather(
-            self._store.find_problem(client),
-            self._log.find_problem(),
+            self._sessions.problem(signal_entity),
+            self._log.problem(lambda: self._open_log().check()),
             self._pieces.problem(lambda: self._open_pieces().check()),
         )
         return {"session_store": session_store, "turn_log": turn_log, "piece_store": piece_store}

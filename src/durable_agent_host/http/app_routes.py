@@ -82,10 +82,5 @@ async def health(host: HandlerContext, call: RouteRequest, client: TurnClient) -
         healthy_view: HealthWire = {"status": "healthy", **view}
         return json_response(HTTPStatus.OK, healthy_view, {})
     detail = f"{', and '.join(wrong)}: the host's log says more"
-    body: HealthProblemWire = {
-        **problem_body({"type": "LogError", "message": detail}),
-        **view,
-        "healthy": False,
-        "health": "unhealthy" if found.get("session_store") else "degraded",
-    }
+    body: HealthProblemWire = {**problem_body({"type": "LogError", "message": detail}), **view}
     return problem_response(body, {"Retry-After": str(LOG_RETRY_SECONDS)})

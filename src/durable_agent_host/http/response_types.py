@@ -264,9 +264,6 @@ class HealthWire(HealthChecksWire):
 class HealthProblemWire(ProblemWire, HealthChecksWire):
     """A store cannot be written."""
 
-    healthy: Literal[False]
-    health: Literal["unhealthy", "degraded"]
-
 
 class ClientToolWire(TypedDict):
     """A tool that the client runs; the parameters are a JSON schema."""
