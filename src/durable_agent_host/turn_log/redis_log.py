@@ -3,21 +3,16 @@
 Theory of operation. A log is a stream, whose entries have the ids ``{offset}-1``, and a hash with the attempt and the
 next offset. One script appends: it checks the attempt, writes all entries and publishes, atomically. On a retry after a
 lost answer it first looks for its batch in the stream, and leaves a note that rejects the first try if that arrives
-late. The appends of all turns share pipelines, see `pipeline`. Publications wake followers in other processes, which
-also poll in case they miss one.
+late. Publications wake followers in other processes, which also poll in case they miss one.
 
 An append is as durable as the server: with ``appendonly yes`` and ``appendfsync always`` it is on disk.
 """
 
 import asyncio
-import hashlib
 import itertools
 import math
 import uuid
-from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -29,7 +24,6 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     ConnectionError,  # noqa: A004 (the library's name)
-    NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
@@ -40,190 +34,9 @@ from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entr
 from durable_agent_host.concurrency.event_loop_thread import LoopThread
 from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT, Inbox, LogEntry, LogPage, LogRecord
-from durable_agent_host.storage.storage_retry import Backoff, retry
-from durable_agent_host.turn_log.followers import Appended, Followers
+from durable_agent_host.storage.storage_retry import retry
+from durable_agent_host.turn_log.followers import Followers
 from durable_agent_host.turn_log.protocol import CHECK_SECONDS, INTERVAL_SECONDS, MAX_PAGE_BYTES
-
-# Commands of many turns in few pipelines.
-#
-# Theory of operation. Commands that arrive while a pipeline is under way go together into the next one, so 200 turns
-# cost few requests, system calls and wake-ups. Each command is answered, refused, or retried after its own pause,
-# independent of the others. A broken connection leaves all answers of its pipeline unknown; pipelines then get
-# shorter, so that some get through a bad network. A slow pipeline, with a large entry or on a dead connection, does
-# not block the next one.
-
-_MOST_COMMANDS: Final = 512
-_MOST_BYTES: Final = 1024 * 1024
-_MOST_AT_ONCE: Final = 4
-_SLOW_SECONDS: Final = 0.05
-
-
-class Command(ABC):
-    """One command.
-
-    Args:
-        size_bytes: of the request, roughly.
-
-    Attributes:
-        size_bytes: as given.
-        tries: how often it was sent.
-        future: of the answer.
-        backoff: of its retries; set when the pipelines get it.
-    """
-
-    def __init__(self, size_bytes: int = 0) -> None:
-        self.size_bytes = size_bytes
-        self.tries = 0
-        self.future: Future[Any] = Future()
-        self.backoff: Backoff | None = None
-
-    @abstractmethod
-    def arguments(self) -> Sequence[Any]:
-        """Return what to send at this try."""
-
-
-class Pipelines:
-    """Sends commands in pipelines. All methods but `ask` are called in the store's loop.
-
-    Args:
-        loop: the store's.
-        send: sends commands and returns a reply or an error for each; raises if the replies are unknown.
-        explain: returns the error for the caller, or None if it may be gone at the next try.
-        on_replies: receives commands and replies before the callers do.
-        retry_seconds: how long a command is retried.
-    """
-
-    def __init__(
-        self,
-        loop: LoopThread,
-        send: Callable[[Sequence[Command]], Awaitable[Sequence[Any]]],
-        *,
-        explain: Callable[[Exception], Exception | None],
-        on_replies: Callable[[Sequence[tuple[Command, Any]]], None],
-        retry_seconds: float,
-    ) -> None:
-        self._loop = loop
-        self._send = send
-        self._explain = explain
-        self._on_replies = on_replies
-        self._retry_seconds = retry_seconds
-        self._pending: deque[Command] = deque()
-        self._resting: dict[Command, asyncio.TimerHandle] = {}
-        self._max_commands = _MOST_COMMANDS
-        self._under_way: set[asyncio.Task[None]] = set()
-        self._current: asyncio.Task[None] | None = None
-        self._is_woken = False
-
-    async def ask(self, command: Command) -> Any:
-        """Send a command and wait for its answer, in the loop that created it.
-
-        Raises:
-            LogError: the server does not answer, or refuses the command.
-        """
-        self._loop.post(self._add, command)
-        return await asyncio.wrap_future(command.future)
-
-    def close(self) -> None:
-        """Refuse what waits; called after running pipelines have ended."""
-        for timer in self._resting.values():
-            timer.cancel()
-        for command in (*self._pending, *self._resting):
-            self._reject(command, LogError("the turn log is closed"))
-        self._pending.clear()
-        self._resting.clear()
-
-    def _add(self, command: Command) -> None:
-        self._resting.pop(command, None)
-        if command.backoff is None:
-            command.backoff = Backoff("Redis", self._retry_seconds)
-        self._pending.append(command)
-        if self._current is None and not self._is_woken:
-            self._is_woken = True  # commands posted in the same step join
-            asyncio.get_running_loop().call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        """Start a pipeline with what waits, unless one has just started or too many are in progress."""
-        self._is_woken = False
-        if self._current is not None or len(self._under_way) >= _MOST_AT_ONCE:
-            return
-        group = self._next_group()
-        if not group:
-            return
-        loop = asyncio.get_running_loop()
-        task = self._current = loop.create_task(self._run(group))
-        slow = loop.call_later(_SLOW_SECONDS, self._pass, task)
-
-        def end(_: asyncio.Task[None]) -> None:
-            slow.cancel()
-            self._under_way.discard(task)
-            self._pass(task)
-
-        self._under_way.add(task)
-        task.add_done_callback(end)
-
-    def _pass(self, task: asyncio.Task[None]) -> None:
-        if self._current is task:
-            self._current = None
-        self._go_on()
-
-    def _next_group(self) -> list[Command]:
-        group: list[Command] = []
-        size_bytes = 0
-        while self._pending and len(group) < self._max_commands:
-            size_bytes += self._pending[0].size_bytes
-            if group and size_bytes > _MOST_BYTES:
-                break
-            command = self._pending.popleft()
-            if not command.future.cancelled():  # by the caller
-                group.append(command)
-        return group
-
-    async def _run(self, group: list[Command]) -> None:
-        for command in group:
-            command.tries += 1
-        try:
-            replies = await self._send(group)
-        except Exception as error:  # noqa: BLE001 (raised in the callers, who would wait forever)
-            self._max_commands = max(1, len(group) // 2)
-            self._complete(group, [error] * len(group))
-        except BaseException:  # the store is closed
-            for command in group:
-                self._reject(command, LogError("the turn log is closed"))
-            raise
-        else:
-            self._max_commands = min(self._max_commands * 2, _MOST_COMMANDS)
-            self._complete(group, replies)
-
-    def _complete(self, group: Sequence[Command], replies: Sequence[Any]) -> None:
-        done: list[tuple[Command, Any]] = []
-        for command, reply in zip(group, replies, strict=True):
-            if isinstance(reply, Exception):
-                self._fail(command, reply)
-            else:
-                done.append((command, reply))
-        self._on_replies(done)
-        for command, reply in done:
-            if command.future.set_running_or_notify_cancel():
-                command.future.set_result(reply)
-
-    def _fail(self, command: Command, error: Exception) -> None:
-        """Refuse a command, or schedule its next try."""
-        refusal = self._explain(error)
-        if refusal is not None:
-            self._reject(command, refusal)
-            return
-        assert command.backoff is not None
-        try:
-            pause = command.backoff.next_pause(error)
-        except LogError as timeout_error:
-            self._reject(command, timeout_error)
-        else:
-            self._resting[command] = asyncio.get_running_loop().call_later(pause, self._add, command)
-
-    def _reject(self, command: Command, error: Exception) -> None:
-        if command.future.set_running_or_notify_cancel():
-            command.future.set_exception(error)
-
 
 # Subscriptions to the appends of other processes, for logs that are followed here.
 #
@@ -381,43 +194,10 @@ redis.call('EXPIRE', stream, expire)
 redis.call('PUBLISH', channel, batch)
 return first
 """
-_DIGEST: Final = hashlib.sha1(_APPEND.encode(), usedforsecurity=False).hexdigest()
 _CONNECTIONS: Final = 32
 """Maximum connections to Redis."""
 _ENTRIES_AT_ONCE: Final = 64
 _RETENTION_SECONDS: Final = 7 * 24 * 3600
-
-
-class _Append(Command):
-    """The script that appends. It answers the first offset or, if fenced, -1 minus the current attempt."""
-
-    def __init__(self, log_id: str, entries: Sequence[LogEntry], lines: Sequence[str], values: Sequence[Any]) -> None:
-        super().__init__(sum(map(len, lines)))
-        self.log_id = log_id
-        self.attempt = int(values[1])
-        self._entries = entries
-        self._lines = lines
-        self._values = values
-
-    def arguments(self) -> Sequence[Any]:
-        expected, attempt, batch, retention_seconds = self._values
-        keys = (2, _state(self.log_id), _stream(self.log_id))
-        values = (expected, attempt, batch, int(self.tries > 1), retention_seconds, channel_of(self.log_id))
-        return ("EVALSHA", _DIGEST, *keys, *values, *self._lines)
-
-    def records(self, first: int) -> list[LogRecord]:
-        return [LogRecord(offset, self.attempt, entry) for offset, entry in enumerate(self._entries, first)]
-
-
-class _ReadHash(Command):
-    """The fields of a hash."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__()
-        self._key = key
-
-    def arguments(self) -> Sequence[Any]:
-        return ("HGETALL", self._key)
 
 
 class RedisTurnLog:
@@ -444,13 +224,6 @@ class RedisTurnLog:
         self._name = uuid.uuid4().hex[:12]
         self._batches = itertools.count()
         self._redis: Any = None
-        self._pipelines = Pipelines(
-            self._loop,
-            self._send,
-            explain=lambda error: None if _is_passing(error) else _explain(error),
-            on_replies=self._on_replies,
-            retry_seconds=retry_seconds,
-        )
         self._listener = RedisListener(
             self._name,
             lambda: self._client().pubsub(),
@@ -582,7 +355,7 @@ class RedisTurnLog:
 
     async def read_inbox(self, log_id: str) -> Inbox:
         """Return what was sent to the turn."""
-        bodies: dict[bytes, bytes] = await self._pipelines.ask(_ReadHash(_inbox(log_id)))
+        bodies: dict[bytes, bytes] = await self._run(lambda: self._client().hgetall(_inbox(log_id)))
         is_cancel_requested = bodies.pop(_CANCEL.encode(), None) is not None
         return Inbox(is_cancel_requested, {name.decode(): decode_log_entry(body) for name, body in bodies.items()})
 
@@ -599,41 +372,29 @@ class RedisTurnLog:
         await self._loop.close(self._disconnect())
 
     async def _append(self, log_id: str, entries: Sequence[LogEntry], *, expected: int, attempt: int) -> int:
-        """Run the script; return its answer."""
+        """Run the script; return the first offset or, if fenced, -1 minus the current attempt."""
         lines = [encode_log_entry(entry) for entry in entries]
-        values = (expected, attempt, f"{self._name}:{next(self._batches)}", self._retention_seconds)
-        return await self._pipelines.ask(_Append(log_id, entries, lines, values))
+        batch = f"{self._name}:{next(self._batches)}"
+        tries = itertools.count()
 
-    async def _send(self, commands: Sequence[Command]) -> Sequence[Any]:
-        """Send commands in one pipeline, and resend those whose script the server does not know."""
-        some = [command.arguments() for command in commands]
-        replies = await self._pipeline(some)
-        unknown = [index for index, answer in enumerate(replies) if isinstance(answer, NoScriptError)]
-        if unknown:  # the server is new, or has restarted
-            again = await self._pipeline([("EVAL", _APPEND, *some[index][2:]) for index in unknown])
-            for index, answer in zip(unknown, again, strict=True):
-                replies[index] = answer
-        return replies
+        async def send() -> int:
+            is_retry = int(next(tries) > 0)
+            values = (expected, attempt, batch, is_retry, self._retention_seconds, channel_of(log_id), *lines)
+            script = self._client().register_script(_APPEND)
+            return int(await script(keys=[_state(log_id), _stream(log_id)], args=values))
 
-    async def _pipeline(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
-        pipeline = self._client().pipeline(transaction=False)
-        for arguments in commands:
-            pipeline.execute_command(*arguments)
-        return await pipeline.execute(raise_on_error=False)
-
-    def _on_replies(self, replies: Sequence[tuple[Command, Any]]) -> None:
-        """Announce all appends of a pipeline to the followers of this process."""
-        appends: list[Appended] = []
-        for command, first in replies:
-            if not isinstance(command, _Append):
-                continue
+        async def append() -> int:
+            first = await self._retry(send)
             if first < 0:
-                self._listener.gave_way(command.log_id)
-                continue
+                self._listener.gave_way(log_id)
+                return first
             self.durable_writes += 1
-            self._listener.wrote(command.log_id)
-            appends.append((command.log_id, command.records(first), command.size_bytes))
-        self._followers.announce(appends)
+            self._listener.wrote(log_id)
+            records = [LogRecord(offset, attempt, entry) for offset, entry in enumerate(entries, first)]
+            self._followers.announce([(log_id, records, sum(map(len, lines)))])
+            return first
+
+        return await self._loop.run(append())
 
     async def _delete(self, log_id: str) -> None:
         await self._retry(lambda: self._client().delete(_state(log_id), _stream(log_id), _inbox(log_id)))
@@ -643,7 +404,6 @@ class RedisTurnLog:
         return [key async for key in found]
 
     async def _disconnect(self) -> None:
-        self._pipelines.close()
         if self._redis is not None:
             await self._redis.aclose()
             await self._redis.connection_pool.disconnect()
