@@ -243,26 +243,6 @@ async def test_a_follower_resumes_where_it_was(backend):
         assert texts(records) == [str(number) for number in range(60)]
 
 
-async def test_truncation_keeps_offsets(backend):
-    """What was truncated is passed over, the rest keeps its offsets, and new entries go on counting."""
-    log, log_id = backend.log(), new_id()
-    attempt = await log.open(log_id)
-    for number in range(1, 21):
-        await log.append(log_id, [delta(str(number))], attempt=attempt)
-    for _ in range(2):
-        await log.truncate(log_id, 15)
-    for reader in (log, backend.log()):
-        records = await read_all(reader, log_id)
-        assert_consecutive(records, records[0].offset)
-        assert records[0].offset <= 15
-        assert records[-1].offset == 20
-        assert (await reader.read(log_id, 17)).records[0].offset == 17
-    await log.truncate(log_id, 1000)
-    assert await backend.log().append(log_id, [delta("next")], attempt=attempt) == 21
-    assert await backend.log().open(log_id) == 2
-    assert (await read_all(log, log_id))[-1].offset == 22
-
-
 async def test_deleted_logs_are_empty(backend):
     """A deleted log is empty, has an empty inbox, takes nothing from its writer, and can begin anew."""
     log, other, log_id = backend.log(), backend.log(), new_id()

@@ -94,10 +94,6 @@ class EncryptedTurnLog:
             async for page in pages:
                 yield self._decrypt_page(log_id, page)
 
-    async def truncate(self, log_id: str, before_offset: int) -> None:
-        """Delete the entries before an offset; see the protocol."""
-        await self._log.truncate(log_id, before_offset)
-
     async def delete(self, *log_ids: str) -> None:
         """Delete logs; see the protocol."""
         await self._log.delete(*log_ids)

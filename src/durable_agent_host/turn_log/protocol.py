@@ -116,7 +116,7 @@ class TurnLog(Protocol):
 
         Args:
             log_id: the log; a missing one is empty.
-            from_offset: first offset wanted; truncated ones are skipped.
+            from_offset: first offset wanted.
             max_bytes: limit of the encoded entries; one entry is returned even if it is larger.
 
         Returns:
@@ -145,15 +145,6 @@ class TurnLog(Protocol):
         Yields:
             Pages with at least one record, except after a silence. A slow caller gets larger pages; memory per caller
             is bounded.
-        """
-        ...
-
-    async def truncate(self, log_id: str, before_offset: int) -> None:
-        """Delete the entries before an offset. Offsets do not change; idempotent.
-
-        Args:
-            log_id: the log.
-            before_offset: the first offset to keep; an implementation may keep some before it.
         """
         ...
 
@@ -240,9 +231,6 @@ class NullTurnLog:
         del log_id, from_offset, max_bytes, idle_seconds, until
         for page in ():
             yield page
-
-    async def truncate(self, log_id: str, before_offset: int) -> None:
-        """Do nothing."""
 
     async def delete(self, *log_ids: str) -> None:
         """Do nothing."""

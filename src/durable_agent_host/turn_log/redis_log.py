@@ -303,17 +303,6 @@ class RedisTurnLog:
             with suppress(LogError):  # closed
                 self._loop.post(self._listener.unsubscribe, log_id)
 
-    async def truncate(self, log_id: str, before_offset: int) -> None:
-        """Delete the entries before an offset, except the last one: it marks the end of the log for readers."""
-
-        async def truncate_log() -> None:
-            newest = await self._retry(lambda: self._client().xrevrange(_stream(log_id), count=1))
-            if newest:
-                first = min(before_offset, int(newest[0][0].partition(b"-")[0]))
-                await self._retry(lambda: self._client().xtrim(_stream(log_id), minid=f"{first}-0", approximate=False))
-
-        await self._loop.run(truncate_log())
-
     async def delete(self, *log_ids: str) -> None:
         """Delete logs and their inboxes; see the protocol."""
 

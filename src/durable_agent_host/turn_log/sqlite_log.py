@@ -66,8 +66,7 @@ def find_log(connection: sqlite3.Connection, log_id: str) -> KnownLog | None:
     if row is None:
         return None
     key, attempt, next_offset, last_row_key = row
-    # The last entry is the one before the next offset, unless all have been truncated.
-    is_end = last_row_key is None or next_offset == last_row_key - key * OFFSETS + 1
+    is_end = last_row_key is not None and next_offset == last_row_key - key * OFFSETS + 1
     if attempt < 1 or not 1 <= next_offset < OFFSETS or not is_end:
         raise CorruptStateError(
             f"what the file of the turn logs stores of the log {log_id} is damaged: its turn cannot be continued or "
@@ -237,20 +236,6 @@ class SqliteTurnLog:
     ) -> AsyncGenerator[LogPage]:
         """Read existing and future entries; see the protocol."""
         return self._followers.follow(self, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until)
-
-    async def truncate(self, log_id: str, before_offset: int) -> None:
-        """Delete the entries before an offset; see the protocol."""
-
-        def delete_entries(connection: sqlite3.Connection) -> None:
-            found = find_log(connection, log_id)
-            if found is not None:
-                start = found.key * OFFSETS
-                connection.execute(
-                    "DELETE FROM entries WHERE place >= ? AND place < ?",
-                    (start, start + min(before_offset, found.next_offset)),
-                )
-
-        await self._worker.write(Job(delete_entries))
 
     async def delete(self, *log_ids: str) -> None:
         """Delete logs and their inboxes; see the protocol."""

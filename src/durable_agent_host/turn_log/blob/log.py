@@ -4,8 +4,7 @@ Theory of operation. A log consists of parts: the append blobs ``{log_id}/000000
 frames, see `frame_format`. Each block is appended on the condition that the blob ends at the position that the writer
 expects. If it does not, the writer reads what came in between: its own block, if an answer was lost; the entry of a
 later attempt, which fences it; or another block of its own attempt, after which it tries again. A part that is
-nearly full is sealed with a last frame that names the next part, so a ghost cannot continue in the old one. Truncation
-deletes whole parts; their offsets are not reused.
+nearly full is sealed with a last frame that names the next part, so a ghost cannot continue in the old one.
 
 The appends of a process use at most half a processor: with many turns, each waits before its next append, and combines
 its output until then into one block.
@@ -19,7 +18,6 @@ import uuid
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
@@ -204,12 +202,11 @@ class BlobTurnLog:
         """Read the entries that are there now; see the protocol."""
 
         async def read_page() -> LogPage:
-            for _ in range(3):  # a part may be truncated in between
-                try:
-                    return await self._page(log_id, from_offset, max_bytes)
-                except BlobMissingError:
-                    self._positions.pop((log_id, from_offset), None)
-            return LogPage([], from_offset)
+            try:
+                return await self._page(log_id, from_offset, max_bytes)
+            except BlobMissingError:  # the log was deleted in between
+                self._positions.pop((log_id, from_offset), None)
+                return LogPage([], from_offset)
 
         return await self._loop.run(read_page())
 
@@ -237,17 +234,6 @@ class BlobTurnLog:
         if end and end.next_offset == from_offset and time.monotonic() < end.appended_at + _LOCAL_WRITER_SECONDS:
             return LogPage([], from_offset)
         return await self.read(log_id, from_offset, max_bytes=max_bytes)
-
-    async def truncate(self, log_id: str, before_offset: int) -> None:
-        """Delete the parts of which nothing is kept; see the protocol."""
-
-        async def delete_parts() -> None:
-            parts = await self._container.parts(log_id)
-            for part, following in pairwise(parts):
-                if following.first_offset <= before_offset:
-                    await self._container.delete(part_name(log_id, part.number))
-
-        await self._loop.run(delete_parts())
 
     async def delete(self, *log_ids: str) -> None:
         """Delete logs and their inboxes; see the protocol."""
