@@ -1,7 +1,5 @@
 """What tests of the fold compare, and the order of events that they change."""
 
-from random import Random
-
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES
 from durable_agent_host.stream.fold import Fold
 
@@ -13,24 +11,6 @@ def fold_part(updates, items):
 
 def contents_of(messages):
     return [content for message in messages for content in message["contents"]]
-
-
-def interleave(events, seed):
-    """Mix the events of the items; those of one item stay in order, and so do the first and the last events."""
-    draw = Random(seed)
-    lanes = {}
-    for event in events:
-        if "output_index" in event:
-            lanes.setdefault(event["output_index"], []).append(event)
-    events_of_items = []
-    while lanes:
-        output_index = draw.choice(sorted(lanes))
-        events_of_items.append(lanes[output_index].pop(0))
-        if not lanes[output_index]:
-            del lanes[output_index]
-    outside = [number for number, event in enumerate(events) if "output_index" not in event]
-    first = [events[number] for number in outside if number < len(events) - 1]
-    return [*first, *events_of_items, events[-1]]
 
 
 def is_sent_back(item):

@@ -6,7 +6,6 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content
 from durable_agent_host.stream.fold import fold_contents, fold_updates
 from tests.durable_agent_host.stream.comparing import fold_part
 from tests.durable_agent_host.stream.streams import provider, stored_all
-from tests.kit import RECORDINGS
 
 STREAMS = {
     "an empty object, then text": [{}, '{"a":', "2}"],
@@ -58,25 +57,3 @@ def test_the_folded_arguments_are_those_of_the_live_run(pieces):
             assert stored_all(fold_updates(grouped_updates, provider)) == expected
     (content,) = fold_contents([call(piece, None) for piece in pieces])
     assert [content.parse_arguments() or {}] == live_arguments(updates)
-
-
-def find_recordings(service, suffix):
-    folder = RECORDINGS / service
-    return sorted([*folder.glob(f"*{suffix}"), *folder.glob(f"multiturn/*/*{suffix}")]) if folder.exists() else []
-
-
-def anthropic_client(url):
-    from agent_framework_anthropic import AnthropicClient
-
-    return AnthropicClient(model="m", api_key="practice", base_url=url)
-
-
-def gemini_client(url):
-    from agent_framework_gemini import GeminiChatClient
-    from google.genai import Client
-
-    return GeminiChatClient(model="m", client=Client(api_key="practice", http_options={"base_url": url}))
-
-
-STREAMED = [(anthropic_client, path) for path in find_recordings("anthropic", ".jsonl")]
-STREAMED += [(gemini_client, path) for path in find_recordings("gemini", ".jsonl")]

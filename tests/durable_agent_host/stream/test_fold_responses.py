@@ -1,7 +1,5 @@
 """The laws of the fold over answers with what recordings lack, and over streams that services write otherwise."""
 
-from random import Random
-
 import pytest
 
 from durable_agent_host.providers.openai.item_mapping import (
@@ -10,15 +8,13 @@ from durable_agent_host.providers.openai.item_mapping import (
     input_item,
     to_input_item,
 )
-from durable_agent_host.stream.fold import fold_updates, response_as_updates
+from durable_agent_host.stream.fold import fold_updates
 from tests.durable_agent_host.openai_outputs import OUTPUTS, TOKEN, build_events, build_response_body, message, text
-from tests.durable_agent_host.stream.comparing import comparable, contents_of, fold_part, interleave, is_sent_back
+from tests.durable_agent_host.stream.comparing import comparable, contents_of, is_sent_back
 from tests.durable_agent_host.stream.streams import (
-    cut_at_random,
     encode_messages,
     parse_response,
     provider,
-    stored_all,
     updates_of,
 )
 
@@ -47,38 +43,6 @@ def test_the_fold_is_the_final_response(name):
     """Every kind of item and part is stored as the client parses it from the response that was sent whole."""
     body = final_body(name)
     assert_is_final(build_events(body), body)
-
-
-@pytest.mark.drawn(10)
-@pytest.mark.parametrize("name", OUTPUTS)
-def test_cutting_mixing_and_folding_in_parts_change_nothing(name):
-    """Other chunks, items mixed with each other, parts folded first and folding twice give the same."""
-    events = build_events(final_body(name))
-    response = fold_updates(updates_of(events), provider)
-    expected = stored_all(response)
-    seed = len(name)
-    updates = updates_of(cut_at_random(interleave(events, seed), seed))
-    assert stored_all(fold_updates(updates, provider)) == expected
-    first, second = sorted(Random(seed).randint(0, len(updates)) for _ in range(2))
-    cuts = updates[:first], updates[first:second], updates[second:]
-    parts = [update for part in cuts for update in fold_part(part, provider)]
-    assert stored_all(fold_updates(parts, provider)) == expected
-    assert encode_messages(fold_updates(response_as_updates(response), provider)) == expected["messages"]
-    assert encode_messages(fold_updates(response.to_updates(), provider)) == expected["messages"]
-
-
-@pytest.mark.drawn(10)
-@pytest.mark.parametrize("name", OUTPUTS)
-def test_an_incomplete_stream_obeys_the_laws(name):
-    """Wherever a stream breaks, parts give the whole, and folding twice changes nothing."""
-    events = build_events(final_body(name))
-    for end in range(0, len(events), max(1, len(events) // 5)):
-        updates = updates_of(events[:end])
-        response = fold_updates(updates, provider)
-        half = len(updates) // 2
-        parts = [*fold_part(updates[:half], provider), *fold_part(updates[half:], provider)]
-        assert stored_all(fold_updates(parts, provider)) == stored_all(response)
-        assert encode_messages(fold_updates(response_as_updates(response), provider)) == encode_messages(response)
 
 
 def test_token_probabilities_are_stored_with_their_texts():
