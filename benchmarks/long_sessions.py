@@ -274,9 +274,11 @@ def _lengthened(exported: str, turns: int) -> str:
 
     The overlay says which turns are the context of the document as it was, and is left out: it is made again.
     """
-    document = json.loads(exported)
+    document, *lines = map(json.loads, exported.splitlines())
+    del document["entryCount"]
     data, own = document["data"], document["data"]["extensionData"]["durableAgentHost"]
-    history, receipts = data["conversationHistory"], own["receipts"]
+    history = [line for line in lines if "turnId" not in line]
+    receipts = [line for line in lines if "turnId" in line]
     count = len(history) // 2
     entries, ended = history[-2 * turns :], receipts[-turns:]
     for number in range(-(-turns // count) - 1):

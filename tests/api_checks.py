@@ -89,7 +89,7 @@ def check_response(response: requests.Response) -> None:
             if path == "/mcp":
                 _check(("components", "schemas", "RpcEvent", *CONTENT), data, where)
             check_event(name, data)
-    elif media_type in content and "json" in media_type and response.content:
+    elif media_type in content and media_type.endswith("json") and response.content:
         pointer = ("paths", template, method, "responses", str(response.status_code), "content", media_type, "schema")
         _check(pointer, response.json(), where)
 
@@ -99,7 +99,7 @@ def _is_of_the_host(response: requests.Response) -> bool:
 
     An answer to HEAD has no body, but its type of content tells.
     """
-    is_json = "json" in response.headers.get("content-type", "")
+    is_json = response.headers.get("content-type", "").partition(";")[0].endswith("json")
     is_ours = is_json and (not response.content or "type" in response.json())
     return response.status_code >= HTTPStatus.BAD_REQUEST and not is_ours
 

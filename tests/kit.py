@@ -235,6 +235,17 @@ def running_host(data: Path, model: Server | None, *, app: Path = ROOT, **env: s
         host.stop()
 
 
+def exported(lines: str) -> dict[str, Any]:
+    """Give the document of a session that was exported as JSON lines."""
+    document, *others = map(json.loads, lines.splitlines())
+    entries = [line for line in others if "turnId" not in line]
+    assert document.pop("entryCount") == len(entries)
+    document["data"]["conversationHistory"] = entries
+    if receipts := [line for line in others if "turnId" in line]:
+        document["data"]["extensionData"]["durableAgentHost"]["receipts"] = receipts
+    return document
+
+
 def role_texts(session: dict[str, Any]) -> list[tuple[str, str]]:
     """Give roles and texts of a conversation."""
     return [

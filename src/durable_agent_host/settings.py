@@ -47,8 +47,6 @@ class Settings(ResponseLimits):
             with room to spare, and well under the 100 MB of the Functions host.
         max_upload_bytes: largest file that can be uploaded, and largest form that ``run`` accepts; 413 above. Bytes,
             default 32 MiB: the maximum of model services, and well under the 100 MB of the Functions host.
-        max_import_bytes: largest document that ``import`` accepts; 413 above. Bytes, default 1 GiB: it is streamed, and
-            the host may have a smaller limit of its own.
         max_queued_turns: how many turns of one session may wait; 429 above. Default 50: stops a client that retries in
             a loop before it fills the session.
         max_receipts: how many ended turns a session remembers, for clients that retry. Default 200.
@@ -108,7 +106,6 @@ class Settings(ResponseLimits):
     wait_seconds: float = 200.0
     max_request_bytes: int = 4 * 1024 * 1024
     max_upload_bytes: int = 32 * 1024 * 1024
-    max_import_bytes: int = 1024 * 1024 * 1024
     max_queued_turns: int = 50
     max_receipts: int = 200
     receipt_seconds: float = 7 * 24 * 3600.0

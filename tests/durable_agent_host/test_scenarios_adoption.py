@@ -75,7 +75,7 @@ def test_an_unowned_session_is_visible_to_those_who_may_adopt_it(site: Settings,
 
 
 def test_copies_of_an_unowned_session_belong_to_their_creator(site: Settings):
-    """A fork and an import have an owner; the original has none after it; who may not adopt can make none."""
+    """A fork has an owner; the original has none after it; who may not adopt can make none."""
     state_before = site.state("old-2")
     for caller in CALLERS:
         name = caller.partition(":")[0]
@@ -86,12 +86,10 @@ def test_copies_of_an_unowned_session_belong_to_their_creator(site: Settings):
             continue
         assert fork_response.status_code == 201, fork_response.text
         assert "owner" not in export_response.text
-        import_response = site.ask("POST", f"{SESSIONS}/import-of-{name}/import", caller, data=export_response.content)
-        assert import_response.status_code == 201, import_response.text
-        for copy in (f"fork-of-{name}", f"import-of-{name}"):
-            assert MESSAGE_TEXT in site.ask("GET", f"{SESSIONS}/{copy}", caller).text
-            assert copy in site.ask("GET", SESSIONS, caller).text
-            assert site.ask("GET", f"{SESSIONS}/{copy}", "zoe").status_code == 404
+        copy = f"fork-of-{name}"
+        assert MESSAGE_TEXT in site.ask("GET", f"{SESSIONS}/{copy}", caller).text
+        assert copy in site.ask("GET", SESSIONS, caller).text
+        assert site.ask("GET", f"{SESSIONS}/{copy}", "zoe").status_code == 404
     assert site.state("old-2") == state_before
 
 

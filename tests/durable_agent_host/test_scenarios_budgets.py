@@ -16,7 +16,7 @@ from tests.durable_agent_host.test_scenarios_cancel import cancel
 from tests.durable_agent_host.test_scenarios_idempotency import purge
 from tests.durable_agent_host.test_scenarios_journal import CrashingHost
 from tests.durable_agent_host.test_scenarios_turns import SLOW
-from tests.kit import AgentHost, Lives, PracticeModel, running_host
+from tests.kit import AgentHost, Lives, PracticeModel, exported, running_host
 from tests.processes import wait_until
 
 BUDGETS = Path(__file__).parent / "apps" / "budgets"
@@ -253,7 +253,7 @@ def test_an_import_restores_the_usage(budgets: AgentHost, model: PracticeModel):
     session = uuid4().hex
     model.plan({"text": "Done.", "usage": USAGE})
     assert budgets.run("Free", {"message": "one", "session_id": session}).ok
-    document = budgets.get(f"/agents/Free/sessions/{session}/export").json()
+    document = exported(budgets.get(f"/agents/Free/sessions/{session}/export").text)
     host_data = document["data"]["extensionData"]["durableAgentHost"]
     for name, body, status in (("whole", document, 201), ("odd", with_usage(document, {"tokens": "many"}), 400)):
         import_response = budgets.post(f"/agents/Free/sessions/{session}-{name}/import", json.dumps(body).encode())

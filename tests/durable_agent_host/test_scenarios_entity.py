@@ -47,7 +47,7 @@ def test_data_of_the_app_is_copied_with_the_full_conversation(lab: AgentHost):
     assert labels(lab, f"part-{session}") == []
     document = lab.get(f"{path}/export").content
     response = lab.post(f"/agents/Instant/sessions/copy-{session}/import", document)
-    assert "data of the app" in response.json()["taken_on_trust"][0]
+    assert response.status_code == 201, response.text
     assert labels(lab, f"copy-{session}") == ["mine"]
 
 

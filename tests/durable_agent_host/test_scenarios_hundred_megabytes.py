@@ -11,7 +11,7 @@ import requests
 
 from tests.durable_agent_host.process_memory import read_memory_bytes
 from tests.durable_agent_host.test_scenarios_sessions import command
-from tests.kit import ROOT, AgentHost
+from tests.kit import ROOT, AgentHost, exported
 
 MEGABYTE = 1024 * 1024
 RESULTS = 9
@@ -48,7 +48,8 @@ def write_large(file: Path) -> None:
         entries.append(
             entry("response", turn, ("assistant", [call]), ("tool", [result]), ("assistant", response_contents))
         )
-    file.write_text(json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": entries}}))
+    header = {"schemaVersion": "1.1.0", "data": {"conversationHistory": []}, "entryCount": len(entries)}
+    file.write_text("\n".join(map(json.dumps, (header, *entries))))
 
 
 def entry(kind: str, turn: str, *messages: tuple[str, list]) -> dict:
@@ -58,7 +59,7 @@ def entry(kind: str, turn: str, *messages: tuple[str, list]) -> dict:
 
 def digest_of(file: Path) -> str:
     """Of the conversation in an exported document."""
-    history = json.loads(file.read_bytes())["data"]["conversationHistory"]
+    history = exported(file.read_text())["data"]["conversationHistory"]
     return hashlib.sha256(json.dumps(history, sort_keys=True).encode()).hexdigest()
 
 
@@ -70,7 +71,7 @@ def sessions(host: AgentHost, session: str) -> str:
 def test_a_session_of_a_hundred_megabytes_is_supported(lives, model, tmp_path, capsys):
     """It is imported, read, verified, forked, exported, continued and deleted, and the host's memory stays flat."""
     host = lives(ROOT, OPENAI_STORE="true").host
-    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    before, after = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
     write_large(before)
     assert before.stat().st_size > 100 * MEGABYTE
     assert host.run(AGENT, {"message": "warm up", "thread_id": "other"}).status_code == 200
@@ -111,6 +112,6 @@ def test_a_session_of_a_hundred_megabytes_is_supported(lives, model, tmp_path, c
 
     assert run("delete", "large").startswith("large: ")
     assert requests.get(sessions(host, "large")).status_code == 404
-    run("export", "copy", "--output", str(after))
+    after.write_bytes(requests.get(sessions(host, "copy/export")).content)
     assert memory_grown() < 200 * MEGABYTE
     assert digest_of(after) == digest_of(before)

@@ -12,11 +12,10 @@ from uuid import uuid4
 import pytest
 import requests
 
-from durable_agent_host.segments.conversation_import import MAX_CONTENTS
 from tests.durable_agent_host.golden import golden
 from tests.durable_agent_host.mutations import mutations
 from tests.durable_agent_host.test_scenarios_sessions import command
-from tests.kit import AgentHost, PracticeModel
+from tests.kit import AgentHost, PracticeModel, exported
 from tests.sweeps import SEED, count
 
 GOLDEN = ("session-v1", "session-v1-openai", "session-v1-unknown-parts", "session-dotnet-1.1")
@@ -24,7 +23,7 @@ GOLDEN += ("session-upstream-1.0", "session-upstream-1.1", "session-upstream-1.2
 EACH = count("MUTATIONS", short=6, long=500)
 """Of each document."""
 AT_ONCE = 8
-PATH_PATTERN = re.compile(r"(data|extensionData|schemaVersion|schema version)\b|the document")
+PATH_PATTERN = re.compile(r"(data|extensionData|schemaVersion|schema version|line 1)\b|the document")
 
 
 def live_sessions(lab: AgentHost, model: PracticeModel) -> dict[str, tuple[str, dict]]:
@@ -41,7 +40,7 @@ def live_sessions(lab: AgentHost, model: PracticeModel) -> dict[str, tuple[str, 
         session = f"mutate-{uuid4().hex[:8]}"
         for message in messages:
             lab.run(agent, {"message": message, "session_id": session})
-        sessions[name] = (agent, lab.get(f"/agents/{agent}/sessions/{session}/export").json())
+        sessions[name] = (agent, exported(lab.get(f"/agents/{agent}/sessions/{session}/export").text))
     return sessions
 
 
@@ -175,55 +174,12 @@ def test_invalid_json_numbers_are_rejected(lab: AgentHost, body):
     )
     response = lab.post(f"/agents/Instant/sessions/no-{uuid4().hex}/import", body)
     assert response.status_code == 400, response.text
-    assert "data.x" in response.json()["detail"] or "levels deep" in response.json()["detail"]
-    assert "sys." not in response.json()["detail"]
+    assert "line 1" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("document", [{"data": {"conversationHistory": []}}, True, 5])
-def test_a_document_without_its_version_is_rejected_by_that_name(lab: AgentHost, document: Any):
-    """The answer names the field, and no command for stored sessions; what is no object has no field."""
+def test_a_body_that_is_no_export_is_rejected(lab: AgentHost, document: Any):
+    """The answer names the line."""
     body = json.dumps(document).encode()
     response = lab.post(f"/agents/Instant/sessions/no-{uuid4().hex}/import", body)
-    assert (response.status_code, "'schemaVersion'" in response.json()["detail"]) == (400, True), response.text
-    assert "verify" not in response.json()["detail"]
-
-
-def test_a_document_of_too_many_contents_is_refused(lab: AgentHost):
-    """Every turn would hold all of them: a message has as many as a whole session may have, and one more is refused."""
-    document: Any = golden("session-upstream-1.1")
-    response = document["data"]["conversationHistory"][1]["messages"][0]
-    response["contents"] = [{"$type": "text", "text": "x"}] * (MAX_CONTENTS + 1)
-    answer = lab.post(f"/agents/Instant/sessions/many-{uuid4().hex}/import", json.dumps(document).encode())
-    assert (answer.status_code, str(MAX_CONTENTS) in answer.json()["detail"]) == (413, True), answer.text
-
-
-def test_an_import_reports_unverified_content(lab: AgentHost, capsys, tmp_path):
-    """Messages in the app's name, results, items and a conversation of the model's service are named."""
-    document, file = golden("session-v1"), tmp_path / "session.json"
-    document["data"]["conversationHistory"][0]["messages"][0]["role"] = "system"
-    file.write_text(json.dumps(document))
-    status, out, _ = command(lab, capsys, "import", f"trust-{uuid4().hex}", str(file), agent="Instant")
-    assert status == 0
-    assert "taken on trust: entry 1 has a message of role 'system'" in out
-    assert "taken on trust: the session continues 'resp_1'" in out
-    assert "taken on trust: entry 2 has results of tools" in out
-    assert "taken on trust: entry 2 has reasoning or other items of the model's service" in out
-    plain = b"\xef\xbb\xbf" + json.dumps(golden("session-upstream-1.1")).encode()  # with a byte order mark
-    response = lab.post(f"/agents/Instant/sessions/trust-{uuid4().hex}/import", plain)
-    (sentence,) = response.json()["taken_on_trust"]
-    assert sentence == "entry 2 has results of tools, which the model takes for what the tools returned"
-
-
-@pytest.mark.parametrize("figure", [-1, 10**400])
-@pytest.mark.parametrize("name", ["tokens", "cost", "seconds"])
-def test_negative_usage_in_a_document_is_rejected(lab: AgentHost, name, figure):
-    """The session's budget continues from the imported usage: a negative figure would be an unlimited budget."""
-    document, session_id = golden("session-v1"), f"spent-{uuid4().hex}"
-    host_data = document["data"]["extensionData"]["durableAgentHost"]
-    host_data["spent"] = {"tokens": 5, "model_calls": 1, name: figure}
-    response = lab.post(f"/agents/Instant/sessions/{session_id}/import", json.dumps(document).encode())
-    assert (response.status_code, "durableAgentHost.spent has a figure" in response.text) == (400, True), response.text
-    host_data["spent"][name] = 7
-    response = lab.post(f"/agents/Instant/sessions/{session_id}/import", json.dumps(document).encode())
-    assert response.status_code == 201, response.text
-    assert any("what it has spent" in sentence for sentence in response.json()["taken_on_trust"])
+    assert (response.status_code, "line 1" in response.json()["detail"]) == (400, True), response.text

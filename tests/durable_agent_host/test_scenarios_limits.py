@@ -19,7 +19,6 @@ PREFIX = "DURABLE_AGENT_HOST_"
 SETTINGS = {
     "MAX_REQUEST_BYTES": 900_000,
     "MAX_UPLOAD_BYTES": 1_200_000,
-    "MAX_IMPORT_BYTES": 700_000,
     "MAX_RECEIPTS": 3,
     "MAX_STREAM_READERS": 2,
     "MAX_ARRIVING_BYTES": 2_000_000,
@@ -74,12 +73,6 @@ def form_of_run(host: AgentHost, size: int) -> requests.Response:
     return host.post(f"{AGENT}/run", body, content_type="multipart/form-data; boundary=B")
 
 
-def import_document(host: AgentHost, size: int) -> requests.Response:
-    """Import a document of so many bytes."""
-    body = json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": []}}).encode()
-    return host.post(f"{AGENT}/sessions/document-{size}/import", body.ljust(size), content_type="application/json")
-
-
 def run_with_options(host: AgentHost, size: int) -> requests.Response:
     """Run a turn with options of so many bytes."""
     return run(host, {"message": "hi", "options": {"user": "x" * (size - len('{"user": ""}'))}})
@@ -108,7 +101,6 @@ LIMIT_CASES: dict[str, tuple[SendSized, int, int, str]] = {
     "form of `run`": (form_of_run, SETTINGS["MAX_UPLOAD_BYTES"], 413, "MAX_UPLOAD_BYTES"),
     "parts of a form": (lambda host, count: upload_form(host, "parts", count), 300, 400, "300 parts"),
     "headers of a part of a form": (form_with_headers, 8 * 1024, 400, "8192 bytes"),
-    "document of `import`": (import_document, SETTINGS["MAX_IMPORT_BYTES"], 413, "MAX_IMPORT_BYTES"),
     "parts of a message": (
         lambda host, count: run(host, {"message": [{"type": "text", "text": "x"}] * count}),
         256,

@@ -12,7 +12,7 @@ from tests.durable_agent_host.hostile_model import HostileModel, chat_chunk, eve
 from tests.durable_agent_host.hostile_streams import tool_call_stream
 from tests.durable_agent_host.service_rules import find_violation
 from tests.durable_agent_host.test_scenarios_hostile_model import COMPLETE_STREAMS
-from tests.kit import AgentHost
+from tests.kit import AgentHost, exported
 
 CLIENTS = ("Responses", "Completions", "Claude", "Gemini")
 ARGUMENTS = '{"words": 2}'
@@ -445,7 +445,7 @@ def test_an_odd_call_is_sent_as_the_service_accepts_it(
     first = last_request_text(client, model)
     later = run_next_turn(host, model, client, session)
     assert names_in(later) >= names_in(first)
-    export = requests.get(f"{host.url}/api/agents/{client}/sessions/{session}/export").json()
+    export = exported(requests.get(f"{host.url}/api/agents/{client}/sessions/{session}/export").text)
     if case in NAMES:
         assert json.dumps(NAMES[case]) in names_in(json.dumps(export))
 

@@ -61,7 +61,7 @@ def test_every_way_to_begin_a_session_leads_into_the_list(site: Site):
     result = site.host.orchestrate("call_session", {"session": "of-an-entity", "request": request})
     assert result["runtimeStatus"] == "Completed"
     assert site.ask("POST", f"{SESSIONS}/of-a-run/fork", caller, json={"session_id": "of-a-fork"}).ok
-    assert site.ask("POST", f"{SESSIONS}/of-an-import/import", caller, json=EMPTY).ok
+    assert site.ask("POST", f"{SESSIONS}/of-an-import/import", f"{caller}:only-session.import", json=EMPTY).ok
     names = {"of-a-run", "of-an-accepted-run", "of-a-tool", "of-a-turn", "of-an-entity", "of-a-fork", "of-an-import"}
     wait_until(lambda: names == set(list_sessions(site, caller)))
     assert list_sessions(site, f"{caller}@elsewhere") == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.durable_agent_host.test_scenarios_approvals import allow, approve
-from tests.kit import AgentHost, Lives, PracticeModel, running_host, start_host
+from tests.kit import AgentHost, Lives, PracticeModel, exported, running_host, start_host
 from tests.processes import wait_until
 
 STATE = Path(__file__).parent / "apps" / "state"
@@ -47,7 +47,7 @@ def call(name: str, **arguments) -> dict:
 
 def state(host: AgentHost, session: str) -> dict:
     """What the session keeps, as it is stored."""
-    document = host.get(f"/agents/Keeper/sessions/{session}/export").json()
+    document = exported(host.get(f"/agents/Keeper/sessions/{session}/export").text)
     return document["data"]["extensionData"]["durableAgentHost"]["agentSession"]["state"]
 
 

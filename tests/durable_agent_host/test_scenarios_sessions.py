@@ -9,7 +9,7 @@ import requests
 from durable_agent_host.cli.main import main
 from durable_agent_host.durable.app_secret import signal_purpose
 from tests.durable_agent_host.golden import golden
-from tests.kit import AgentHost, PracticeModel
+from tests.kit import AgentHost, PracticeModel, exported
 from tests.processes import wait_until
 
 BROKEN_CALL = {"$type": "functionCall", "callId": "call_lost", "name": "charge", "arguments": {"amount": 1}}
@@ -83,7 +83,7 @@ def test_a_broken_session_is_repaired_and_continues(lab: AgentHost, model: Pract
     assert ("functionResult", "call_lost") in [(content["$type"], content.get("callId")) for content in contents]
     assert "call call_lost has no result. Added a result" in out
     original_id = out.partition("the original is session ")[2].split()[0]
-    assert lab.get(f"/agents/Ledger/sessions/{original_id}/export").json() == before
+    assert exported(lab.get(f"/agents/Ledger/sessions/{original_id}/export").text) == before
     assert command(lab, capsys, "verify", session)[:2] == (0, f"{session}: no problems\n")
     assert "nothing was changed" in command(lab, capsys, "repair", session)[1]
 
@@ -102,7 +102,6 @@ def test_a_newer_session_is_not_repaired(lab: AgentHost, capsys):
         assert status == 2
         assert "upgrade durable-agent-host" in errors
     assert lab.state("Ledger", session) == document
-    assert lab.get(f"/agents/Ledger/sessions/{session}/export").json() == document
 
 
 def test_a_running_session_is_not_repaired(lab: AgentHost):
@@ -134,16 +133,10 @@ def test_a_session_is_exported_and_imported(lab: AgentHost, model: PracticeModel
     first, second, file = f"out-{uuid4().hex[:8]}", f"in-{uuid4().hex[:8]}", tmp_path / "session.json"
     lab.run("Ledger", {"message": 'charge with {"amount": 7}', "session_id": first})
     state = lab.state("Ledger", first)
-    assert command(lab, capsys, "export", first, "--output", str(file))[0] == 0
-    assert json.loads(file.read_text()) == state
-    assert json.loads(command(lab, capsys, "export", first)[1]) == state
+    file.write_text(command(lab, capsys, "export", first)[1])
+    assert exported(file.read_text()) == state
     status, out, _ = command(lab, capsys, "import", second, str(file))
-    first_line, *trust_lines = out.splitlines()
-    assert (status, first_line) == (0, f"{second}: imported, 2 entries")
-    assert [line.partition(", which")[0].strip() for line in trust_lines] == [
-        "taken on trust: entry 2 has results of tools",
-        "taken on trust: entry 2 has reasoning or other items of the model's service",
-    ]
+    assert (status, out) == (0, f"{second}: imported, 2 entries\n")
     response = lab.run("Ledger", {"message": "What did I charge?", "session_id": second})
     assert response.status_code == 200, response.text
     assert lab.state("Ledger", first) == state

@@ -106,7 +106,7 @@ def test_no_caller_names_a_class(site: Site, tmp_path: Path):
     escaped_body = json.dumps(turn_body).replace("__class__", "\\u005f_class__").encode()
     assert site.ask("POST", "/agents/Echo/run", "ada", data=escaped_body, headers=JSON).status_code == 400
     document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": [], "extensionData": {"note": bad}}}
-    response = site.ask("POST", f"{SESSIONS}/imported/import", "ada", json=document)
+    response = site.ask("POST", f"{SESSIONS}/imported/import", "ada:only-session.import", json=document)
     assert (response.status_code, "names a class" in response.text) == (400, True), response.text
     for instance_id in start_on_each_way(site, "agent_turn", {"agent": "Echo", "message": "hi", "options": bad}):
         assert REJECTION in end_of(site, instance_id)["output"]

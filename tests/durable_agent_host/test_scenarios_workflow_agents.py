@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn, waiting_turn
-from tests.kit import AgentHost, Lives, PracticeModel, running_host, start_host
+from tests.kit import AgentHost, Lives, PracticeModel, exported, running_host, start_host
 from tests.processes import StartError, wait_until
 
 TEAMS = Path(__file__).parent / "apps" / "teams"
@@ -154,7 +154,7 @@ def test_copies_go_on_from_the_transcript(teams: AgentHost, model: PracticeModel
     run_turn(teams, "Line", "original", "my word is plum")
     fork = teams.post("/agents/Line/sessions/original/fork", b'{"session_id": "copy"}')
     assert fork.ok, fork.text
-    export = teams.get("/agents/Line/sessions/original/export").json()
+    export = exported(teams.get("/agents/Line/sessions/original/export").text)
     assert "__pickled__" in json.dumps(export)
     assert teams.post("/agents/Line/sessions/moved/import", json.dumps(export).encode()).status_code == 201
     for session in ("copy", "moved"):

@@ -15,7 +15,7 @@ FIXED = {
     "time without a request on a connection": "functions_host.web.server.KEEP_ALIVE_SECONDS",
     "connections": "functions_host.web.server.MOST_CONNECTIONS",
     "parts of a form": "http.body_parsing.MAX_FORM_PARTS",
-    "contents of a document of `import`": "segments.conversation_import.MAX_CONTENTS",
+    "line of an `import`": "segments.conversation_lines.MAX_LINE_BYTES",
     "headers of a part of a form": "http.body_parsing.MAX_PART_HEADER_BYTES",
     "parts of a message": "turn.message_input.MAX_PARTS",
     "URL in a part of a message": "turn.message_input._MAX_URL_CHARACTERS",

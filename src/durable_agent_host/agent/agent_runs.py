@@ -615,7 +615,7 @@ class AgentRuns:
         omits_refusals = self.provider.omits_refusals
         return await run_in_thread_if_many(
             len(entries),
-            lambda: self._rehydrate(build_messages(imported_count=head.imported, omits_refusals=omits_refusals)),
+            lambda: self._rehydrate(build_messages(omits_refusals=omits_refusals)),
         )
 
     def _rehydrate(self, messages: Sequence[Message]) -> list[Message]:

@@ -172,7 +172,6 @@ def _export(host: HostRoutes, output: Path | None, agent: str, session: str) -> 
     if output is None:
         for part in document:
             sys.stdout.write(part.decode())
-        print()
         return OK
     temporary_path = output.with_name(f"{output.name}.{os.getpid()}.unfinished")
     try:
@@ -201,8 +200,6 @@ def _import(host: HostRoutes, agent: str, session: str, path: Path) -> int:
     except OSError as error:
         raise CommandError(f"{path} cannot be read: {error.strerror}") from None
     print(f"{answer['session_id']}: imported, {answer['message_count']} entries")
-    for item in answer["taken_on_trust"]:
-        print(f"  taken on trust: {item}")
     return OK
 
 

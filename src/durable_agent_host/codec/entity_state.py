@@ -108,7 +108,6 @@ _HOST_FIELDS: Final = (
     "spent",
     "erasing",
     "usedAt",
-    "imported",
     "appState",
     "sealed",
 )
@@ -160,7 +159,6 @@ def decode_session(state: Any) -> Session:
         budget_usage=decode_budget_usage(extension.get("spent")),
         erasing=extension.get("erasing") or "",
         used_at=extension.get("usedAt") or "",
-        imported=max(extension.get("imported") or 0, 0),
         app_state=load_value(extension.get("appState") or {}),
         receipts=tuple(map(decode_receipt, extension.get("receipts") or ())),
         schema_version=version,
@@ -201,7 +199,6 @@ def encode_session(session: Session) -> dict[str, Any]:
         "spent": encode_budget_usage(session.budget_usage) if session.budget_usage is not None else None,
         "erasing": session.erasing or None,
         "usedAt": session.used_at or None,
-        "imported": session.imported or None,
         "sealed": encode_sealed(session.sealed) or None,
         "appState": dump_value(session.app_state, "app_state") or None,
     }

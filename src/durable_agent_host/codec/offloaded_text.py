@@ -61,30 +61,19 @@ def offload(
     Returns:
         The entry, unchanged when it has no large text, and the blobs to store: name → bytes.
     """
-    short_entry, texts, blobs = detach_texts(entry, min_characters=min_characters)
+    texts: list[OffloadedText] = []
+    blobs: dict[str, bytes] = {}
+    short_entry: Any = entry
+    for path, text in [*_large_texts(entry, (), min_characters)]:
+        prefix, data, is_base64 = _bytes_of(text)
+        texts.append(OffloadedText(path, blob_name(data), prefix, is_base64, len(data)))
+        blobs[texts[-1].name] = data
+        short_entry = _with_text_at(short_entry, path, "")
     if not texts:
         return entry, {}
     before = cast("list[Any]", extension_of(short_entry).get(STORED) or [])
     text_records = [*before, *map(_encode, texts)]
     return with_extension(short_entry, {**extension_of(short_entry), STORED: text_records}), blobs
-
-
-def detach_texts(
-    entry: Any, *, min_characters: int = LARGE_CHARACTERS
-) -> tuple[Any, list[OffloadedText], dict[str, bytes]]:
-    """Replace the large texts of an entry by empty ones.
-
-    Returns:
-        The entry, the large texts, and their bytes: name → bytes.
-    """
-    texts: list[OffloadedText] = []
-    blobs: dict[str, bytes] = {}
-    for path, text in [*_large_texts(entry, (), min_characters)]:
-        prefix, data, is_base64 = _bytes_of(text)
-        texts.append(OffloadedText(path, blob_name(data), prefix, is_base64, len(data)))
-        blobs[texts[-1].name] = data
-        entry = _with_text_at(entry, path, "")
-    return entry, texts, blobs
 
 
 def get_offloaded_texts(entry: Mapping[str, Any]) -> list[OffloadedText]:
@@ -185,13 +174,6 @@ def drop_large_texts(
     if retained_texts:
         extension[STORED] = [_encode(text) for text in retained_texts]
     return with_extension(entry, extension), tuple(dropped_texts)
-
-
-def with_text_list(entry: Mapping[str, Any], texts: Sequence[OffloadedText]) -> Mapping[str, Any]:
-    """Record the offloaded texts in an entry."""
-    if not texts:
-        return entry
-    return with_extension(entry, {**extension_of(entry), STORED: [_encode(text) for text in texts]})
 
 
 def _large_texts(value: Any, path: _Path, min_characters: int) -> Generator[tuple[_Path, str]]:

@@ -178,7 +178,6 @@ _HOST_FIELDS: Final = {
     "refused": Schema((list, _NONE), each=_TEXT),
     "erasing": _TEXT_OR_NULL,
     "usedAt": _TEXT_OR_NULL,
-    "imported": Schema((int, _NONE)),
     "requests": Schema((dict, _NONE), each=_REQUEST),
     "spent": Schema((dict, _NONE), dict.fromkeys(("tokens", "cost", "model_calls", "tool_calls", "seconds"), _NUMBER)),
     "appState": _OBJECT,

@@ -46,11 +46,6 @@ def is_nested_too_deeply(value: Any, max_levels: int = MAX_LEVELS) -> bool:
     return sum(1 for _ in islice(_levels(value), max_levels + 2)) > max_levels + 1
 
 
-def count_typed(value: Any) -> int:
-    """Count the objects within a value that have a type, as contents do; does not recurse."""
-    return sum("$type" in fields or "type" in fields for fields in _objects(value))
-
-
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
     for level in _levels(value):
         yield from (inner for inner in level if isinstance(inner, dict))

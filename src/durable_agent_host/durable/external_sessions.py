@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from agent_framework import Message
@@ -10,14 +9,11 @@ from agent_framework import Message
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.agent.run_history_providers import VOID_TURNS
-from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.segments.conversation_reader import ConversationReader, ReadExternalMessages
 from durable_agent_host.segments.turn_data_storage import SessionKey
-from durable_agent_host.session.external_messages import messages_of, without_messages
 from durable_agent_host.session.ownership import external_session_id, stored_external_session_id
-from durable_agent_host.session.transcript import as_imported
 from durable_agent_host.turn_log.crash_points import reach
 
 
@@ -51,36 +47,6 @@ class ExternalSessions:
             return await _on_loop(history.messages(provider_id, void=await _void_turns(record)))
 
         return read
-
-    def to_store(self, name: SessionKey, document: Any) -> Any:
-        """Return the part of a whole document that the entity holds: everything, or all but the messages.
-
-        Returns:
-            The document itself when the host keeps the agent's conversations. Otherwise the framework's session in it
-            gets the id by which providers will know the session.
-        """
-        history = self._histories.get(name.agent)
-        if history is None or history.primary_provider is None:
-            return document
-        session = decode_session(document)
-        provider_id = external_session_id(name.session_id, session.owner)
-        agent_session = session.agent_session and {**session.agent_session, "session_id": provider_id}
-        entries = tuple(without_messages(entry, history.primary_provider) for entry in session.entries)
-        return encode_session(replace(session, entries=entries, agent_session=agent_session))
-
-    async def store(self, agent: str, session_id: str, document: Any) -> None:
-        """Store the messages of a whole document in the providers that own the agent's conversations.
-
-        Raises:
-            TurnRejectedError: a provider has other messages under the id; nothing was written there.
-            HistoryError: a provider does not answer; a part may be stored.
-        """
-        history = self._histories.get(agent)
-        if history is not None and history.where.owners:
-            session = decode_session(document)
-            messages = messages_of(session.entries)
-            provider_id = external_session_id(session_id, session.owner)
-            await _on_loop(history.store(provider_id, as_imported(messages) if session.imported else messages))
 
     async def copy(
         self,

@@ -1,24 +1,19 @@
-"""Copies of sessions: exported and imported documents, and new sessions."""
+"""Copies of sessions: exports, imports and forks."""
 
-import hashlib
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.codec.entity_state import decode_session, encode_session
-from durable_agent_host.codec.session_blobs import has_blobs
-from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.session_documents import SessionDocuments, uncached_conversation
-from durable_agent_host.errors import CorruptStateError, ForbiddenError, StateError, TurnRejectedError
+from durable_agent_host.errors import CorruptStateError, ForbiddenError, TurnRejectedError
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.principal import Owner
-from durable_agent_host.segments.conversation_export import export_document, one_part, prefetch_first
 from durable_agent_host.segments.conversation_fork import make_fork
-from durable_agent_host.segments.conversation_import import Imported, InMemoryWriter, read_document
-from durable_agent_host.segments.conversation_writer import ConversationWriter
+from durable_agent_host.segments.conversation_lines import export_lines, import_lines
+from durable_agent_host.segments.session_files import prefetch_first
 from durable_agent_host.segments.turn_data_storage import SessionKey, session_owner
 from durable_agent_host.turn_log.crash_points import reach
 
@@ -39,115 +34,58 @@ class SessionCopier:
         self._external_sessions = documents.external_sessions
 
     async def export(self, agent: str, session_id: str) -> AsyncGenerator[bytes] | None:
-        """Export a session as a self-contained document.
+        """Export a session as JSON lines.
 
         Returns:
-            The document's JSON, identical to the entity's state when that is complete; None when there is no session.
+            The lines; None when there is no session.
 
         Raises:
-            StateError: the framework's session, which comes first, cannot be read.
+            StateError: the session cannot be read.
             LogError: the piece store does not answer.
         """
         state = await self._documents.read(agent, session_id)
         if state is None:
             return None
-        state = await self._documents.with_messages(agent, session_id, state)
-        if not has_blobs(state):
-            return one_part(encode_strict(state).encode())
-        record = uncached_conversation(self._storage, state)
+        record = uncached_conversation(self._storage, await self._documents.with_messages(agent, session_id, state))
         record.read_external_messages = self._external_sessions.reader(SessionKey(agent, session_id), record)
-        return await prefetch_first(export_document(record))
+        return await prefetch_first(export_lines(record))
 
-    async def import_document(
-        self,
-        agent: str,
-        session_id: str,
-        body: AsyncIterator[bytes],
-        *,
-        max_bytes: int,
-        owner: Owner | None = None,
-    ) -> Imported:
-        """Store an exported document as a new session; the head goes last.
+    async def import_lines(self, agent: str, session_id: str, body: AsyncIterator[bytes]) -> int:
+        """Store an exported session as a new session; the head goes last.
+
+        What it brings is trusted: its owner, and what it says in the name of the app, of tools and of the service.
+
+        Returns:
+            The number of its entries.
 
         Raises:
-            RequestError: the document is not a valid session.
-            ForbiddenError: the document speaks for the app, its tools or the service, which the app does not allow.
-            RequestTooLargeError: the body exceeds the limit.
-            TurnRejectedError: another session with this id exists.
+            RequestError: the body is not an exported session.
+            RequestTooLargeError: a line exceeds the limit.
+            ForbiddenError: the app does not let the caller import.
+            TurnRejectedError: a session with this id exists.
             LogError: the piece store does not answer.
         """
-        now = await self._documents.read(agent, session_id)
-        id_in_use_error = TurnRejectedError(
-            f"agent {agent!r} already has a session {session_id!r}: import under another id"
-        )
-        if self._external_sessions.has_owner(agent):
-            import_result = await read_document(body, InMemoryWriter(), max_bytes=max_bytes, owner=owner)
-            await self._reject_untrusted(agent, session_id, import_result)
-            await self._import_with_provider(SessionKey(agent, session_id), import_result, id_in_use_error)
-            return import_result
-        is_new = now in (None, {})
-        writer = ConversationWriter(
-            self._storage.open_store if is_new else None,
-            uuid.uuid4().hex if is_new else _get_namespace(now),
+        access = self._documents.access
+        if access.is_restricted and not await access.can_access(
+            agent, session_id, None, exists=False, action="session.import"
+        ):
+            raise ForbiddenError("an import is trusted: let the app's authorize allow 'session.import' for the caller")
+        if await self._documents.is_id_in_use(agent, session_id):
+            raise TurnRejectedError(f"agent {agent!r} already has a session {session_id!r}: import under another id")
+        session = await import_lines(
+            body,
+            self._storage.open_store,
+            uuid.uuid4().hex,
             owner=session_owner(agent, session_id),
             seen=self._storage.seen,
             grace_seconds=self._storage.grace_seconds,
         )
-        async with writer.holding():
-            import_result = await read_document(body, writer, max_bytes=max_bytes, owner=owner)
-            await self._reject_untrusted(agent, session_id, import_result)
-            if not is_new and now != import_result.document:
-                raise id_in_use_error
-            reach("import.before_head")
-            try:
-                await self._documents.put(agent, session_id, import_result.document, instead_of=now)
-            except TurnRejectedError:
-                now = await self._documents.read(agent, session_id)
-                if now in (None, {}):
-                    raise
-                if not await self._is_same(now, import_result.document):
-                    raise id_in_use_error from None
-        return import_result
-
-    async def _reject_untrusted(self, agent: str, session_id: str, import_result: Imported) -> None:
-        """Refuse what an ordinary caller would say in the name of the app, its tools or the service."""
-        access = self._documents.access
-        if not import_result.on_trust or not access.is_restricted:
-            return
-        if not await access.can_access(agent, session_id, None, exists=False, action="session.import"):
-            raise ForbiddenError(
-                f"{import_result.on_trust[0]}: remove such parts from the document, or let the app's authorize "
-                "allow 'session.import' for the caller"
-            )
-
-    async def _is_same(self, state: Any, document: Any) -> bool:
-        """Return whether two heads are of the same conversation, wherever each stores it.
-
-        An earlier request, which a crash or a timeout cut off from its client, may have stored the document meanwhile.
-        """
-        try:
-            return await self._digest(state) == await self._digest(document)
-        except StateError:
-            return False
-
-    async def _digest(self, state: Any) -> bytes:
-        digest = hashlib.sha256()
-        async for part in export_document(uncached_conversation(self._storage, state)):
-            digest.update(part)
-        return digest.digest()
-
-    async def _import_with_provider(
-        self, name: SessionKey, import_result: Imported, id_in_use_error: TurnRejectedError
-    ) -> None:
-        """Store a document whose messages go to a history provider in one call."""
-        now = await self._documents.read_state(name.agent, name.session_id)  # others may have begun it meanwhile
-        entity_document = self._external_sessions.to_store(name, import_result.document)
-        if now not in (None, {}, entity_document) or (
-            now is None and await self._documents.is_id_in_use(name.agent, name.session_id)
-        ):
-            raise id_in_use_error
-        await self._external_sessions.store(name.agent, name.session_id, import_result.document)
-        await self._documents.put(name.agent, name.session_id, entity_document, instead_of=now)
+        owner = session.owner or access.owner
+        used_at = datetime.now(UTC).isoformat() if owner is not None else ""
+        reach("import.before_head")
+        document = encode_session(replace(session, owner=owner, used_at=used_at))
+        await self._documents.put(agent, session_id, document, instead_of=None, namespace=session.sealed.namespace)
+        return session.message_count
 
     async def fork(
         self, agent: str, session_id: str, new_id: str, *, at_turn: str | None, is_before: bool = False
@@ -206,11 +144,3 @@ class SessionCopier:
             copy = replace(copy, used_at=datetime.now(UTC).isoformat())
         await self._documents.put(agent, new_id, encode_session(copy), instead_of=None)
         return fork.session.message_count
-
-
-def _get_namespace(state: Any) -> str:
-    """Return the home of a stored session; empty when it has none, or cannot be read."""
-    try:
-        return decode_session(state).sealed.namespace
-    except StateError:
-        return ""

@@ -20,7 +20,8 @@ from durable_agent_host.codec.entity_state import (
     raise_if_encrypted,
 )
 from durable_agent_host.codec.session_blobs import has_blobs
-from durable_agent_host.codec.strict_json import has_python_class
+from durable_agent_host.codec.strict_json import has_python_class, value_at
+from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import SessionListItem, entity_pages
 from durable_agent_host.errors import CorruptStateError, RequestError, StateError, TurnRejectedError, TurnTimedOutError
@@ -174,8 +175,15 @@ class SessionDocuments:
                 SessionKey(agent, session_id), self.storage.record(readable_session(state))
             )
 
-    async def put(self, agent: str, session_id: str, document: Any, *, instead_of: Any) -> None:
+    async def put(self, agent: str, session_id: str, document: Any, *, instead_of: Any, namespace: str = "") -> None:
         """Replace a session's document.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: of the session.
+            document: the new document.
+            instead_of: the document that is there, or None.
+            namespace: of a new session that nothing else has: recognizes it when turns have changed it already.
 
         Raises:
             RequestError: the document names a class of Python, which the entity refuses.
@@ -194,7 +202,7 @@ class SessionDocuments:
         pause = 0.01
         while time.monotonic() < deadline:
             now = await _read_entity(self._client, agent, session_id)
-            if now == document:
+            if now == document or (namespace and _get_namespace(now) == namespace):
                 return await self._record_owner(agent, session_id, document, instead_of)
             if now != instead_of:
                 if instead_of in (None, {}):
@@ -331,6 +339,10 @@ def decode_best_effort(state: Any) -> tuple[Session | None, list[RepairChange]]:
         return None, []
     document, changes = make_readable(state)
     return decode_session(document), changes
+
+
+def _get_namespace(state: Any) -> Any:
+    return value_at(state, "data", "extensionData", EXTENSION, "sealed", "home")
 
 
 def uncached_conversation(storage: TurnDataStorage, document: Any) -> ConversationReader:

@@ -486,10 +486,9 @@ class ContextResetWire(SessionIdentityWire):
 
 
 class ImportedSessionWire(SessionIdentityWire):
-    """A session that was imported, and what of it cannot be checked."""
+    """A session that was imported."""
 
     message_count: int
-    taken_on_trust: Sequence[str]
 
 
 class VerifiedSessionWire(SessionIdentityWire):

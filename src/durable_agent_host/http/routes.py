@@ -3,9 +3,9 @@
 The host adds its prefix. `durable_agent_host.http.api_document` describes the API from this table.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -111,7 +111,7 @@ ROUTES: Final = (
         _SESSION + "/export",
         "session.export",
         session_routes.export_session,
-        {_OK: (Mapping[str, Any],)},
+        {_OK: (session_routes.JSON_LINES,)},
         problems=(502,),
     ),
     Route(
@@ -121,8 +121,9 @@ ROUTES: Final = (
         "session.import",
         session_routes.import_session,
         {_CREATED: (types.ImportedSessionWire,)},
-        bodies=(Mapping[str, Any],),
+        bodies=(session_routes.JSON_LINES,),
         streams_body=True,
+        problems=(501,),
         may_begin=True,
     ),
     Route(

@@ -118,6 +118,7 @@ def _summary_view(summary: SummaryMessage) -> ConversationMessageWire:
 
 _LOGGER = logging.getLogger(__name__)
 _DRAIN_SECONDS: Final = 5.0
+JSON_LINES: Final = "application/jsonl"
 _BACKUP_MARK: Final = ".before-repair-"
 View = Literal["record", "context"]
 
@@ -182,40 +183,29 @@ async def reset_context(host: HandlerContext, call: RouteRequest, client: TurnCl
 
 
 async def export_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``GET /agents/{agent}/sessions/{session}/export``: the whole session, streamed as one document."""
+    """``GET /agents/{agent}/sessions/{session}/export``: the whole session, as JSON lines."""
     agent, session_id = named_session(host, call)
-    document = await client.copies.export(agent, session_id)
-    if document is None:
+    lines = await client.copies.export(agent, session_id)
+    if lines is None:
         raise unknown_session(agent, session_id)
-    headers = {"content-type": "application/json"} | session_headers(session_id)
-    return PartStream(document, headers)
+    return PartStream(lines, {"content-type": JSON_LINES} | session_headers(session_id))
 
 
 async def import_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``POST /agents/{agent}/sessions/{session}/import``: store an exported document as a new session."""
+    """``POST /agents/{agent}/sessions/{session}/import``: store an exported session as a new session."""
     agent, session_id = named_session(host, call)
-    max_bytes = host.settings.max_import_bytes
+    host.agents[agent].history_locations.reject_unsupported(agent, "import")
     body = call.stream()
     try:
-        import_result = await client.copies.import_document(
-            agent, session_id, body, max_bytes=max_bytes, owner=call.owner
-        )
+        message_count = await client.copies.import_lines(agent, session_id, body)
     except DurableAgentHostError as error:
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):  # a client that is still sending does not read the answer
                 async for _ in body:
                     pass
         return problem_of_error(error, headers={"connection": "close"})
-    view: ImportedSessionWire = {
-        "agent": agent,
-        "session_id": session_id,
-        "message_count": import_result.message_count,
-        "taken_on_trust": import_result.on_trust + ([_USAGE_ON_TRUST] if import_result.has_usage else []),
-    }
+    view = ImportedSessionWire(agent=agent, session_id=session_id, message_count=message_count)
     return session_response(view, HTTPStatus.CREATED)
-
-
-_USAGE_ON_TRUST: Final = "the session itself says what it has spent, from which its budget continues"
 
 
 async def verify_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:

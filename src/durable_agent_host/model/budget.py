@@ -67,8 +67,6 @@ def _is_storable(value: Any) -> bool:
 Kind = Literal["tokens", "cost", "model_calls", "tool_calls", "seconds"]
 """What a `Budget` limits."""
 
-MAX_USAGE: Final = 10**15
-"""The largest figure of a session's spending that is taken from a document."""
 MOST_RESERVED: Final = 10**9
 """The largest figure that is reserved for one model call; no service allows a larger one."""
 

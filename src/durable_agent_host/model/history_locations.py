@@ -17,13 +17,8 @@ _OPERATIONS: Final = {
         "forked at a turn",
         "leave at_turn out to fork the whole conversation",
     ),
-    "repair": (
-        "repaired",
-        (
-            "providers add messages but do not change them. Export the session, fix the document, and import it under "
-            "a new id; or fix the messages there"
-        ),
-    ),
+    "import": ("imported", "store the messages there"),
+    "repair": ("repaired", "fix the messages there"),
     "reset": ("reset", "give the provider a method clear(session_id), or delete its messages there"),
 }
 _CLEARS: Final = frozenset({"delete", "reset"})
@@ -50,13 +45,15 @@ class HistoryLocations:
 
         Args:
             agent: its name.
-            operation: ``delete``, ``fork at`` (a turn), ``repair`` or ``reset``.
+            operation: ``delete``, ``fork at`` (a turn), ``import``, ``repair`` or ``reset``.
 
         Raises:
             HistoryElsewhereError: says who keeps the conversation, and how to do it.
         """
         done, instruction = _OPERATIONS[operation]
-        keepers = {"repair": self.owners}.get(operation, self.lasting if operation in _CLEARS else ())
+        keepers = {"import": self.owners, "repair": self.owners}.get(
+            operation, self.lasting if operation in _CLEARS else ()
+        )
         if keepers:
             raise HistoryElsewhereError(
                 f"the conversations of agent {agent!r} are kept by {' and '.join(keepers)}, and cannot be {done} "

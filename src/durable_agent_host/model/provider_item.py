@@ -23,9 +23,6 @@ OWNER: Final = "durable_agent_host.owner"
 produced it, and receives it back.
 """
 
-IMPORT: Final = "import"
-"""Value of `OWNER` that is no provider's name: a caller has imported the content."""
-
 SERVICE_TIER: Final = "durable_agent_host.service_tier"
 """Key in a response's ``additional_properties``: the service tier of the response, in the provider's word."""
 

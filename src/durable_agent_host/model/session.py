@@ -91,8 +91,6 @@ class Session:
         budget_usage: by all turns that had a budget, those that failed included; None when there was none.
         erasing: since when it is being erased, UTC, ISO-8601; no turn is admitted then. Empty otherwise.
         used_at: when its entity last changed it, UTC, ISO-8601; empty for a session without an owner.
-        imported: how many of the first entries were imported by a caller whom the app identifies:
-            what they name of the model's service is not the session's.
         app_state: the app's own data, JSON, for operations that a subclass of the entity adds; turns do not see it.
         schema_version: of the document it was read from.
         document: that document, for unknown fields.
@@ -112,7 +110,6 @@ class Session:
     budget_usage: BudgetUsage | None = None
     erasing: str = ""
     used_at: str = ""
-    imported: int = 0
     app_state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     schema_version: str = "1.1.0"
     document: Mapping[str, Any] = field(default_factory=dict[str, Any])

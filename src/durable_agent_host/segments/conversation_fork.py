@@ -84,7 +84,6 @@ async def make_fork(
         fork_session_head(session),
         entries=tuple(entries),
         sealed=SegmentList(session.sealed.namespace, refs=refs),
-        imported=min(session.imported, count),
         app_state=session.app_state if count == total else {},
     )
     copied_names = await referenced_names(open_store(), fork) if session.sealed.namespace else set[str]()

@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,6 @@ from durable_agent_host.model.conversation_file import ConversationFile, Service
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.segments.conversation_export import prefetch_first
 from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, session_owner
 from durable_agent_host.segments.uploads import Uploads
@@ -38,7 +38,7 @@ class SessionFiles:
     Attributes:
         service_files: finds the files of the agent's service; by default those are left out.
         is_response_files_only: a file of the service counts only if the service named it in a response that this host
-            has recorded, and not because a caller or an import names it: for apps that identify their callers.
+            has recorded, and not because a caller names it: for apps that identify their callers.
     """
 
     def __init__(
@@ -153,7 +153,20 @@ class SessionFiles:
                 self._record.session.sealed.namespace,
                 mark=mark,
                 service_files=self.service_files,
-                recorded_from=self._record.session.imported - chunk.first if self.is_response_files_only else None,
+                is_response_files_only=self.is_response_files_only,
             )
             for file in reversed(found):
                 yield file
+
+
+async def prefetch_first(parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Read the first part now, so that its errors are raised before anything is sent."""
+    first = await anext(parts)
+
+    async def all_parts() -> AsyncGenerator[bytes]:
+        async with aclosing(parts):
+            yield first
+            async for part in parts:
+                yield part
+
+    return all_parts()

@@ -16,7 +16,7 @@ from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.overlay import MessagePosition, MessageRange, Overlay, SummaryMessage
 from durable_agent_host.model.provider_item import ITEM, STAMP
 from durable_agent_host.model.session import Session
-from durable_agent_host.session.transcript import as_imported, sendable, unsent_turns
+from durable_agent_host.session.transcript import sendable, unsent_turns
 
 # Turns the strategies' decisions of a turn into the session's overlay.
 #
@@ -249,7 +249,6 @@ def context_messages(
     overlay: Overlay | None,
     *,
     count: int,
-    imported_count: int = 0,
     omits_refusals: bool = False,
 ) -> list[Message]:
     """Rehydrate the messages of the context, each with its name.
@@ -277,21 +276,12 @@ def context_messages(
             entry = entries[entry_index]
             if unsent_turn_ids and entry.get("correlationId") in unsent_turn_ids:
                 continue
-            for position, message in _iterate_positioned_messages(
-                entry_index, entry, is_imported=entry_index < imported_count
-            ):
+            for message_index, message in enumerate(decode_messages([entry])):
+                position = MessagePosition(entry_index, message_index)
                 if piece.first <= position <= piece.last:
                     message.additional_properties[RECORD] = encode_position(position, entry.get("correlationId"))
                     messages.append(message)
     return sendable(messages)
-
-
-def _iterate_positioned_messages(
-    entry_index: int, entry: Mapping[str, Any], *, is_imported: bool
-) -> Iterator[tuple[MessagePosition, Message]]:
-    decoded_messages = decode_messages([entry])
-    for message_index, message in enumerate(as_imported(decoded_messages) if is_imported else decoded_messages):
-        yield MessagePosition(entry_index, message_index), message
 
 
 def expand_to_groups(messages: Sequence[Message], selected_indexes: Iterable[int]) -> set[int]:

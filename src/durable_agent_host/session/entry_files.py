@@ -51,7 +51,7 @@ def files_of_entries(
     *,
     mark: str,
     service_files: ServiceFilesOf,
-    recorded_from: int | None = None,
+    is_response_files_only: bool = False,
 ) -> list[ConversationFile]:
     """List the files of entries.
 
@@ -59,11 +59,11 @@ def files_of_entries(
         The files in order; duplicates are listed again.
     """
     all_files: list[ConversationFile] = []
-    for entry_index, entry in enumerate(entries):
+    for entry in entries:
         try:
             files = _files_of(entry, namespace, mark, service_files)
-            if recorded_from is not None:
-                is_answer = entry_index >= recorded_from and entry.get("$type") == RESPONSE
+            if is_response_files_only:
+                is_answer = entry.get("$type") == RESPONSE
                 files = [file for file in files if file.service is None or (is_answer and file.role == _MODEL_ROLE)]
             all_files += files
         except CorruptStateError:

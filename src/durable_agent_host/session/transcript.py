@@ -9,7 +9,7 @@ from durable_agent_host.codec.content import OPAQUE, STORED
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import decode_messages
 from durable_agent_host.model.ending import REFUSAL, is_marked_refusal
-from durable_agent_host.model.provider_item import IMPORT, OWNER, PART_OF, STAMP
+from durable_agent_host.model.provider_item import STAMP
 
 BuildResult = Callable[[str, int], Content]
 """A call's id, and how often that id occurred before in the same batch → the result for the model."""
@@ -60,9 +60,7 @@ def close_calls(messages: Sequence[Message], build_result: BuildResult) -> list[
     return [*messages, Message("tool", results)] if results else list(messages)
 
 
-def replay_messages(
-    entries: Iterable[Mapping[str, Any]], *, imported_count: int = 0, omits_refusals: bool = False
-) -> list[Message]:
+def replay_messages(entries: Iterable[Mapping[str, Any]], *, omits_refusals: bool = False) -> list[Message]:
     """Rehydrate the messages that the model receives again.
 
     Returns:
@@ -75,26 +73,10 @@ def replay_messages(
     all_entries = list(entries)
     unsent_turn_ids = unsent_turns(all_entries, omits_refusals=omits_refusals)
     messages: list[Message] = []
-    for index, entry in enumerate(all_entries):
+    for entry in all_entries:
         if not unsent_turn_ids or entry.get("correlationId") not in unsent_turn_ids:
-            entry_messages = decode_messages([entry])
-            messages += as_imported(entry_messages) if index < imported_count else entry_messages
+            messages += decode_messages([entry])
     return sendable(messages)
-
-
-def as_imported(messages: Iterable[Message]) -> list[Message]:
-    """Mark all contents as another provider's, so that any provider receives them as text.
-
-    Imported contents may name items, containers and files that the model's service stores for another customer: none of
-    these names is sent back.
-    """
-    imported_messages = list(messages)
-    for content in (content for message in imported_messages for content in message.contents):
-        properties = {
-            name: value for name, value in content.additional_properties.items() if name not in (STAMP, PART_OF)
-        }
-        content.additional_properties = properties | {OWNER: IMPORT}
-    return imported_messages
 
 
 def sendable(messages: Iterable[Message]) -> list[Message]:

@@ -27,7 +27,7 @@ from tests.durable_agent_host.conftest import LAB
 from tests.durable_agent_host.crash.points import COPY_POINTS
 from tests.durable_agent_host.test_scenarios_deletion import grow
 from tests.durable_agent_host.test_scenarios_retention import maintained_until
-from tests.kit import AgentHost, PracticeModel, start_host
+from tests.kit import AgentHost, PracticeModel, exported, start_host
 
 AGENT, TALKER = "Instant", "Ledger"
 """The second is an agent of the framework, whose turns have a journal."""
@@ -75,7 +75,7 @@ def fork(host: AgentHost) -> None:
 
 def import_(host: AgentHost) -> None:
     answer = requests.post(url(host, "i/import"), data=document())
-    assert (answer.status_code, answer.json()["message_count"]) == (201, 120)
+    assert answer.status_code == 201 or "already has a session 'i'" in answer.json()["detail"], answer.text
     assert spoken(host, "i") == json.loads(document())["data"]["conversationHistory"]
 
 
@@ -136,7 +136,7 @@ def sessions(host: AgentHost, agent: str = AGENT) -> list[str]:
 def spoken(host: AgentHost, session: str, agent: str = AGENT) -> list[dict[str, Any]]:
     response = requests.get(url(host, f"{session}/export", agent))
     assert response.status_code == 200, response.text
-    return response.json()["data"]["conversationHistory"]
+    return exported(response.text)["data"]["conversationHistory"]
 
 
 def pieces_file(data: Path) -> Path:

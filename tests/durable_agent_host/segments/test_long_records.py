@@ -13,9 +13,8 @@ from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.model.session import Session
 from durable_agent_host.segments.blob_cache import BlobCache
 from durable_agent_host.segments.conversation_fork import make_fork
-from durable_agent_host.segments.conversation_import import read_document
+from durable_agent_host.segments.conversation_lines import import_lines
 from durable_agent_host.segments.conversation_reader import ConversationReader
-from durable_agent_host.segments.conversation_writer import ConversationWriter
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 
 HEAD_BYTES = 32 * 1024
@@ -61,8 +60,7 @@ async def import_document(store: SqliteBlobStore, raw: bytes, namespace: str) ->
         for offset in range(0, len(raw), 100_000):
             yield raw[offset : offset + 100_000]
 
-    writer = ConversationWriter(lambda: store, namespace, owner="@a@s", seen=200, grace_seconds=3600)
-    return decode_session((await read_document(body(), writer, max_bytes=1 << 30)).document)
+    return await import_lines(body(), lambda: store, namespace, owner="@a@s", seen=200, grace_seconds=3600)
 
 
 def record_of(store: SqliteBlobStore, session: Session) -> ConversationReader:
@@ -121,6 +119,6 @@ def test_references_of_others_are_not_imported(store, field):
             if "stored" in json.dumps(entry.get("extensionData", {}))
         ][:1]
         document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": [entry]}}
-    with pytest.raises(RequestError, match=rf"durableAgentHost\.{field} refers to parts of another session"):
+    with pytest.raises(RequestError, match="line 1 refers to parts of another session"):
         asyncio.run(import_document(store, json.dumps(document).encode(), "c" * 32))
     assert asyncio.run(sizes(store, "c" * 32)) == {}
