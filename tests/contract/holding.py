@@ -13,21 +13,18 @@ class HoldingProxy:
 
     Attributes:
         port: where it listens.
-        has_message: is set when a message is held.
     """
 
     def __init__(self, target: int) -> None:
         self.port = 0
-        self.has_message = asyncio.Event()
         self._target = target
         self._word: bytes | None = None
-        self._hangs_up = False
         self._release = asyncio.Event()
         self._connections: set[asyncio.Task[None]] = set()
 
-    def hold(self, word: bytes, *, hangs_up: bool) -> None:
-        """Hold the next message to the server that has a word; hang up on its sender, or leave it waiting."""
-        self._word, self._hangs_up = word, hangs_up
+    def hold(self, word: bytes) -> None:
+        """Hold the next message to the server that has a word, and hang up on its sender."""
+        self._word = word
 
     def release(self) -> None:
         """Let the message through."""
@@ -56,9 +53,7 @@ class HoldingProxy:
             while data := await reader.read(65536):
                 if self._word is not None and self._word in data:
                     self._word = None
-                    self.has_message.set()
-                    if self._hangs_up:
-                        writer.transport.abort()
+                    writer.transport.abort()
                     await self._release.wait()
                 back.write(data)
                 await back.drain()

@@ -59,19 +59,8 @@ async def large_json_response(
     Raises:
         Exception: whatever the view raises.
     """
-    text = await run_in_thread_if_many(count, lambda: _encode_in_parts(view()))
+    text = await run_in_thread_if_many(count, lambda: encode_strict(view()))
     return Response(text, headers=headers, media_type="application/json")
-
-
-def _encode_in_parts(value: Any) -> str:
-    """Encode JSON as `encode_strict` does, each item of its lists by itself: other threads wait for a call of it."""
-    if isinstance(value, dict):
-        members = cast("dict[str, Any]", value)
-        encoded_members = [f"{encode_strict(name)}: {_encode_in_parts(member)}" for name, member in members.items()]
-        return f"{{{', '.join(encoded_members)}}}"
-    if not isinstance(value, list):
-        return encode_strict(value)
-    return f"[{', '.join([encode_strict(item) for item in cast('list[Any]', value)])}]"
 
 
 def json_response(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> Response:

@@ -76,7 +76,7 @@ class ConversationFile:
         size: bytes, or None when only the service knows.
         role: of its source: ``user``, ``assistant`` or ``tool``.
         turn_id: of its turn; None for an upload that no message has used.
-        piece: home and name of the piece with its bytes, or None.
+        piece: namespace and name of the piece with its bytes, or None.
         is_text: the piece is a data URL as text, not the bytes.
         data: the bytes of a small file that is in the conversation itself; or None.
         service: the file of the model's service, or None.

@@ -303,7 +303,7 @@ class TurnDataStorage:
         return name
 
     def _message_namespace(self, request: TurnRequest) -> str:
-        """Return the home of what was said in a turn: a separate one when it must not be kept."""
+        """Return the namespace of what was said in a turn: a separate one when it must not be kept."""
         namespace = turn_namespace(request)
         return unredacted_namespace(namespace) if request.agent in self._redactors else namespace
 
@@ -347,12 +347,12 @@ RECORD: Final = "record"
 
 
 def turn_namespace(request: TurnRequest) -> str:
-    """Return the home of what only a turn refers to; it is deleted with the turn's log."""
+    """Return the namespace of what only a turn refers to; it is deleted with the turn's log."""
     return turn_log_id(request.agent, request.session_id, request.turn_id)
 
 
 def unredacted_namespace(namespace: str) -> str:
-    """Return the home of what was said in a turn and must not be kept; it is deleted when the turn has ended."""
+    """Return the namespace of what was said in a turn and must not be kept; it is deleted when the turn has ended."""
     return derived_id("raw", namespace)
 
 
