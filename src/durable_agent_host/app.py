@@ -85,9 +85,8 @@ from durable_agent_host.redaction import add_known_secrets, find_secrets
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.settings import NO_MAINTENANCE, Settings
 from durable_agent_host.store_factory import StoreFactory, choose_turn_log, stores_of
-from durable_agent_host.telemetry.instruments import Gauge
 from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
-from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
+from durable_agent_host.telemetry.turn_metrics import observe_streams
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.turn_redactor import Redact, Redactor
 from durable_agent_host.webhooks import make_notify
@@ -99,7 +98,7 @@ if TYPE_CHECKING:
     from durable_agent_host.agent_client import AgentClient
 
 _LOGGER = logging.getLogger(__name__)
-INSTRUMENTS.append(Gauge("streams", "Event streams that are being sent.", lambda: EventStream.live))
+observe_streams(lambda: EventStream.live)
 
 
 class DurableAgentApp(AgentFunctionApp):
@@ -404,7 +403,6 @@ class DurableAgentApp(AgentFunctionApp):
             allowed_options=self._allowed_options,
             allows_client_tools=self._allows_client_tools,
             list_hosted_agents=partial(hosted_agents, self._agent_metadata),
-            metrics=metrics_page,
             workflows=self.workflows,
             feature_views=FEATURE_VIEWS,
         )

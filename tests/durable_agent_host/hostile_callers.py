@@ -46,7 +46,6 @@ _JSON = {"content-type": "application/json"}
 ROWS: Mapping[str, RouteRequest | None] = {
     "http-run": RouteRequest(b"SECRET of a stranger", {"session_id": "{session}"}),
     "http-agents": None,
-    "http-metrics": None,
     "http-sessions": None,
     "http-pending": None,
     "http-callback": None,

@@ -67,14 +67,6 @@ def test_usage_of_inner_agents_counts(host: AgentHost, model: PracticeModel, age
     steps_url = f"/agents/{agent}/sessions/{session}/turns/{turn['turn_id']}/steps"
     costs = [step["cost"] for step in host.get(steps_url).json()["steps"] if "cost" in step]
     assert costs == [pytest.approx(COST_OF_USAGE)] * calls
-    assert wait_until(lambda: read_token_metric(host, agent)) == [calls * 300]
-
-
-def read_token_metric(host: AgentHost, agent: str) -> list[float]:
-    """Give what the metrics say of the input tokens of an agent; a turn is counted a moment after its answer."""
-    lines = host.get("/metrics").text.splitlines()
-    metric_lines = [line for line in lines if "tokens_total" in line and f'"{agent}"' in line and '"input"' in line]
-    return [float(line.split()[-1]) for line in metric_lines]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.durable_agent_host.test_scenarios_encryption import KEYS, key
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS
 from tests.kit import AgentHost, running_host
 
-OPEN = frozenset({"http-agents", "http-metrics", "http-health"})
+OPEN = frozenset({"http-agents", "http-health"})
 """Routes that show nothing of sessions."""
 OF_SESSIONS = [route for route in ROUTES if route.name not in OPEN]
 LOST = {"another": key(3), "another of the same name": key(3).replace("k3", "k1"), "none": ""}

@@ -223,7 +223,7 @@ def test_errors_retries_and_cancels_are_traced(host: AgentHost, model: PracticeM
 def test_metrics_have_the_tokens_of_the_responses(
     practice_model: PracticeModel, model: PracticeModel, receiver: Receiver, tmp_path: Path
 ):
-    """OpenTelemetry's metrics, and the page of the host, count each token and each step once, over a kill."""
+    """Each token and each step is counted once, over a kill."""
     plan_rounds(model, {"calls": [call("note", text="one")]}, {"text": "It is noted."})
     body, headers = {"message": "go", "session_id": "m"}, {"Idempotency-Key": uuid4().hex}
     start = {"app": TELEMETRY, **receiver.environment(OTEL_SERVICE_NAME="counted")}
@@ -233,28 +233,15 @@ def test_metrics_have_the_tokens_of_the_responses(
         first_host.process.wait(60)
     with start_host(tmp_path, practice_model, **start) as host:
         turn = host.run("Traced", body, headers=headers).json()
-        page = host.get("/metrics")
         host.stop()  # sends what is left
     usage = dict(zip(("input", "output"), used(turn), strict=True))
-    assert page.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    metrics = dict(line.rsplit(" ", 1) for line in page.text.splitlines() if not line.startswith("#"))
-    agent = 'gen_ai_agent_name="Traced"'
     for kind, count in usage.items():
-        labels = f'{agent},gen_ai_response_model="practice",gen_ai_token_type="{kind}"'
-        assert metrics[f"durable_agent_host_tokens_total{{{labels}}}"] == str(count)
         attributes = {"service": "counted", "gen_ai__token__type": kind}
         assert (
             wait_until(lambda attributes=attributes: receiver.total("durable_agent_host.tokens", **attributes)) == count
         )
-    assert metrics[f'durable_agent_host_turns_total{{{agent},status="completed"}}'] == "1"
-    assert metrics[f'durable_agent_host_journal_replays_total{{{agent},step="model_call"}}'] == "1"
-    assert metrics[f"durable_agent_host_calls_in_doubt_total{{{agent}}}"] == "1"
-    assert metrics[f"durable_agent_host_attempts_lost_total{{{agent}}}"] == "1"
-    assert (
-        metrics[f'durable_agent_host_tool_duration_seconds_count{{{agent},gen_ai_tool_name="note",outcome="success"}}']
-        == "1"
-    )
-    assert metrics["durable_agent_host_streams"] == "0"
+    for name in ("turns", "journal.replays", "calls.in_doubt", "attempts.lost"):
+        assert receiver.total(f"durable_agent_host.{name}", service="counted") == 1, name
 
 
 def test_the_log_has_the_start_and_end_of_a_turn(host: AgentHost, model: PracticeModel, receiver: Receiver):

@@ -1,14 +1,14 @@
-"""Routes of the app as a whole: the hosted agents, health and metrics."""
+"""Routes of the app as a whole: the hosted agents and health."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import NotFoundError, error_name
+from durable_agent_host.errors import error_name
 from durable_agent_host.http.problem_details import LOG_RETRY_SECONDS, problem_body, problem_response
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.http.response_types import (
@@ -21,8 +21,6 @@ from durable_agent_host.http.response_types import (
     HostedAgentWire,
 )
 from durable_agent_host.http.response_views import json_response
-
-_PROMETHEUS: Final = "text/plain; version=0.0.4"
 
 
 def hosted_agents(metadata: Mapping[str, Any]) -> list[HostedAgentWire]:
@@ -50,21 +48,6 @@ async def list_agents(host: HandlerContext, call: RouteRequest, client: TurnClie
         for name, description in sorted(host.descriptions.items())
     ]
     return json_response(HTTPStatus.OK, AgentsWire(agents=agents), {})
-
-
-async def metrics(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``GET /metrics``: what this process has counted since it started, in Prometheus text format.
-
-    It covers the turns of all owners, so where sessions have owners, the app must let the caller in.
-
-    Raises:
-        NotFoundError: the app does not let the caller in.
-    """
-    del call
-    access = client.context.access
-    if access.is_restricted and not await access.can_access("", "", None, exists=False):
-        raise NotFoundError("there is nothing here")
-    return Response(host.metrics(), media_type=_PROMETHEUS)
 
 
 async def health(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:

@@ -45,7 +45,7 @@ from durable_agent_host.turn_log.protocol import TurnLog
 logger = logging.getLogger(__name__)
 CALLER_LEFT: Final = 499
 """The caller has left before its request was read. Source: nginx."""
-_WITHOUT_SESSIONS: Final = frozenset[Action]({"health.read", "agents.list", "metrics.read"})
+_WITHOUT_SESSIONS: Final = frozenset[Action]({"health.read", "agents.list"})
 """What shows nothing that is stored, and is answered without the key of it, too."""
 _MAY_HAVE_STARTED: Final = "check the session, or send it again with the same Idempotency-Key"
 _STORE_UNAVAILABLE: Final = (
@@ -105,7 +105,6 @@ class HandlerContext:
         allowed_options: options that clients may set, by agent name; a live view.
         allows_client_tools: whether requests may bring tools that the client runs.
         list_hosted_agents: lists all agents with how they are reached, as upstream's health route does.
-        metrics: renders this process's metrics in Prometheus text format.
         workflows: hosted by ``workflows=``, by name.
         feature_views: shows the entries of each feature, also of those that an agent no longer uses.
     """
@@ -118,7 +117,6 @@ class HandlerContext:
     allowed_options: Mapping[str, AllowedOptions]
     allows_client_tools: bool
     list_hosted_agents: Callable[[], list[HostedAgentWire]]
-    metrics: Callable[[], str]
     workflows: Collection[str]
     feature_views: Mapping[str, ShowEntry] = MappingProxyType({})
 

@@ -73,7 +73,6 @@ ROUTES: Final = (
         body_kind="form",
     ),
     Route("http-agents", "GET", "agents", "agents.list", app_routes.list_agents, {_OK: (types.AgentsWire,)}),
-    Route("http-metrics", "GET", "metrics", "metrics.read", app_routes.metrics, {_OK: (_TEXT,)}),
     Route(
         "http-session",
         "GET",

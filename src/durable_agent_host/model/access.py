@@ -24,7 +24,6 @@ from durable_agent_host.model.principal import Owner, Principal
 Action = Literal[
     "health.read",
     "agents.list",
-    "metrics.read",
     "sessions.list",
     "session.read",
     "session.export",

@@ -23,7 +23,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Status
 
 from durable_agent_host.redaction import mask_secrets
-from durable_agent_host.telemetry.instruments import SCOPE
+from durable_agent_host.telemetry.turn_metrics import SCOPE
 from durable_agent_host.turn.trace_ids import TurnTrace
 
 _ATTRIBUTES_OF_TURN: Final = otel_context.create_key("durable-agent-host-turn")

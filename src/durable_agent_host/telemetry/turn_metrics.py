@@ -1,10 +1,12 @@
 """Metrics of turns: counted at their ends from their timelines, and during their attempts."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Any, Final
+
+from opentelemetry import metrics
 
 from durable_agent_host.agent.observer import (
     AttemptEnded,
@@ -15,8 +17,11 @@ from durable_agent_host.agent.observer import (
     ToolCallStarted,
     UpdateReceived,
 )
-from durable_agent_host.telemetry.instruments import Counter, Histogram, Instrument, prometheus_text
 from durable_agent_host.turn.timeline import Timeline, bounded_name
+
+SCOPE: Final = "durable_agent_host"
+"""The name of our meter and tracer."""
+PREFIX: Final = SCOPE + "."
 
 MOST_MODELS: Final = 100
 """How many names of models a process distinguishes: services send them, and each has a series for each agent."""
@@ -24,22 +29,38 @@ OTHER: Final = "other"
 AGENT: Final = "gen_ai.agent.name"
 MODEL: Final = "gen_ai.response.model"
 
-TURNS: Final = Counter("turns", "Turns that have ended, by status.")
-TURN_SECONDS: Final = Histogram("turn.duration", "From the arrival of a turn's request to its end.")
-FIRST_TOKEN: Final = Histogram("turn.first_token", "From the arrival of a request to the first text of its answer.")
-QUEUE: Final = Histogram("queue.wait", "How long turns waited behind others of their session.")
-TOKENS: Final = Counter("tokens", "Tokens of turns that have ended, by model; those of a replayed call count once.")
-PARTS: Final = Counter("tokens.part", "Of these, tokens read from or written to a cache, and of reasoning.")
-TOOLS: Final = Histogram("tool.duration", "Runs of tools, by outcome.")
-REPLAYS: Final = Counter("journal.replays", "Finished steps that the journal answered.")
-IN_DOUBT: Final = Counter("calls.in_doubt", "Tool calls that were running when their process ended.")
-LOST: Final = Counter("attempts.lost", "Attempts of turns whose process ended.")
-STORED: Final = Counter("stored", "Bytes of the entries that turns added to conversations.", "By")
+_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+"""The upper bounds of histograms of durations."""
+_METER: Final = metrics.get_meter(SCOPE)
 
-INSTRUMENTS: Final[list[Instrument]] = [
-    *(TURNS, TURN_SECONDS, FIRST_TOKEN, QUEUE, TOKENS, PARTS, TOOLS, REPLAYS, IN_DOUBT, LOST, STORED)
-]
-"""All instruments, in the order in which they are shown."""
+
+def _counter(name: str, description: str, unit: str = "1") -> metrics.Counter:
+    return _METER.create_counter(PREFIX + name, unit, description)
+
+
+def _histogram(name: str, description: str) -> metrics.Histogram:
+    return _METER.create_histogram(PREFIX + name, "s", description, explicit_bucket_boundaries_advisory=_SECONDS)
+
+
+TURNS: Final = _counter("turns", "Turns that have ended, by status.")
+TURN_SECONDS: Final = _histogram("turn.duration", "From the arrival of a turn's request to its end.")
+FIRST_TOKEN: Final = _histogram("turn.first_token", "From the arrival of a request to the first text of its answer.")
+QUEUE: Final = _histogram("queue.wait", "How long turns waited behind others of their session.")
+TOKENS: Final = _counter("tokens", "Tokens of turns that have ended, by model; those of a replayed call count once.")
+PARTS: Final = _counter("tokens.part", "Of these, tokens read from or written to a cache, and of reasoning.")
+TOOLS: Final = _histogram("tool.duration", "Runs of tools, by outcome.")
+REPLAYS: Final = _counter("journal.replays", "Finished steps that the journal answered.")
+IN_DOUBT: Final = _counter("calls.in_doubt", "Tool calls that were running when their process ended.")
+LOST: Final = _counter("attempts.lost", "Attempts of turns whose process ended.")
+STORED: Final = _counter("stored", "Bytes of the entries that turns added to conversations.", "By")
+
+
+def observe_streams(count: Callable[[], int]) -> None:
+    """Let the number of event streams that are being sent be observed."""
+    _METER.create_observable_up_down_counter(
+        PREFIX + "streams", [lambda _: [metrics.Observation(count())]], "1", "Event streams that are being sent."
+    )
+
 
 _KINDS: Final = {"input_token_count": "input", "output_token_count": "output"}
 _PARTS: Final = {
@@ -93,11 +114,6 @@ def count_turn(timeline: Timeline) -> None:
     stats: Mapping[str, Any] = outcome.get("stats") or {}
     if stored_bytes := stats.get("bytes_stored", 0):
         STORED.add(stored_bytes, agent)
-
-
-def metrics_page() -> str:
-    """Render the metrics of this process in Prometheus text format."""
-    return prometheus_text(INSTRUMENTS)
 
 
 class TurnMeasurements:

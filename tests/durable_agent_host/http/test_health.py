@@ -50,7 +50,6 @@ async def test_an_unavailable_store_is_reported(caplog, tmp_path):
         allowed_options={},
         allows_client_tools=True,
         list_hosted_agents=lambda: agents,
-        metrics=str,
         workflows=(),
     )
     for _ in range(3):
