@@ -73,7 +73,7 @@ def sent_output(model: PracticeModel, item):
     return {name: value for name, value in output.items() if name not in {"type", "call_id"}}
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("agent", CODERS)
 @pytest.mark.parametrize("case", CASES)
 def test_the_client_runs_a_tool_of_the_service(people: AgentHost, model: PracticeModel, agent, case):
@@ -103,6 +103,7 @@ def test_the_client_runs_a_tool_of_the_service(people: AgentHost, model: Practic
         assert item_types == ["message"]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("case", ERRORS)
 def test_an_error_of_the_client_is_an_output(people: AgentHost, model: PracticeModel, case):
     """The output says that the call failed, in the words of the client."""

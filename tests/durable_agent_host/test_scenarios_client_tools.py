@@ -48,6 +48,7 @@ def test_a_tool_of_the_app_without_a_function_waits_for_the_client(people: Agent
     run_next_turn(people, model, "Guide", turn["session_id"])
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("result", "output"),
     [
@@ -105,6 +106,7 @@ def test_a_request_brings_tools_for_one_turn(people: AgentHost, model: PracticeM
     assert "show_map" not in {tool["name"] for tool in model.requests()[-1]["body"]["tools"]}
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("tools", "part"),
     [

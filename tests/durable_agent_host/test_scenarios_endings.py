@@ -557,6 +557,7 @@ def test_an_answer_that_never_fits_fails_the_turn(host: AgentHost, model: Hostil
     assert host.session(agent, "never")["messages"] == []
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("answer", "status", "value"),
     [

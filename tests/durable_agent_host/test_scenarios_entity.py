@@ -51,6 +51,7 @@ def test_data_of_the_app_is_copied_with_the_full_conversation(lab: AgentHost):
     assert labels(lab, f"copy-{session}") == ["mine"]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("operation", "payload"),
     [

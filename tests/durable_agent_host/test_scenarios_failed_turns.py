@@ -61,6 +61,7 @@ def keys(hasty: CrashingHost) -> set[str]:
     return found
 
 
+@pytest.mark.drawn(2)
 @AGENTS
 def test_the_next_turn_continues_from_a_failed_one(hasty: CrashingHost, model: PracticeModel, agent):
     """Session, export and the next request have the call with its result, and the reason of the failure."""
@@ -84,6 +85,7 @@ def test_the_next_turn_continues_from_a_failed_one(hasty: CrashingHost, model: P
     assert "a later turn of the session has begun: what this turn did is part" in resumed.json()["detail"]
 
 
+@pytest.mark.drawn(2)
 @AGENTS
 def test_a_turn_resumes_by_hand_and_by_its_key(hasty: CrashingHost, model: PracticeModel, agent):
     """Same turn, same key of its effect; it fails again, then its answer replaces what the failures had left."""

@@ -53,6 +53,7 @@ def models(model: PracticeModel) -> list[tuple[str, int]]:
     return [(name.partition(":")[0], request["status"]) for name, request in zip(names, model.requests(), strict=True)]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("agent", NAMES)
 def test_the_next_client_answers_the_rest_of_the_turn(host: AgentHost, model: PracticeModel, agent: str):
     """It gets what the first one said and what tools gave; the next turn begins with the agent's own client."""

@@ -102,7 +102,7 @@ def run_failing_turn(host: AgentHost, agent: str, session: str) -> str:
     return response.json()["detail"]
 
 
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("agent", "response_name"),
     [  # every answer with one client, every client with a third of the answers; Azure's reads as Responses

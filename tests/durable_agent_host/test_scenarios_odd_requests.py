@@ -36,6 +36,7 @@ def nested_object(levels: int):
 SCHEMA = {"type": "object", "properties": {}}
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     ("more", "reason"),
     [

@@ -96,6 +96,7 @@ def hold_conversation(host: AgentHost, service: ScriptedService, agent: str, ses
     return refusal_counts
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", STAND_INS)
 def test_a_named_service_refuses_nothing(host: AgentHost, service: ScriptedService, name: str):
     """Ids, arguments, roles, contents and fields are such as the service takes, on every request."""
@@ -114,6 +115,7 @@ def test_a_service_without_a_row_is_an_error_at_start():
 _NO_FIELD = 'Unknown name "parallel_tool_calls": Cannot find field.'
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     "body",
     [
@@ -147,6 +149,7 @@ def test_openai_gets_the_conversation_as_it_was(host: AgentHost, service: Script
     assert earlier == calls
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "message",
     [
@@ -162,6 +165,7 @@ def test_a_refusal_for_another_reason_is_not_repaired(host: AgentHost, service: 
     assert len(service.refusals) == 1
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("field", ["parallel_tool_calls", "stream_options", "store", "name"])
 @pytest.mark.parametrize("kind", ["Chat", "Responses"])
 def test_an_option_that_a_service_refuses_is_left_out(host: AgentHost, service: ScriptedService, kind: str, field: str):
@@ -323,6 +327,7 @@ FILE_TYPES = {
 """Agent → the role of what has the files of a tool in the request, and its parts."""
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("agent", FILE_TYPES)
 def test_files_of_tools_reach_a_service(host: AgentHost, service: ScriptedService, agent: str):
     """In the result or behind it, as the service takes them, live and cold; what cannot be sent is named."""
@@ -355,6 +360,7 @@ def test_files_of_tools_reach_a_service(host: AgentHost, service: ScriptedServic
     assert [part.get("type") or part.get("inlineData", {}).get("mimeType", "text") for part in parts] == types
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("agent", "message"),
     [
@@ -561,6 +567,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 """What the last chunk has beside the token counts."""
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", SOURCES)
 def test_sources_have_one_form(host: AgentHost, service: ScriptedService, name: str):
     """Whatever the service calls them: with the range that it gives, or the text that they stand behind."""

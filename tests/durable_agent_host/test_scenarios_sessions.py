@@ -53,6 +53,7 @@ def test_session_pages_are_newest_first(lab: AgentHost):
     assert requests.get(url).json()["session_id"] == session_ids[0]
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=many", "limit=-1", "cursor=%25%25", "cursor=abc"])
 def test_an_invalid_list_query_is_rejected(lab: AgentHost, query):
     """A limit or cursor that is none is a 400 that names it."""
@@ -173,6 +174,7 @@ def test_commands_report_errors(lab: AgentHost, capsys):
     assert "--nonsense" in capsys.readouterr().err
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "change", [{"status": [[]]}, {"status": 5}, {"error": [1]}, {"stats": "x"}, {"spent": ["x"]}, {"endedAt": {}}]
 )
@@ -190,6 +192,7 @@ def test_an_invalid_receipt_breaks_no_route(lab: AgentHost, change):
     assert lab.get(f"{path}/verify").json()["problems"]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("url", ["zz", "http://[::1", "localhost:7071", "file:///etc/passwd", "http://"])
 def test_an_invalid_url_is_reported(capsys, url):
     """One sentence with an example, and status 2; no file is opened."""

@@ -94,6 +94,7 @@ def test_a_session_continues_after_a_crash(lives: Callable[..., Lives], model: P
     assert agent == "Desk" or len(host.session(agent, "s")["messages"]) >= 4
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(
     ("agent", "speakers"),
     [("Panel", ["first", "second", "first"]), ("Transfers", ["front"]), ("Research", ["left", "right"])],
@@ -183,6 +184,7 @@ def test_options_are_rejected(teams: AgentHost):
     assert (response.status_code, "takes no response_format" in response.text) == (502, True), response.text
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("team", "sentence"),
     [

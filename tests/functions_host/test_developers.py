@@ -58,6 +58,7 @@ def test_settings_override_host_json(start_host: StartHost, tmp_path: Path):
     host.stop()
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("host_json", "message"),
     [
@@ -129,6 +130,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("name", REFUSALS)
 def test_rejected_input_is_reported_with_the_fix(tmp_path: Path, name: str):
     """One line: the function's name, what is wrong with it, what to do."""

@@ -335,6 +335,7 @@ def test_which_existing_instances_a_start_replaces(
     host.stop()
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("code", ["", "raise AttributeError('it has no DFApp')"])
 def test_a_durable_sdk_of_version_2_is_reported_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str):
     """One sentence with what to install, also when the app cannot even be imported; other apps are not concerned."""
