@@ -9,7 +9,7 @@ last event.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -33,6 +33,7 @@ PATIENCE_SECONDS: Final = 300.0
 _TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
 """Streams have a heartbeat; a ``run`` is answered or asks to be sent again before any gateway gives up."""
 
+_PAGE: Final = 500
 _FIRST_PAUSE_SECONDS: Final = 0.2
 _MAX_PAUSE_SECONDS: Final = 2.0
 _OF_CONNECTIONS: Final = (
@@ -280,6 +281,110 @@ class AgentClient:
         """
         return await self._turn_request(agent, "POST", f"{_path(agent, session_id, turn_id)}/resume")
 
+    async def agents(self) -> list[str]:
+        """List the names of the host's agents."""
+        return [agent["name"] for agent in (await self._request("GET", "/agents"))["agents"]]
+
+    async def sessions(
+        self, agent: str, *, limit: int | None = None, **search: str
+    ) -> AsyncGenerator[Mapping[str, Any]]:
+        """List an agent's sessions with their details, newest first, page by page.
+
+        Args:
+            agent: the agent's name.
+            limit: how many; by default all.
+            search: further parameters of the route, such as ``status`` or ``search``; empty ones are left out.
+        """
+        query = {"details": "true"} | {name: value for name, value in search.items() if value}
+        cursor: str | None = ""
+        while cursor is not None and limit != 0:
+            page_query = query | {"limit": str(min(limit or _PAGE, _PAGE))} | ({"cursor": cursor} if cursor else {})
+            page = await self._request("GET", f"{_path(agent)}/sessions?{urlencode(page_query)}")
+            for session in page["sessions"]:
+                yield session
+            limit = None if limit is None else max(limit - len(page["sessions"]), 0)
+            cursor = page["cursor"]
+
+    async def session(self, agent: str, session_id: str, **query: str | int) -> Mapping[str, Any]:
+        """Read a page of a conversation: the newest messages, or with ``cursor`` those before."""
+        return await self._request("GET", f"{_path(agent, session_id)}?{urlencode(query)}")
+
+    async def files(self, agent: str, session_id: str) -> list[Mapping[str, Any]]:
+        """List the files of a session."""
+        return (await self._request("GET", f"{_path(agent, session_id)}/files"))["files"]
+
+    def file(self, agent: str, session_id: str, file_id: str) -> AsyncGenerator[bytes]:
+        """Read the bytes of a file of a session, part by part."""
+        return self._parts(f"{_path(agent, session_id)}/files/{quote(file_id, safe='')}")
+
+    def export(self, agent: str, session_id: str) -> AsyncGenerator[bytes]:
+        """Export a session as JSON lines, part by part."""
+        return self._parts(f"{_path(agent, session_id)}/export")
+
+    async def import_session(self, agent: str, session_id: str, lines: AsyncIterable[bytes]) -> Mapping[str, Any]:
+        """Store exported lines as a new session. Sent once: whether it arrived is not known when the host is lost."""
+        response = await self._send("POST", f"{_path(agent, session_id)}/import", lines, {})
+        return response.json()
+
+    async def fork(
+        self,
+        agent: str,
+        session_id: str,
+        new_id: str | None = None,
+        *,
+        at_turn: str | None = None,
+        before: bool = False,
+    ) -> Mapping[str, Any]:
+        """Store a copy of a conversation as a new session.
+
+        Args:
+            agent: the agent's name.
+            session_id: of the original.
+            new_id: of the copy; by default a new one.
+            at_turn: the last turn to copy; by default all.
+            before: whether the copy ends before that turn.
+
+        Returns:
+            ``session_id``, ``message_count``.
+        """
+        fields = {"session_id": new_id or uuid4().hex, "at_turn": at_turn, "before": before or None}
+        body = {name: value for name, value in fields.items() if value is not None}
+        return await self._request("POST", f"{_path(agent, session_id)}/fork", body)
+
+    async def delete(self, agent: str, session_id: str, *, keeps_history: bool = False) -> Mapping[str, Any]:
+        """Delete a session and its turns.
+
+        Args:
+            agent: the agent's name.
+            session_id: of the session.
+            keeps_history: whether what a history provider of the app has of it stays.
+
+        Returns:
+            ``status``: ``deleted`` or ``deleting``.
+        """
+        query = "?history=kept" if keeps_history else ""
+        return await self._request("DELETE", _path(agent, session_id) + query)
+
+    async def verify(self, agent: str, session_id: str) -> Mapping[str, Any]:
+        """Find what cannot be read in a session, and calls without results: ``problems``."""
+        return await self._request("GET", f"{_path(agent, session_id)}/verify")
+
+    async def repair(self, agent: str, session_id: str) -> Mapping[str, Any]:
+        """Repair a session: ``changes``, and ``original_session_id`` of the session that has the original."""
+        return await self._request("POST", f"{_path(agent, session_id)}/repair")
+
+    async def _parts(self, path: str) -> AsyncGenerator[bytes]:
+        """Read the body of an answer part by part; it is asked for once."""
+        response = await self._send("GET", path, None, {}, is_stream=True)
+        try:
+            async for part in response.aiter_bytes():
+                yield part
+        except httpx2.TransportError as error:
+            message = f"the host broke off ({type(error).__name__}: {error}): its log says why"
+            raise HostUnreachableError(message) from error
+        finally:
+            await response.aclose()
+
     async def _turn_request(
         self, agent: str, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> TurnResult:
@@ -332,7 +437,8 @@ class AgentClient:
                 tried later, as one that stops does.
             AgentClientError: the host refuses.
         """
-        request = self._http.build_request(method, self._base + path, json=body, headers=dict(headers))
+        content: dict[str, Any] = {"content": body} if isinstance(body, AsyncIterable) else {"json": body}
+        request = self._http.build_request(method, self._base + path, headers=dict(headers), **content)
         try:
             response = await self._http.send(request, stream=is_stream)
             if response.is_error:
@@ -396,7 +502,8 @@ class _Outage:
 
 def _path(agent: str, session_id: str = "", turn_id: str = "") -> str:
     path = f"/agents/{quote(agent, safe='')}"
-    return f"{path}/sessions/{quote(session_id, safe='')}/turns/{quote(turn_id, safe='')}" if turn_id else path
+    path += f"/sessions/{quote(session_id, safe='')}" if session_id else ""
+    return path + (f"/turns/{quote(turn_id, safe='')}" if turn_id else "")
 
 
 def _run_body(

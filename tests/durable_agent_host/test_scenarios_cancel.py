@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import requests
 
-from tests.durable_agent_host.test_scenarios_sessions import command
 from tests.durable_agent_host.test_scenarios_turns import SLOW
 from tests.kit import AgentHost, PracticeModel, role_texts
 from tests.processes import wait_until
@@ -64,10 +63,6 @@ def test_a_turn_is_cancelled_while_it_streams(people: AgentHost, model: Practice
     assert response.json()["response"] == turn["response"]
     view = people.session("Talker", session)
     assert [content["text"] for content in view["messages"][-1]["contents"]] == [turn["response"]]
-    status, out, _ = command(people, capsys, "show", session, agent="Talker")
-    assert status == 0
-    assert "This is a long answer." in out
-    assert f"turn {running} was cancelled" in out
     second_response = cancel({"turn_url": url})
     assert (second_response.status_code, second_response.json()["status"]) == (200, "cancelled")
     messages = role_texts(people.session("Talker", session))

@@ -1,6 +1,5 @@
 """Forking and deleting sessions on a running host."""
 
-import re
 from uuid import uuid4
 
 import pytest
@@ -34,7 +33,7 @@ def test_a_deleted_session_is_not_found(lab: AgentHost, capsys):
     turn = first.headers["x-ms-turn-id"]
     status, out, _ = command(lab, capsys, "delete", "instant", session)
     assert status == 0
-    assert re.fullmatch(rf"{session}: deleted, with 1 turns, \d+ orchestrations, \d+ pieces, \d+ bytes\n", out), out
+    assert out == f"{session}: deleted\n"
     assert lab.state("Instant", session) is None
     for path in ("", "/export", "/verify", f"/turns/{turn}"):
         assert lab.get(f"/agents/Instant/sessions/{session}{path}").status_code == 404

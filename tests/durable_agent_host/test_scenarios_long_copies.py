@@ -67,8 +67,7 @@ def test_a_long_session_is_read_forked_and_run_again(life, long_session, model, 
     assert [text.split()[1] for text in texts_before] == [str(n) for n in range(TURNS)]
 
     status, out, _ = command(host, capsys, "show", "long", "--limit", "4", agent=AGENT)
-    assert (status, out.count("question"), "--all" in out) == (0, 2, True)
-    assert command(host, capsys, "show", "long", "--all", agent=AGENT)[1].count("question") == TURNS
+    assert (status, len(json.loads(out)["messages"])) == (0, 4)
 
     before = requests.get(sessions(host, "long/export")).text
     arguments = ("--at-turn", turns[10], "--before", "--as", "edited")

@@ -2,45 +2,52 @@
 
 import importlib
 import json
+import os
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final, cast
+from http import HTTPStatus
+from typing import Any, Final
 
 import click
 
 from durable_agent_host.agent_client import TurnEvent
-from durable_agent_host.cli.content_formatting import printable
-from durable_agent_host.cli.host_client import (
+from durable_agent_host.cli.host_command import (
     INTERRUPTED,
     OK,
     PROBLEMS_FOUND,
     CommandError,
-    HostRoutes,
-    TurnEvents,
+    RunningHost,
     host_command,
+    printable,
 )
-from durable_agent_host.cli.rendering import Screen, TurnView, failure, named_call, wait_text
+from durable_agent_host.errors import AgentClientError
 from durable_agent_host.model.pending_call import DECISIONS
 from durable_agent_host.turn import turn_events
 
-_PAUSE_SECONDS: Final = 0.2
 _PROMPT: Final = "> "
 _QUESTION: Final = "Approve? [y]es, [n]o, [e]dit the arguments: "
+_SHORT: Final = 200
 
 
 @host_command("chat", epilog="Exit status: 0, 1 a turn failed, 2 the command could not be carried out, 130 Ctrl-C.")
 @click.option("--session", default="", help="the session to continue or to begin (default: a new one)")
 @click.argument("agent", required=False)
-def chat(host: HostRoutes, session: str, agent: str | None) -> int:
+def chat(host: RunningHost, session: str, agent: str | None) -> int:
     """Talk to an agent of a running host.
 
     AGENT may be left out when there is one. Answers stream; a tool that needs approval asks for it. Ctrl-C cancels the
     running turn, a second one leaves it running; Ctrl-D ends. When the host dies, the answer continues where it is
     back. Without a terminal, each line of standard input is a message, and answers are written when they are complete.
     """
-    return _Chat(host, agent or host.only_agent(), session).hold()
+    return _Chat(host, agent or _only_agent(host), session).hold()
+
+
+def _only_agent(host: RunningHost) -> str:
+    names = host.run(host.client.agents())
+    if len(names) != 1:
+        raise CommandError(f"name one of the host's agents: {', '.join(names)}" if names else "the host has no agent")
+    return names[0]
 
 
 class _LeftError(Exception):
@@ -54,12 +61,12 @@ class _LeftError(Exception):
 class _Chat:
     """One run of the command."""
 
-    def __init__(self, host: HostRoutes, agent: str, session: str) -> None:
+    def __init__(self, host: RunningHost, agent: str, session: str) -> None:
         self._host = host
         self._agent = agent
         self._session = session
         self._asks = sys.stdin.isatty()
-        self._screen = Screen()
+        self._screen = _Screen()
         self._status = OK
 
     def hold(self) -> int:
@@ -67,9 +74,10 @@ class _Chat:
         try:
             self._catch_up()
             for message in self._messages():
-                turn = self._turn()
-                turn.say(message)
-                self._follow(turn)
+                session_id = self._session or None
+                turn = self._host.run(self._host.client.run(self._agent, message, session_id=session_id, wait=False))
+                self._session = turn.session_id
+                self._follow(turn.turn_id)
         except _LeftError as left:
             self._status = left.status
         if self._session and self._screen.is_terminal:
@@ -103,27 +111,15 @@ class _Chat:
         if not self._session:
             return
         try:
-            session = self._host.ask(f"{self._host.session_path(self._agent, self._session)}?limit=1")
-        except CommandError as error:
-            if not self._is_new(error):
+            session = self._host.run(self._host.client.session(self._agent, self._session, limit=1))
+        except AgentClientError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
             return
         if self._screen.is_terminal:
             self._screen.line(f"[session {self._session} with {session['message_count']} entries]")
         for turn_id in filter(None, (session["running_turn_id"], *session["queued_turn_ids"])):
-            self._follow(self._turn(turn_id))
-
-    def _is_new(self, error: CommandError) -> bool:
-        return error.status == 404 and self._agent.casefold() in map(str.casefold, self._host.agents())  # noqa: PLR2004
-
-    def _turn(self, turn_id: str = "") -> TurnEvents:
-        return TurnEvents(
-            self._host,
-            self._agent,
-            session_id=self._session,
-            turn_id=turn_id,
-            on_remark=self._print_remark,
-        )
+            self._follow(turn_id)
 
     def _print_remark(self, text: str) -> None:
         if self._screen.is_terminal:
@@ -131,88 +127,66 @@ class _Chat:
         else:
             print(printable(f"[{text}]"), file=sys.stderr)
 
-    def _follow(self, turn: TurnEvents) -> None:
+    def _follow(self, turn_id: str) -> None:
         """Show a turn until it ends; Ctrl-C cancels it."""
-        view = TurnView(self._screen)
-        wants_cancel = has_cancelled = False
+        last_id: int | None = None
+        wants_cancel = False
         while True:
+            events = self._host.client.follow(self._agent, self._session, turn_id, after=last_id)
             try:
-                for event in turn:
-                    self._session = turn.session_id
-                    self._show(view, event)
-                    if event.is_last:
-                        return
-                    if wants_cancel and not has_cancelled:
-                        has_cancelled = True
-                        self._cancel(turn)
+                for event in self._host.each(events):
+                    last_id = event.id
+                    self._show(event)
                     if event.name == turn_events.CALL_PENDING and not wants_cancel:
-                        self._decide(turn, event)
+                        self._decide(turn_id, event.data)
+                break
             except KeyboardInterrupt:
                 if wants_cancel:
-                    self._print_remark(f"turn {turn.turn_id} continues")
+                    self._print_remark(f"turn {turn_id} continues")
                     raise _LeftError(INTERRUPTED) from None
                 wants_cancel = True
                 self._print_remark("cancelling the turn; Ctrl-C again leaves without waiting for its end")
-                if turn.turn_id:
-                    has_cancelled = True
-                    self._cancel(turn)
+                self._send(self._host.client.cancel(self._agent, self._session, turn_id))
 
-    def _cancel(self, turn: TurnEvents) -> None:
+    def _send(self, request: Any) -> None:
+        """Send a request about a turn, and show why it is refused, if it is: somebody else may have been faster."""
         try:
-            self._host.ask(f"{turn.path}/cancel", method="POST")
-        except CommandError as error:
+            self._host.run(request)
+        except AgentClientError as error:
             self._print_remark(str(error))
 
-    def _show(self, view: TurnView, event: TurnEvent) -> None:
+    def _show(self, event: TurnEvent) -> None:
         if event.name == turn_events.TURN_FAILED:
             self._status = PROBLEMS_FOUND
         if self._screen.is_terminal:
-            view.show(event)
+            self._screen.show(event)
         elif event.name == turn_events.TURN_FAILED:
-            print(printable(failure(event)), file=sys.stderr)
+            print(printable(_failure(event)), file=sys.stderr)
         elif event.is_last:
             self._screen.line(event.data["response"])
         if event.is_last and (refusal := event.data.get("refusal")):
             self._print_remark(f"refused: {refusal['message']}")
 
-    def _decide(self, turn: TurnEvents, event: TurnEvent) -> None:
+    def _decide(self, turn_id: str, call: Mapping[str, Any]) -> None:
         """Ask the user for a decision on a call, and send it."""
-        call_id = event.data["call_id"]
-        if not self._is_pending(turn, call_id):
+        call_id = call["call_id"]
+        turn = self._host.run(self._host.client.turn(self._agent, self._session, turn_id))
+        if turn.status != "running" and all(pending_call.call_id != call_id for pending_call in turn.pending_calls):
             return  # events followed from the beginning include calls decided long ago
-        if "approved_by" in event.data and not self._may_answer(turn, call_id):
-            reason = f"{named_call(event.data)} waits for the approval of somebody else"
-            if not self._asks:
-                raise CommandError(reason)
-            self._print_remark(reason)
-            return
         if not self._asks:
+            path = f"/agents/{self._agent}/sessions/{self._session}/turns/{turn_id}/answers"
             raise CommandError(
-                f"{named_call(event.data)} {wait_text(event.data)}, and there is no terminal to ask in: answer with "
-                f"'{self._how_to_return()}', on the page of the inspector, or with POST /api{turn.path}/answers"
+                f"{_named_call(call)} {_wait_text(call)}, and there is no terminal to ask in: answer with "
+                f"'{self._how_to_return()}', on the page of the inspector, or with POST /api{path}"
             )
-        while True:
+        answer = None
+        while answer is None:
             try:
-                answer = self._decision(call_id) if event.data["kind"] in DECISIONS else _result(call_id)
+                answer = self._decision(call_id) if call["kind"] in DECISIONS else _result(call_id)
             except EOFError:
-                self._print_remark(f"turn {turn.turn_id} waits for the answer")
+                self._print_remark(f"turn {turn_id} waits for the answer")
                 raise _LeftError(OK) from None
-            if answer is not None:
-                break
-        try:
-            self._host.ask(f"{turn.path}/answers", answer, method="POST")
-        except CommandError as error:  # somebody else has decided, or only they may
-            self._print_remark(str(error))
-
-    def _is_pending(self, turn: TurnEvents, call_id: str) -> bool:
-        steps = self._host.ask(turn.path)
-        pending = cast("list[dict[str, Any]]", steps.get("pending_calls") or [])
-        return steps["status"] == "running" or any(call["call_id"] == call_id for call in pending)
-
-    def _may_answer(self, turn: TurnEvents, call_id: str) -> bool:
-        while self._host.ask(turn.path)["status"] == "running":  # other calls end before it waits
-            time.sleep(_PAUSE_SECONDS)
-        return self._host.may_answer(turn.turn_id, call_id)
+        self._send(self._host.client.answer(self._agent, self._session, turn_id, answer))
 
     def _decision(self, call_id: str) -> dict[str, Any] | None:
         reply = input(_QUESTION).strip().lower()
@@ -240,3 +214,83 @@ def _result(call_id: str) -> dict[str, Any] | None:
         return {"call_id": call_id, "result": json.loads(text)}
     except ValueError:
         return {"call_id": call_id, "result": text}
+
+
+class _Screen:
+    """Standard output: text of a model as it arrives, and lines about what happens around it; styled in a terminal."""
+
+    def __init__(self) -> None:
+        self.is_terminal = sys.stdout.isatty()
+        has_styles = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        self._color = None if has_styles else False
+        self._is_at_line_start = True
+        self._text_kind = ""
+
+    def show(self, event: TurnEvent) -> None:
+        """Show one event of a turn; ignore unknown ones."""
+        match event.name:
+            case turn_events.MESSAGE_DELTA:
+                self._continue_text("message", event.data["text"])
+            case turn_events.REASONING_DELTA | turn_events.TOOL_DELTA:
+                self._continue_text(event.name, event.data["text"], dim=True)
+            case turn_events.TOOL_STARTED:
+                self.line(f"→ {_named_call(event.data)}", bold=True)
+            case turn_events.TOOL_PROGRESS:
+                self.line(f"  {event.data['text']}", dim=True)
+            case turn_events.TOOL_COMPLETED:
+                result = _short(event.data.get("result") or "")
+                self.line(f"← {event.data['outcome']}{f': {result}' if result else ''}", dim=True)
+            case turn_events.CALL_PENDING:
+                self.line(f"? {_named_call(event.data)} {_wait_text(event.data)}", bold=True)
+            case turn_events.TURN_RESTARTED:
+                restart = "the host was restarted: the following replaces what the model had begun to say"
+                self.line(f"[{restart}]", dim=True)
+            case turn_events.TURN_FAILED:
+                self.line(_failure(event), fg="red")
+            case turn_events.TURN_CANCELLED:
+                self.line("[the turn was cancelled; its output is kept]", dim=True)
+            case _:
+                pass
+
+    def _continue_text(self, kind: str, text: str, **style: Any) -> None:
+        """Continue a line with text of a model; control characters are shown, not executed."""
+        if self._text_kind != kind:
+            self.break_line()
+            self._text_kind = kind
+        if text:
+            click.secho(printable(text), nl=False, color=self._color, **style)
+            self._is_at_line_start = text.endswith("\n")
+
+    def line(self, text: str, **style: Any) -> None:
+        """Write a separate line."""
+        self.break_line()
+        self._text_kind = ""
+        click.secho(printable(text), color=self._color, **style)
+
+    def break_line(self) -> None:
+        """End an unfinished line."""
+        if not self._is_at_line_start:
+            click.echo()
+        self._is_at_line_start = True
+
+
+def _failure(event: TurnEvent) -> str:
+    return f"The turn failed: {event.data.get('detail') or 'no reason was given'}"
+
+
+def _wait_text(call: Mapping[str, Any]) -> str:
+    """Say what a pending call waits for."""
+    wait = "waits for approval" if call["kind"] in DECISIONS else "waits for its result"
+    return f"{wait}: {call['reason']}" if call.get("reason") else wait
+
+
+def _named_call(call: Mapping[str, Any]) -> str:
+    """Format a call as code."""
+    arguments = call.get("arguments")
+    arguments_text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return f"{call.get('name')}({'' if arguments is None else _short(arguments_text)})"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHORT else f"{line[:_SHORT]} …"

@@ -10,7 +10,6 @@ import click
 
 from durable_agent_host.cli.chat_command import chat
 from durable_agent_host.cli.sessions_command import sessions
-from durable_agent_host.cli.turns_command import turns
 
 _HOST = [sys.executable, "-m", "functions_host", "--called", "durable-agent-host", "start"]
 _EXTRA_HOST: Final = ("httptools", "starlette", "uvicorn", "watchfiles")
@@ -26,7 +25,7 @@ def _start(host_arguments: Sequence[str]) -> None:
     os.execv(sys.executable, [*_HOST, *host_arguments])  # noqa: S606 - this program, with its own arguments
 
 
-@click.group(commands=[_start, chat, sessions, turns])
+@click.group(commands=[_start, chat, sessions])
 @click.version_option(package_name="durable-agent-host", message="%(prog)s %(version)s")
 def _cli() -> None:
     """Host agents durably, on this machine."""

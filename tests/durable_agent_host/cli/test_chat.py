@@ -182,7 +182,7 @@ def test_escape_sequences_of_a_model_are_printed_as_text(lab: AgentHost, model: 
         assert "␛[2Jgone␇" in chat.text
         assert "\u202e" not in chat.text
     result = run_piped(["sessions", "show", "--url", lab.url, "Kept", session])
-    assert "␛[2Jgone␇" in result.stdout
+    assert "\\u001b[2Jgone\\u0007" in result.stdout
 
 
 def test_the_agent_has_to_be_named_where_there_are_several(lab: AgentHost):
