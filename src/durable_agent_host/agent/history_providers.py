@@ -143,16 +143,21 @@ class ProviderHistory:
 
     async def copy(
         self, session_id: str, new_id: str, *, at_turn: str | None, is_before: bool = False, void: Collection[str] = ()
-    ) -> None:
+    ) -> bool:
         """Copy a conversation within every provider that owns it. Guarantee: idempotent; the original is only read.
+
+        Returns:
+            Whether every provider had messages.
 
         Raises:
             HistoryElsewhereError: the messages do not show where the turn ends; nothing was written.
             TurnRejectedError: the new id has other messages; nothing was written there.
             HistoryError: a provider does not answer; a part may have been written.
         """
+        has_messages = True
         for provider in self._owners:
             messages = read_once(await _call_provider(provider, "read", _load_marked(provider, session_id)), void=void)
+            has_messages = has_messages and bool(messages)
             if at_turn is not None:
                 positions = [position for position, message in enumerate(messages, 1) if turn_of(message) == at_turn]
                 if not positions:
@@ -163,6 +168,7 @@ class ProviderHistory:
                     )
                 messages = messages[: positions[0] - 1 if is_before else positions[-1]]
             await _store(provider, new_id, messages)
+        return has_messages
 
     async def store(self, session_id: str, messages: Sequence[Message]) -> None:
         """Store a conversation in every provider that owns it. Guarantee: idempotent.

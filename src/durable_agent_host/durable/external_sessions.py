@@ -56,8 +56,11 @@ class ExternalSessions:
         *,
         at_turn: str | None,
         is_before: bool = False,
-    ) -> None:
+    ) -> bool:
         """Copy a conversation within the providers that own it. Guarantee: idempotent.
+
+        Returns:
+            Whether there were messages: a deletion removes them first.
 
         Raises:
             HistoryElsewhereError: the messages do not show where the turn ends; nothing was written.
@@ -68,8 +71,12 @@ class ExternalSessions:
         if history is not None and history.where.owners:
             provider_id = await _get_provider_id(name, record)
             void = await _void_turns(record)
-            await _on_loop(history.copy(provider_id, copy_provider_id, at_turn=at_turn, is_before=is_before, void=void))
+            has_messages = await _on_loop(
+                history.copy(provider_id, copy_provider_id, at_turn=at_turn, is_before=is_before, void=void)
+            )
             reach("history.after_copy")
+            return has_messages
+        return False
 
     async def clear(self, name: SessionKey, record: ConversationReader) -> None:
         """Delete a conversation from the providers that own it. Guarantee: idempotent.

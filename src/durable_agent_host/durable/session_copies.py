@@ -130,11 +130,11 @@ class SessionCopier:
             if not self._external_sessions.has_owner(agent):
                 break
             name = SessionKey(agent, session_id)
-            await self._external_sessions.copy(name, record, provider_session_id, at_turn=at_turn, is_before=is_before)
-            now = await self._documents.read(agent, session_id)
-            if now is None:  # deleted meanwhile, perhaps before its messages were copied
-                return None
-            if now == state:
+            has_messages = await self._external_sessions.copy(
+                name, record, provider_session_id, at_turn=at_turn, is_before=is_before
+            )
+            is_complete = has_messages or not record.session.message_count  # a deletion removes the messages first
+            if is_complete and await self._documents.read(agent, session_id) in (None, state):
                 break
         else:
             raise TurnRejectedError(f"session {session_id!r} keeps changing: try again")
