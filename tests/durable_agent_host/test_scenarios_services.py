@@ -20,9 +20,6 @@ from tests.durable_agent_host.openai_outputs import (
     SHELL_OUTPUT,
     TOOL_SEARCH_CALL,
     TOOL_SEARCH_OUTPUT,
-    find,
-    mcp,
-    search,
 )
 from tests.durable_agent_host.scripted_service import (
     ScriptedService,
@@ -728,60 +725,6 @@ def test_claude_goes_on_after_a_pause_whatever_the_ids(host: AgentHost, service:
     service.play(anthropic_response(anthropic_text("Bye.")))
     assert run(host, "Claude", stop) == "Bye."
     assert service.bodies[-1]["messages"][1]["content"] == [*listings, *texts]
-
-
-PAGES = [{"title": "A page", "url": "https://a.example"}, {"title": "Another", "url": "https://b.example"}]
-CLAUDES_SEARCH = [
-    {"type": "server_tool_use", "id": "srvtoolu_7", "name": "web_search", "input": {"query": "q"}},
-    {
-        "type": "web_search_tool_result",
-        "tool_use_id": "srvtoolu_7",
-        "content": [{"type": "web_search_result", "encrypted_content": "x" * 600} | page for page in PAGES],
-    },
-]
-URLS = [{"type": "url", "url": page["url"]} for page in PAGES]
-GROUNDING = {
-    "searchEntryPoint": {"renderedContent": "<style>" + "x" * 600},
-    "webSearchQueries": ["q"],
-    "groundingChunks": [{"web": {"uri": page["url"], "title": page["title"]}} for page in PAGES],
-}
-
-
-@pytest.mark.parametrize(
-    ("agent", "output", "results"),
-    [
-        (
-            "Responsesunknown",
-            items_events(
-                search(1, {"type": "search", "query": "q", "sources": URLS}),
-                mcp(2, "{}", "A four."),
-                find(3, ["q"], [{"file_id": "file_1", "filename": "a.txt", "score": 0.5, "text": "It rains."}]),
-                TEXT,
-            ),
-            ["https://a.example\nhttps://b.example", "A four.", "a.txt It rains."],
-        ),
-        (
-            "Claude",
-            anthropic_response(*CLAUDES_SEARCH, {"type": "text", "text": "Found."}),
-            ["A page https://a.example\nAnother https://b.example"],
-        ),
-        (
-            "Gemini",
-            gemini_response({"text": "Found."}, groundingMetadata=GROUNDING),
-            ["A page https://a.example\nAnother https://b.example"],
-        ),
-    ],
-    ids=["OpenAI", "Anthropic", "Gemini"],
-)
-def test_the_results_of_a_services_tools_are_shown(
-    host: AgentHost, service: ScriptedService, agent: str, output: list[dict[str, Any]], results: list[str]
-):
-    """What a search has found is shown as pages, without what only the service can read."""
-    service.play(output)
-    answer = host.run(agent, {"message": "Look", "session_id": "results"}).json()
-    assert [event["result"] for event in read_events(host, agent, "results", answer, "tool.completed")] == results
-    steps = host.get(f"/agents/{agent}/sessions/results/turns/{answer['turn_id']}/steps").json()["steps"]
-    assert [step["result"] for step in steps if step["kind"] == "tool_call"] == results
 
 
 def test_a_command_in_a_container_has_failed_when_it_says_so(host: AgentHost, service: ScriptedService):

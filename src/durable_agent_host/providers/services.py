@@ -31,7 +31,6 @@ class Service:
         address: pattern of its host and port.
         client_class: a class of the framework's or the SDK's client that is only for this service.
         call_ids: the ids of calls that it accepts; others are replaced, and their results follow.
-        max_id_characters: of the ids of calls and items in the Responses API.
         accepts_any_arguments: whether the arguments of an earlier call may be no JSON object.
         accepts_repeated_roles: whether messages of one role may follow each other.
         accepts_user_after_tool: whether a user's message may follow a tool's.
@@ -50,7 +49,6 @@ class Service:
     address: str = ""
     client_class: str = ""
     call_ids: re.Pattern[str] = _ANY
-    max_id_characters: int = 64
     accepts_any_arguments: bool = False
     accepts_repeated_roles: bool = False
     accepts_user_after_tool: bool = True

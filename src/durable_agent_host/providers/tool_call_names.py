@@ -16,7 +16,7 @@ UNNAMED: Final = "unnamed"
 """The name that is sent for a call without one; every service accepts it."""
 
 _MAX_CHARACTERS: Final = 64
-_ODD: Final = re.compile("[^a-zA-Z0-9_-]+|^[^a-zA-Z]+")
+_ODD: Final = re.compile("[^a-zA-Z0-9_-]+|^(?=[0-9-])")
 
 
 def accepted_name(name: Any, tool_names: Collection[str]) -> str:

@@ -18,9 +18,9 @@ from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.ending import PAUSE, REFUSAL
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, start_in_thread
 from durable_agent_host.providers.anthropic.block_mapping import find_container
-from durable_agent_host.providers.anthropic.lost_state import WITHOUT_THOUGHTS
 from durable_agent_host.providers.anthropic.message_accumulator import Block
 from durable_agent_host.providers.anthropic.request_messages import (
+    WITHOUT_THOUGHTS,
     accepted_messages,
     is_paused,
     request_groups,

@@ -13,8 +13,7 @@ from durable_agent_host.model.provider_item import HostedCall, LostState
 from durable_agent_host.providers.anthropic.block_mapping import complete_item
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, hosted_call
 from durable_agent_host.providers.anthropic.client import BlockPreservingMixin, NormalizedMessagesMixin
-from durable_agent_host.providers.anthropic.lost_state import LOSS_RULES
-from durable_agent_host.providers.anthropic.request_messages import with_pause
+from durable_agent_host.providers.anthropic.request_messages import LOSS_RULES, with_pause
 from durable_agent_host.providers.anthropic.stream_events import is_truncated
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import ReplayTarget

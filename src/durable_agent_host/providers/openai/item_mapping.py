@@ -28,10 +28,9 @@ METADATA: Final = ItemMetadata(PROVIDER)
 def to_input_item(item: Mapping[str, Any]) -> Item:
     """Reduce an output item to what the API accepts as input: without null fields that are optional."""
     row = item_type(item["type"])
-    fields = {**(row.trim(item) if row.trim else item), **dict.fromkeys(row.always_null)}
     return {
         name: value
-        for name, value in fields.items()
+        for name, value in (row.trim(item) if row.trim else item).items()
         if name not in row.output_only and (value is not None or name in row.may_be_null)
     }
 

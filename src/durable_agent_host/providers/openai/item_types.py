@@ -37,7 +37,6 @@ class ItemType:
             are known once the API refuses them (`lost_state.find_refusal`).
         may_be_null: fields that are sent even when null.
         trim: removes from the item what is not valid as input.
-        always_null: fields that are sent as null, whatever their value: no accepted recorded request had a value.
         is_id_optional: whether the API accepts it without its id.
         id_prefix: required prefix of its id.
         needs_result: whether it needs a result from the app.
@@ -51,7 +50,6 @@ class ItemType:
     output_only: frozenset[str] = frozenset({"created_by"})
     may_be_null: frozenset[str] = frozenset()
     trim: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
-    always_null: tuple[str, ...] = ()
     is_id_optional: bool = False
     id_prefix: str = ""
     needs_result: bool = False
@@ -78,6 +76,11 @@ def _without_foreign_sources(item: Mapping[str, Any]) -> Item:
         return {"action": None, **item}
     del action["sources"]
     return {**item, "action": action}
+
+
+def _without_outputs(item: Mapping[str, Any]) -> Item:
+    """Null the outputs: no accepted recorded request had any."""
+    return {**item, "outputs": None}
 
 
 def _without_empty_content(item: Mapping[str, Any]) -> Item:
@@ -188,7 +191,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         streams=_events("code_interpreter_call_code"),
         complete=content_completion.complete_code,
         may_be_null=_fields("outputs code"),
-        always_null=("outputs",),
+        trim=_without_outputs,
         hosted_call=_call_of("code_interpreter", "code"),
     ),
     "web_search_call": ItemType(

@@ -29,8 +29,8 @@ from durable_agent_host.providers.openai.client_calls import find_client_calls
 from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
 from durable_agent_host.providers.openai.item_mapping import PROVIDER, complete_item
 from durable_agent_host.providers.openai.item_types import item_type
-from durable_agent_host.providers.openai.lost_state import LOSS_RULES
 from durable_agent_host.providers.openai.media_inputs import check_audio
+from durable_agent_host.providers.openai.request_items import LOSS_RULES
 from durable_agent_host.providers.openai.stream_events import read_item
 
 _CONTAINER: Final = "container_id"

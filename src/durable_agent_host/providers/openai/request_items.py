@@ -23,14 +23,49 @@ from durable_agent_host.model.provider_item import ITEM, LOST_RESULT, STAMP
 from durable_agent_host.providers.call_pairing import object_arguments, unique_id
 from durable_agent_host.providers.cross_provider_history import SERVICE_CONTENTS, as_neutral, describe_content
 from durable_agent_host.providers.item_metadata import is_edited
-from durable_agent_host.providers.lost_state import with_contents
+from durable_agent_host.providers.lost_state import LossRules, with_contents
 from durable_agent_host.providers.openai.approval_items import approval_request_id, approval_response_id
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata, group_by_item
 from durable_agent_host.providers.openai.item_types import SERVICE_CALL, Item, item_type
-from durable_agent_host.providers.openai.lost_state import LOST
 from durable_agent_host.providers.result_files import with_items
-from durable_agent_host.providers.services import UNKNOWN, Service
+from durable_agent_host.providers.services import Service
 from durable_agent_host.providers.tool_call_names import accepted_name
+
+# Marks the items that the service has lost or can no longer read; see `providers.lost_state`.
+
+LOST: Final = "gone"
+"""Key in item metadata: the item can no longer be sent. Only on copies for one request; never stored."""
+
+
+def _mark_content(content: Content, is_unreadable: bool) -> Content:
+    metadata = find_item_metadata(content)
+    clone = copy.copy(content)
+    properties = {name: value for name, value in content.additional_properties.items() if name != "encrypted_content"}
+    clone.additional_properties = properties | ({STAMP: {**metadata, LOST: True}} if metadata else {})
+    if is_unreadable:
+        clone.protected_data = None
+    return clone
+
+
+def _encrypted_item_ids(content: Content) -> list[str]:
+    """Return the id of the item with an encrypted payload that a content is or belongs to."""
+    metadata = find_item_metadata(content) or {}
+    is_encrypted = content.type == "text_reasoning" or item_type(metadata.get("type")).is_encrypted
+    item_id = cast("str | None", content.id or metadata.get("id"))
+    return [item_id] if is_encrypted and item_id else []
+
+
+def _list_containers(contents: Sequence[Content]) -> list[str]:
+    """List the containers of the code runs that would be replayed."""
+    container_ids = (
+        content.additional_properties.get("container_id") for content in contents if find_item_metadata(content)
+    )
+    return [str(name) for name in container_ids if name]
+
+
+LOSS_RULES: Final = LossRules(_encrypted_item_ids, _list_containers, _mark_content)
+"""Items that can no longer be sent are marked as lost."""
+
 
 # Closes open calls in a transcript that is sent in full: the API rejects a call without its result.
 #
@@ -118,7 +153,8 @@ def _mark_lost(content: Content) -> Content:
 
 _NO_ID: Final = re.compile(r"(?!)")
 _VALID_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_CALL_ID: Final = re.compile(rf".{{1,{UNKNOWN.max_id_characters}}}", re.DOTALL)
+_MAX_ID_CHARACTERS: Final = 64
+_CALL_ID: Final = re.compile(rf".{{1,{_MAX_ID_CHARACTERS}}}", re.DOTALL)
 
 _KIND_PROPERTIES: Final = frozenset({"openai", "openai_content_type"})
 """Keys of ``additional_properties`` by which the client recognizes the kind of a link."""
@@ -274,7 +310,7 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]], service: Service) -> list
             sent_ids = open_call_ids.get(call_id) or [unique_id(call_id, Counter(), _CALL_ID, "call_")]
             valid_item["call_id"] = sent_ids.pop(0)
         elif isinstance(call_id, str) and call_id:
-            valid_ids = service.call_ids if len(call_id) <= service.max_id_characters else _NO_ID
+            valid_ids = service.call_ids if len(call_id) <= _MAX_ID_CHARACTERS else _NO_ID
             valid_item["call_id"] = unique_id(call_id, call_counts, valid_ids, "call_")
             open_call_ids.setdefault(call_id, []).append(valid_item["call_id"])
         if item_id is not None and kind != "item_reference":
