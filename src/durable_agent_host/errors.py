@@ -29,6 +29,7 @@
             ├── TurnCancelledError         somebody cancelled it, or another turn interrupted it
             ├── TurnTimedOutError          still running when the wait was over
             ├── AnswerGoneError            it has ended, and its answer is no longer kept
+            ├── TurnLimitError             the turn exceeds a limit of the host; names its setting
             ├── ProcessDiedError           the process died at it again and again
             ├── InvalidAnswerError         the answer does not match the requested response format
             ├── HistoryError               a history provider of the app does not answer
@@ -210,6 +211,10 @@ class AnswerGoneError(TurnError):
 
 class TurnTimedOutError(TurnError):
     """The turn was still running when the wait ended; it continues."""
+
+
+class TurnLimitError(TurnError):
+    """The turn exceeds a limit on what its models send or ask for."""
 
 
 class ProcessDiedError(TurnError):

@@ -15,7 +15,6 @@ from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.redaction import add_known_secrets
 from durable_agent_host_azure_ai_agents.errors import explain_run, find_lost_state
 from durable_agent_host_azure_ai_agents.run_events import FAILED_STATUSES, FINAL_STATUSES, AgentsEvent, complete_item
-from durable_agent_host_azure_ai_agents.service_client import copy_with_limits
 from durable_agent_host_azure_ai_agents.thread_contents import PROVIDER, hosted_call
 
 _FINAL_EVENTS: Final = frozenset(f"thread.run.{status}" for status in FINAL_STATUSES)
@@ -32,9 +31,9 @@ class AzureAIAgentsProvider(GenericProvider):
         return client if isinstance(client, _RemoteRunMixin) else copy_with_mixin(client, _RemoteRunMixin)
 
     def sdk_clients(self, client: Any, /) -> dict[str, Any]:
-        """Limit the responses of the app's client; it never retries or redirects requests."""
+        """Copy nothing: the client's own connection records what it sends and receives, and never retries."""
         add_known_secrets([key for key in (client.api_key,) if isinstance(key, str)])
-        return {"sdk": copy_with_limits(client.sdk)}
+        return {}
 
     def is_truncated(self, updates: Iterable[Any], /) -> bool:
         """Look for a run that has ended, or waits for the app; cut-off data of its event is a text."""

@@ -4,87 +4,41 @@ No request is retried and no redirect is followed here: the host decides on retr
 the endpoint that the app configured.
 """
 
-# ruff: noqa: SLF001 - the SDK has no public way to copy a client with another transport
+# ruff: noqa: SLF001 - aiohttp has no public way to change a response
 
-import copy
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from functools import cache
-from itertools import pairwise
 from typing import Any, Final, cast
-from weakref import WeakKeyDictionary
 
-from durable_agent_host.agent.response_limits import ResponseSizeMeter
-from durable_agent_host.providers.bounded_aiohttp import BoundedSession
+from durable_agent_host.agent.http_exchange import HttpExchange, record_request
 from durable_agent_host.providers.event_normalization import EventDecoder
-from durable_agent_host.providers.response_cleanup import closing_responses, closing_stream, tracked_responses
+from durable_agent_host.providers.http_client_guards import EVENT_STREAM
+from durable_agent_host.providers.response_cleanup import (
+    closing_responses,
+    closing_stream,
+    track_response,
+    tracked_responses,
+)
+from durable_agent_host.providers.stream_completion import is_complete_json
 from durable_agent_host.providers.surrogate_replacement import without_lone_surrogates
-
-_COPIES: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
-"""The app's clients → their copies, each with its own connections."""
 
 
 @cache
 def _transport_class() -> type[Any]:
-    """Create the class of the SDK's transport with limited responses."""
+    """Create the class of the SDK's transport that records requests and responses."""
     from aiohttp import ClientSession, DummyCookieJar  # noqa: PLC0415 - loaded when used
     from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415 - the same
 
-    class BoundedTransport(AioHttpTransport):
+    class RecordedTransport(AioHttpTransport):
         async def open(self) -> None:
             if self.session is None and not self._has_been_opened:
                 session = ClientSession(trust_env=self._use_env_settings, cookie_jar=DummyCookieJar())
-                self.session = cast("Any", BoundedSession(session))
+                self.session = cast("Any", RecordedSession(session))
             transport: Any = super()
             await transport.open()
 
-    return BoundedTransport
-
-
-def bounded_transport() -> Any:
-    """Make a transport for the SDK's client."""
-    return _transport_class()()
-
-
-def copy_with_limits(sdk: Any) -> Any:
-    """Copy an app's client, with a transport with limited responses.
-
-    Returns:
-        The copy, with its own connections, configured as by the app; the client itself when its transport is already
-        limited, or was supplied by the app.
-    """
-    from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415 - loaded when used
-
-    pipeline: Any = getattr(getattr(sdk, "_client", None), "_pipeline", None)
-    transport: Any = getattr(pipeline, "_transport", None)
-    if type(transport) is not AioHttpTransport or not transport._session_owner:
-        return sdk
-    if sdk not in _COPIES:
-        _COPIES[sdk] = _copy_sdk(sdk, transport)
-    return _COPIES[sdk]
-
-
-def _copy_sdk(sdk: Any, transport: Any) -> Any:
-    limited_transport = bounded_transport()
-    limited_transport.connection_config = transport.connection_config
-    limited_transport._use_env_settings = transport._use_env_settings
-    client = copy.copy(sdk._client)
-    client._pipeline = copy.copy(client._pipeline)
-    client._pipeline._transport = limited_transport
-    policies = [copy.copy(policy) for policy in cast("list[Any]", client._pipeline._impl_policies)]
-    client._pipeline._impl_policies = policies
-    for policy, next_policy in pairwise(policies):
-        policy.next = next_policy
-    policies[-1].next = copy.copy(policies[-1].next)
-    policies[-1].next._sender = limited_transport
-    sdk_copy: Any = copy.copy(sdk)
-    for name, operations in list(cast("dict[str, Any]", vars(sdk_copy)).items()):
-        if getattr(operations, "_client", None) is sdk._client:
-            operations_copy = copy.copy(operations)
-            operations_copy._client = client
-            setattr(sdk_copy, name, operations_copy)
-    sdk_copy._client = client
-    return sdk_copy
+    return RecordedTransport
 
 
 Json = dict[str, Any]
@@ -107,10 +61,10 @@ def connect(endpoint: str, credential: Any, api_key: str | None) -> Any:
             from azure.identity.aio import DefaultAzureCredential
 
             credential = DefaultAzureCredential()
-        return AgentsClient(endpoint, credential, transport=bounded_transport())
+        return AgentsClient(endpoint, credential, transport=_transport_class()())
     key = AzureKeyCredential(api_key)
     policy = cast("Any", AzureKeyCredentialPolicy)(key, "api-key")
-    return AgentsClient(endpoint, cast("Any", key), authentication_policy=policy, transport=bounded_transport())
+    return AgentsClient(endpoint, cast("Any", key), authentication_policy=policy, transport=_transport_class()())
 
 
 class AgentsService:
@@ -207,16 +161,6 @@ class AgentsService:
         return (await self.sdk.files.upload(body, **_ONCE)).id
 
 
-async def _split_lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-    """Limit a stream, also over the app's connection."""
-    meter = ResponseSizeMeter(is_stream=True, is_counted=True)
-    async with closing_stream(chunks):
-        async for chunk in chunks:
-            if lines := meter.feed(chunk):
-                yield lines
-        yield meter.flush()
-
-
 async def _stream(start: Any, *ids: str, body: Json, **options: Any) -> AsyncGenerator[tuple[str, Any]]:
     from azure.ai.agents.models import BaseAsyncAgentEventHandler
 
@@ -231,9 +175,89 @@ async def _stream(start: Any, *ids: str, body: Json, **options: Any) -> AsyncGen
 
 async def _read_events(chunks: Any) -> AsyncGenerator[tuple[str, Any]]:
     """Decode a stream without the SDK's models, which rename fields and drop unknown events."""
-    async with aclosing(_split_lines(chunks)) as lines:
-        async for event in EventDecoder().aiter_bytes(lines):
+    async with closing_stream(chunks):
+        async for event in EventDecoder().aiter_bytes(chunks):
             try:
                 yield event.event, event.json()
             except ValueError:
                 yield event.event, event.data
+
+
+class RecordedSession:
+    """A session of aiohttp whose requests and responses are recorded.
+
+    Args:
+        session: of the SDK; shared.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        """Return other attributes of the original."""
+        return getattr(self._session, name)
+
+    async def request(self, method: str, url: str, **kwargs: Any) -> Any:
+        """Make a request."""
+        from multidict import CIMultiDict  # noqa: PLC0415 - loaded with aiohttp
+
+        exchange = await record_request(method, url, kwargs.get("data"))
+        response = await self._session.request(method, url, **kwargs)
+        track_response(response)
+        kind = str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+        # aiohttp decompresses it; azure.core would decompress it again
+        headers = [(name, value) for name, value in response.headers.items() if name.lower() != "content-encoding"]
+        response._headers = type(response.headers)(CIMultiDict(headers))
+        response._cache.pop("headers", None)
+        if exchange is not None:
+            exchange.record_status(response.status)
+        response.content = RecordedContent(response.content, is_stream=kind == EVENT_STREAM, exchange=exchange)
+        return response
+
+
+class RecordedContent:
+    """The body of a response, decompressed by aiohttp.
+
+    Args:
+        content: aiohttp's reader.
+        is_stream: whether it is a stream of events.
+        exchange: receives the data; or None.
+    """
+
+    def __init__(self, content: Any, *, is_stream: bool, exchange: HttpExchange | None = None) -> None:
+        self._content = content
+        self._exchange = exchange
+        self._is_stream = is_stream
+
+    def __getattr__(self, name: str) -> Any:
+        """Return other attributes of the original."""
+        return getattr(self._content, name)
+
+    async def read(self, n: int = -1) -> bytes:
+        """Read all, or the available data; a chunk may be longer than requested."""
+        if n >= 0:
+            return await self.readany()
+        return b"".join([chunk async for chunk in self])
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the data as it arrives."""
+        parts: list[bytes] = []
+        try:
+            while chunk := await self.readany():
+                parts += () if self._is_stream else (chunk,)
+                yield chunk
+        except Exception:
+            if self._is_stream or not is_complete_json(parts):
+                raise
+
+    async def readany(self) -> bytes:
+        """Read the available data; aiohttp raises an error before it returns the data that arrived before the error."""
+        try:
+            chunk: bytes = await self._content.readany()
+        except Exception:
+            chunk = self._content._read_nowait(-1)
+            if not chunk:
+                raise
+        if self._exchange is not None and chunk:
+            self._exchange.record_chunk(chunk)
+        return chunk

@@ -1,36 +1,59 @@
-"""What a model that misbehaves may cost: each bound by each client, and its setting in the problem."""
+"""What a model that misbehaves may cost, also within agents in agents; the problem names the setting."""
 
 import json
 from collections.abc import Callable, Iterator
-from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from tests.durable_agent_host.bounded_lab import (
-    BOUNDS,
-    CLIENTS,
-    MISBEHAVIOURS,
-    bounded_host,
-    bounded_model,
-    check_conversation,
-)
+from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     chat_chunk,
     events,
+    http_response,
     parts_stream,
     stream,
 )
-from tests.durable_agent_host.hostile_streams import beginning, for_ever, silence, tool_call_stream
+from tests.durable_agent_host.hostile_streams import for_ever, tool_call_stream
 from tests.kit import AgentHost
 
-CASES = MISBEHAVIOURS | {
-    "an event": (
-        lambda client: parts_stream(chain([beginning(client)], for_ever(b"data: 1\n" * 2000, 1))),
-        "event of more than 1000 lines",
-    ),
+CALL = ("call_1", '{"words": 1}')
+CALLS = [(f"call_{number}", CALL[1]) for number in range(100)]
+STREAMED = {
+    "calls at once": (stream(tool_call_stream("Completions", CALLS)), "MAX_CALLS_AT_ONCE"),
+    "a loop": (stream(tool_call_stream("Completions", [CALL])), "MAX_MODEL_CALLS"),
 }
+"""Misbehaviour → the model's response, and the limit that the problem names."""
+
+
+def chat_completion(*calls: tuple[str, str]) -> bytes:
+    """Return a chat completion without a stream that calls the tool ``say``."""
+    tool_calls = [
+        {"id": name, "type": "function", "function": {"name": "say", "arguments": text}} for name, text in calls
+    ]
+    message = {"role": "assistant", "content": None, "tool_calls": tool_calls}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    completion = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    return http_response(json.dumps(completion).encode())
+
+
+WHOLE = {
+    "calls at once": (chat_completion(*CALLS), "MAX_CALLS_AT_ONCE"),
+    "a loop": (chat_completion(CALL), "MAX_MODEL_CALLS"),
+}
+"""The same without a stream: of who leads a group chat."""
+
+CALLING_STREAM = stream(tool_call_stream("Completions", [("call_outer", '{"task": "Talk."}')]))
+AGENTS = {
+    "Completions": ((), STREAMED),
+    "OverCompletions": ((CALLING_STREAM,), STREAMED),
+    "TeamCompletions": ((), STREAMED),
+    "Twice": ((CALLING_STREAM, CALLING_STREAM), STREAMED),
+    "Nested": ((chat_completion(("call_outer", '{"task": "Talk."}')),), STREAMED),
+    "Chat": ((), WHOLE),
+}
+"""An agent → what is answered before its model, or that of an agent within it, misbehaves, and how it does."""
 
 
 @pytest.fixture(scope="module")
@@ -60,28 +83,48 @@ def model(_model: HostileModel, effects: Path) -> HostileModel:
     return _model
 
 
-def check_turn_fails(host: AgentHost, agent: str, limit: str, *, has_run_tools: bool) -> None:
-    """Run a turn that fails with a limit, and leaves in its conversation what it did."""
-    response = host.run(agent, {"message": "Good morning"})
-    assert response.status_code == 502, response.text
-    assert limit in response.json()["detail"]
-    check_conversation(host, response, agent, reason=limit if has_run_tools else "")
-
-
-@pytest.mark.drawn(10)
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("misbehaviour", CASES)
+@pytest.mark.drawn(4)
+@pytest.mark.parametrize("misbehaviour", STREAMED)
+@pytest.mark.parametrize("agent", AGENTS)
 def test_a_misbehaving_model_fails_the_turn(
-    host: AgentHost, model: HostileModel, effects: Path, client: str, misbehaviour: str
+    host: AgentHost, model: HostileModel, effects: Path, agent: str, misbehaviour: str
 ):
-    """The problem names the limit; the model is not called again, and no tool runs beyond the limit."""
-    make, limit = CASES[misbehaviour]
-    model.play(fallback=make(client))
-    is_loop = misbehaviour == "a loop"
-    check_turn_fails(host, client, limit, has_run_tools=is_loop)
-    assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] if is_loop else 0)
-    model_requests = [request for request in model.received if request.body]  # reading a cancelled run has no body
-    assert len(model_requests) == (BOUNDS["MODEL_CALLS"] if is_loop else 1)
+    """The model is not called again, no tool runs beyond the limit, and the conversation has what tools did."""
+    before, responses = AGENTS[agent]
+    response, setting = responses[misbehaviour]
+    model.play(*before, fallback=response)
+    turn = host.run(agent, {"message": "Good morning"})
+    assert turn.status_code == 502, turn.text
+    assert setting in turn.json()["detail"]
+    loops = misbehaviour == "a loop"
+    assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] - len(before) if loops else 0)
+    assert len(model.received) == (BOUNDS["MODEL_CALLS"] if loops else len(before) + 1)
+    messages = host.session(agent, turn.headers["x-ms-session-id"])["messages"]
+    assert (setting in messages[-1]["contents"][0]["text"]) if loops else messages == []
+
+
+@pytest.mark.parametrize(("agent", "before"), [("Summing", ()), ("OverSummingStream", (CALLING_STREAM,))])
+def test_the_model_calls_of_a_compaction_strategy_are_limited(
+    host: AgentHost, model: HostileModel, agent: str, before: tuple[bytes, ...]
+):
+    """A strategy that asks for ever ends the turn; the agent's own call, before which it asks, counts as well."""
+    model.play(*before, fallback=STREAMED["a loop"][0] if before else WHOLE["a loop"][0])
+    turn = host.run(agent, {"message": "Good morning"})
+    assert turn.status_code == 502, turn.text
+    assert "MAX_MODEL_CALLS" in turn.json()["detail"]
+    assert host.session(agent, turn.headers["x-ms-session-id"])["messages"] == []
+    assert len(model.received) == BOUNDS["MODEL_CALLS"] - 1
+
+
+def test_agents_of_hosted_workflows_are_limited(host: AgentHost, model: HostileModel, effects: Path):
+    """An agent that is a node is a turn."""
+    model.play(fallback=STREAMED["a loop"][0])
+    response = host.post(
+        "/workflow/nodes/run", b'"Good morning"', content_type="application/json", x_ms_wait_for_response="true"
+    )
+    assert "MAX_MODEL_CALLS" in response.text, response.text
+    assert len(model.received) == BOUNDS["MODEL_CALLS"]
+    assert effects.read_text().split() == ["said"] * BOUNDS["MODEL_CALLS"]
 
 
 def drip(write: Callable[[bytes], None]) -> None:
@@ -89,31 +132,12 @@ def drip(write: Callable[[bytes], None]) -> None:
     parts_stream(for_ever(b"\n\n", 0.05))(write)
 
 
-def start_turn(host: AgentHost, client: str) -> str:
-    """Begin a turn without waiting for it; gives its path."""
-    body = {"message": "Good morning", "session_id": "drip", "wait_for_response": False}
-    return f"/agents/{client}/sessions/drip/turns/{host.run(client, body).headers['x-ms-turn-id']}"
-
-
 def test_a_slow_stream_fails_at_the_response_timeout(model: HostileModel, effects: Path, tmp_path: Path):
     """A sign of life now and then does not keep an answer open."""
     model.play(fallback=drip)
     with bounded_host(tmp_path, model, effects, DURABLE_AGENT_HOST_ANSWER_SECONDS="0.5") as host:
-        for client, turn in {client: start_turn(host, client) for client in CLIENTS}.items():
-            failed_turn = host.end_of_turn(f"{host.url}/api{turn}")
-            assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in failed_turn["error"]["message"], client
-
-
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize("client", CLIENTS)
-def test_all_responses_of_a_turn_count(host: AgentHost, model: HostileModel, effects: Path, client: str):
-    """Answers that are each within the bound pass that of the turn together."""
-    stream_body = silence(client) * (200_000 // len(silence(client))) + tool_call_stream(
-        client, [("call_1", '{"words": 1}')]
-    )
-    model.play(fallback=stream(stream_body))
-    check_turn_fails(host, client, "MAX_TURN_BYTES", has_run_tools=True)
-    assert effects.read_text().split() == ["said"] * 2
+        for agent in ("Responses", "Claude", "Gemini"):
+            assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in host.run(agent, "Good morning").json()["detail"], agent
 
 
 def test_a_gigantic_result_is_not_sent_to_the_model(host: AgentHost, model: HostileModel, effects: Path):

@@ -45,7 +45,7 @@ def _model() -> Iterator[HostileModel]:
 def host(_model: HostileModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     """A host with an agent of every kind of client."""
     folder = tmp_path_factory.mktemp("endings")
-    more = {"DURABLE_AGENT_HOST_MAX_MODEL_CALLS": "100", "DURABLE_AGENT_HOST_MAX_ANSWER_BYTES": "10000000"}
+    more = {"DURABLE_AGENT_HOST_MAX_MODEL_CALLS": "100"}
     with bounded_host(folder / "data", _model, folder / "effects.txt", **more) as running:
         yield running
 

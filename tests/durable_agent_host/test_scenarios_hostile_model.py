@@ -1,12 +1,8 @@
 """What a model's endpoint may send that is no answer, and what it must not bring the host to."""
 
-import functools
-import gzip
 import itertools
 import json
-import struct
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,7 +21,6 @@ from tests.durable_agent_host.hostile_model import (
     response_events,
     stream,
 )
-from tests.durable_agent_host.process_memory import read_memory_bytes
 from tests.kit import AgentHost, running_host
 
 APP = Path(__file__).parent / "apps" / "providers"
@@ -62,13 +57,6 @@ INVALID_RESPONSES = {
 
 @pytest.fixture(scope="module")
 def _hostile() -> Iterator[HostileModel]:
-    with hostile_model() as model:
-        yield model
-
-
-@pytest.fixture(scope="module")
-def other_endpoint() -> Iterator[HostileModel]:
-    """An endpoint that the app has not named."""
     with hostile_model() as model:
         yield model
 
@@ -130,76 +118,6 @@ def test_a_response_to_the_second_attempt_is_used(host: AgentHost, model: Hostil
     assert [message["role"] for message in host.session(agent, "second-time")["messages"]] == ["user", "assistant"]
 
 
-@pytest.mark.drawn(4)
-@pytest.mark.parametrize(
-    ("agent", "status"),
-    [
-        *((agent, status) for agent in EVERY_CLIENT for status in (302, 308)),
-        *(("Responses", n) for n in (301, 303, 307)),
-    ],
-)
-def test_the_conversation_stays_with_the_configured_endpoint(
-    host: AgentHost, model: HostileModel, other_endpoint: HostileModel, agent: str, status: int
-):
-    """A redirect to another origin is an error: neither the words nor the key are sent there."""
-    other_endpoint.play(fallback=COMPLETE_STREAMS[agent])
-    model.play(fallback=http_response(b"", status=status, location=f"{other_endpoint.url}/v1/steal?x=secret-in-url"))
-    assert "redirects" in run_failing_turn(host, agent, f"away-{status}")
-    assert other_endpoint.received == []
-    assert len(model.received) == 1
-
-
-@pytest.mark.drawn(1)
-@pytest.mark.parametrize("agent", ["Responses", "Completions", "Claude"])
-def test_a_redirect_within_the_endpoint_is_followed(host: AgentHost, model: HostileModel, agent: str):
-    """An endpoint may move its route: the request goes there as it was."""
-    model.play(http_response(b"", status=308, location="/moved/here"), COMPLETE_STREAMS[agent])
-    assert host.run(agent, "Good morning", session_id="moved").text == "Hello."
-    first, second = model.received
-    assert second.path == "/moved/here"
-    assert first.body == second.body
-
-
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize("agent", EVERY_CLIENT)
-def test_circular_redirects_are_not_followed_for_ever(host: AgentHost, model: HostileModel, agent: str):
-    """The error has a hint, and the call is not repeated."""
-    model.play(fallback=http_response(b"", status=307, location="/v1/loop"))
-    assert "check" in run_failing_turn(host, agent, "circle")
-    assert len(model.received) <= 21
-
-
-@functools.cache
-def gzip_of_zeros(megabytes: int) -> bytes:
-    """Zeros as one member of gzip; a flush forgets what came before, so each megabyte is packed as the first one."""
-    megabyte = bytes(1_000_000)
-    compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    compressed_bytes = compressor.compress(megabyte) + compressor.flush(zlib.Z_FULL_FLUSH)
-    check = 0
-    for _ in range(megabytes):
-        check = zlib.crc32(megabyte, check)
-    length = megabytes * len(megabyte) % 2**32
-    head = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
-    return head + compressed_bytes * megabytes + compressor.flush() + struct.pack("<2L", check, length)
-
-
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize("agent", ["Responses", "Completions", "Claude"])
-def test_a_compressed_response_is_decompressed_within_limits(host: AgentHost, model: HostileModel, agent: str):
-    """Gzip is read as before; two gigabytes of zeros in two megabytes are an error, and the memory stays small."""
-    complete_body = COMPLETE_STREAMS[agent].partition(b"\r\n\r\n")[2]
-    model.play(
-        stream(gzip.compress(complete_body), content_encoding="gzip"),
-        stream(gzip_of_zeros(2000), content_encoding="gzip"),
-        stream(b"anything", content_encoding="br"),
-    )
-    assert host.run(agent, "Good morning", session_id="packed").text == "Hello."
-    before = read_memory_bytes(host, is_peak=True)
-    assert "DURABLE_AGENT_HOST_MAX_LINE_BYTES" in run_failing_turn(host, agent, "bomb")
-    assert read_memory_bytes(host, is_peak=True) - before < 400 << 20
-    assert "compressed as 'br'" in run_failing_turn(host, agent, "br")
-
-
 def test_a_response_of_one_long_line_is_read_or_rejected(host: AgentHost, model: HostileModel):
     """Fifty megabytes on one line are read when they are an answer, and refused when they never become one."""
     model.play(fallback=stream(b"data: " + b"y" * 50_000_000))
@@ -218,7 +136,7 @@ def test_an_endless_stream_fails_at_the_turn_timeout(model: HostileModel, tmp_pa
         url = f"{host.url}/api/agents/Responses/sessions/endless/turns/{start_response.headers['x-ms-turn-id']}"
         failed_turn = host.end_of_turn(url)
     assert failed_turn["status"] == "failed"
-    assert "longer than" in json.dumps(failed_turn) or "64 MiB" in json.dumps(failed_turn)
+    assert "longer than" in json.dumps(failed_turn)
 
 
 TEXT_EVENTS = {

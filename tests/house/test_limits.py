@@ -34,7 +34,7 @@ FIXED = {
     "messages in a page": "http.parse.MAX_LIMIT",
     "bytes of a page of messages": "segments.conversation_pages.PAGE_BYTES",
     "page of a stream of events": "http.event_stream.PAGE_BYTES",
-    "lines of one event of a streamed answer": "agent.response_limits.MOST_LINES",
+    "characters that models send in one attempt of a turn": "agent.response_limits.MAX_TURN_CHARACTERS",
     "pauses of a model in one answer": "agent.call_middleware._MOST_PAUSES",
 }
 """A limit without a setting → the constant that holds it; of `durable_agent_host` where it names no package."""

@@ -36,7 +36,7 @@ from durable_agent_host.agent.nested_runs import NestedRun
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
 from durable_agent_host.agent.pending_calls import PendingCalls, answer_requests
 from durable_agent_host.agent.provider import ModelProvider
-from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes, check_model_call, received_bytes
+from durable_agent_host.agent.response_limits import TRAFFIC, TurnTraffic, check_model_call, turn_traffic
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
@@ -251,14 +251,14 @@ class AgentRuns:
             RunStoppedError: a run stops without an answer.
             Exception: raised by the agent, the model or a tool, when another run would not help.
         """
-        received_bytes = ReceivedBytes(self.bounds)
-        RECEIVED.set(received_bytes)  # in the context of this task, which ends with the attempt
+        traffic = TurnTraffic(self.bounds)
+        TRAFFIC.set(traffic)  # in the context of this task, which ends with the attempt
         try:
-            await self._run_until_complete(received_bytes)
+            await self._run_until_complete(traffic)
         finally:  # an abandoned stream would keep its connection until the next garbage collection
-            await received_bytes.close_responses()
+            await traffic.close_responses()
 
-    async def _run_until_complete(self, received_bytes: ReceivedBytes) -> None:
+    async def _run_until_complete(self, traffic: TurnTraffic) -> None:
         EXCHANGES.set(self.exchange_recorder)
         self.request = await self.with_files(self.request)
         while True:
@@ -272,7 +272,7 @@ class AgentRuns:
                 is_opaque=self.hosted_agent.is_opaque,
             )
             strategy_call_count = len(journal.recorded.compaction_responses)
-            received_bytes.inner_calls = max(received_bytes.inner_calls, strategy_call_count)
+            traffic.inner_calls = max(traffic.inner_calls, strategy_call_count)
             path = AGENT_RUN if self.hosted_agent.is_opaque else TURN_AGENT
             if journal.recorded.workflow_parts:  # after a question, the workflow's agents count anew
                 path = part_path(journal.recorded)
@@ -400,12 +400,12 @@ class AgentRuns:
         run.gate.raise_if_waiting()
         path, recorded_response = run.journal.next_model_call()
         while recorded_response is not None and (rejection := run.journal.recorded.rejections.get(path)) is not None:
-            received_bytes().started_calls.add(path)
+            turn_traffic().started_calls.add(path)
             more_messages = await layers.journal.pass_over(path, recorded_response, rejection)
             context.messages = [*context.messages, *more_messages]
             path, recorded_response = run.journal.next_model_call()
         is_finished = recorded_response is not None
-        received_bytes().started_calls.add(path)
+        turn_traffic().started_calls.add(path)
         for add_messages in [part.add_messages for part in run.parts if part.add_messages is not None]:
             await add_messages(context, path, is_replayed=is_finished)
         messages = await self._choose_messages(context, path, is_replayed=is_finished)

@@ -31,7 +31,7 @@ from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.layers.running_call import EnterToolCall
 from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, is_mcp_tool
 from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall
-from durable_agent_host.agent.response_limits import received_bytes, stream_with_timeout
+from durable_agent_host.agent.response_limits import stream_with_timeout, turn_traffic
 from durable_agent_host.agent.running_tool import RunningTool
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer, text_result
@@ -217,7 +217,7 @@ async def _reject_removed(_: ToolInvocation) -> ToolCallEnd:
 
 
 def _limit_time(call: ModelCall, call_next: NextModelCall) -> ModelStream:
-    return stream_with_timeout(call_next(call), received_bytes().bounds)
+    return stream_with_timeout(call_next(call), turn_traffic().bounds)
 
 
 def _chain[C, R](layers: Sequence[Callable[[C, Callable[[C], R]], R]], innermost: Callable[[C], R]) -> Callable[[C], R]:

@@ -1,7 +1,7 @@
 """Keeps the wire traffic of a turn's model calls in the turn's log.
 
-Theory of operation. The guards of SDK connections (`durable_agent_host.providers.http_client_guards`,
-`bounded_aiohttp`) report each request with a JSON body that they send, and the decompressed response; never headers.
+Theory of operation. The copies of SDK clients (`durable_agent_host.providers.http_client_guards`)
+report each request with a JSON body that they send, and the decompressed response; never headers.
 The beginning of each body is stored as it was sent or received, without its credentials, compressed. A request is
 written with the next write, or after a second, so that a call that never ends is visible; an answer is written before
 the journal's entry of its call, in the same write.

@@ -51,7 +51,7 @@ from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_runs import NestedOutput, check_limits
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
-from durable_agent_host.agent.response_limits import received_bytes
+from durable_agent_host.agent.response_limits import turn_traffic
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.stream.fold import ItemReader, fold_updates
@@ -279,7 +279,7 @@ class _LimitedRun:
 
     def calls(self) -> RunCalls:
         """Return how its calls are made."""
-        bounds = received_bytes().bounds
+        bounds = turn_traffic().bounds
         run_tool = RunTool(
             "outside of a turn",
             threading.Event(),
@@ -297,7 +297,7 @@ class _LimitedRun:
 
     async def _begin_model_call(self, context: ChatContext, send: Send) -> ModelStream:
         check_limits()
-        received_bytes().inner_calls += 1
+        turn_traffic().inner_calls += 1
         provider = self._client.provider
         call = ModelCall(CallPath(), context.client, provider, context.messages, dict(context.options or {}), send)
         stop_nested = StopNestedRun(StreamProgress(), _no_others, lambda _: None)

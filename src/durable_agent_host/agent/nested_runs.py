@@ -28,13 +28,13 @@ from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.observer import NestedRunObservers, ObserverGroup
 from durable_agent_host.agent.pending_calls import answer_requests, is_provider_request
-from durable_agent_host.agent.response_limits import check_model_call, received_bytes
+from durable_agent_host.agent.response_limits import check_model_call, turn_traffic
 from durable_agent_host.agent.run_output import EVERY, RunOutput, coalesce_updates
 from durable_agent_host.agent.run_result import AwaitingReplies, Failed, RunStoppedError
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, WaitingToolCall
-from durable_agent_host.errors import ProviderError, TurnError
+from durable_agent_host.errors import TurnLimitError
 from durable_agent_host.stream.fold import ItemReader
 
 
@@ -121,7 +121,7 @@ class NestedRun:
         if self._client.is_strategy:
             run.journal.skip_finished_calls()
         path, recorded_response = run.journal.next_model_call()
-        received_bytes().started_calls.add(path)
+        turn_traffic().started_calls.add(path)
         options = dict(context.options or {})
         if recorded_response is None:
             run.gate.check_nested()
@@ -194,11 +194,9 @@ def check_limits(*, started_count: int = 0) -> None:
     Raises:
         RunStoppedError: a limit is exceeded, which ends the turn.
     """
-    traffic = received_bytes()
     try:
-        traffic.check()
-        check_model_call(traffic.bounds, started_count=started_count)
-    except (ProviderError, TurnError) as error:
+        check_model_call(turn_traffic().bounds, started_count=started_count)
+    except TurnLimitError as error:
         raise RunStoppedError(Failed(error)) from error
 
 

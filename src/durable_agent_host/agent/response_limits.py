@@ -1,11 +1,6 @@
-"""Limits on what a model's service sends: counted as bytes arrive, and again when an answer is complete.
-
-The providers' guards count bytes (`ResponseSizeMeter`), because data that never becomes an update has a cost, too:
-comments, unterminated lines, a few compressed kilobytes that expand to gigabytes. The run counts calls and arguments.
-"""
+"""Limits on what a model's service sends, and the end of an answer whose connection stays open or breaks."""
 
 import asyncio
-import re
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
@@ -16,7 +11,7 @@ from weakref import WeakSet
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content
 
-from durable_agent_host.errors import ProviderError, TurnError
+from durable_agent_host.errors import TurnLimitError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.turn import ResponseLimits
 from durable_agent_host.stream.fold import ItemReader
@@ -81,8 +76,8 @@ def _count_characters(content: Content) -> int:
     return size + sum(map(_count_characters, content.inputs or ()))
 
 
-MOST_LINES: Final = 1000
-"""Maximum lines of one stream event; the services write three. SDKs copy an event once for each of its lines."""
+MAX_TURN_CHARACTERS: Final = 128 * 1024 * 1024
+"""Maximum characters that the models of a turn send in one attempt: room for dozens of generated images."""
 
 _LAST_UPDATES: Final = 8
 """The provider's end mark is in one of these: token counts and closing events may come after it."""
@@ -90,67 +85,62 @@ _LAST_UPDATES: Final = 8
 _QUIET_SECONDS: Final = 5.0
 """How long to wait for the end of a connection, or for token counts, when an answer is complete."""
 
-_UPDATE_BYTES: Final = 32
-"""Counted for an empty update; the services send more for each."""
 
-_ONE_ANSWER: Final = ("for one answer", "MAX_ANSWER_BYTES")
-_ONE_TURN: Final = ("for one turn", "MAX_TURN_BYTES")
-_BLANK: Final = re.compile(rb"\r?\n\r?\n|\r\r")
-
-
-class ReceivedBytes:
-    """What the service has sent in one attempt of a turn.
+class TurnTraffic:
+    """What one attempt of a turn has exchanged with model services.
 
     Args:
         bounds: of the turn.
 
     Attributes:
         bounds: of the turn.
-        bytes: of all answers so far, as received.
-        content_bytes: of the content of all answers so far.
+        characters: of the contents of all answers so far.
+        response_count: HTTP responses so far.
         started_calls: model calls started by the turn's agents, including replayed ones.
         inner_calls: model calls of compaction strategies so far.
-        exceeded_limit: the first one, even if its error was caught; nothing is read after it.
-        responses: of httpx or aiohttp, as long as something refers to them.
     """
 
     def __init__(self, bounds: ResponseLimits) -> None:
         self.bounds = bounds
-        self.bytes = 0
-        self.content_bytes = 0
+        self.characters = 0
+        self.response_count = 0
         self.started_calls = set[CallPath]()
         self.inner_calls = 0
-        self.exceeded_limit: ProviderError | TurnError | None = None
-        self.responses: WeakSet[Any] = WeakSet()
+        self._responses: WeakSet[Any] = WeakSet()
+
+    def count_contents(self, contents: Iterable[Content]) -> None:
+        """Count the contents of an update, or of a whole message.
+
+        Raises:
+            TurnLimitError: the models have sent too much.
+        """
+        for content in contents:
+            for text in (content.text, content.arguments, content.uri):
+                self.characters += len(text) if isinstance(text, str) else 0
+        if self.characters > MAX_TURN_CHARACTERS:
+            raise TurnLimitError(
+                f"the models have sent more than {MAX_TURN_CHARACTERS} characters in one turn: ask for less, "
+                "or check the endpoint's address"
+            )
+
+    def track_response(self, response: Any) -> None:
+        """Record a response of httpx or aiohttp, as long as something refers to it."""
+        self.response_count += 1
+        self._responses.add(response)
 
     async def close_responses(self) -> None:
         """Close the connections of responses that were not read to their end."""
-        for response in list(self.responses):
+        for response in list(self._responses):
             await close_response(response)
 
-    def cross[E: ProviderError | TurnError](self, error: E) -> E:
-        """Record an exceeded limit, and return its error."""
-        self.exceeded_limit = self.exceeded_limit or error
-        return error
 
-    def check(self) -> None:
-        """Stop reading and calling once a limit was exceeded.
-
-        Raises:
-            ProviderError: a limit was exceeded.
-            TurnError: likewise.
-        """
-        if self.exceeded_limit is not None:
-            raise self.exceeded_limit
-
-
-RECEIVED: Final = ContextVar[ReceivedBytes | None]("durable_agent_received", default=None)
+TRAFFIC: Final = ContextVar[TurnTraffic | None]("durable_agent_traffic", default=None)
 """Of the turn that runs; a call outside of a turn has the default bounds for itself."""
 
 
-def received_bytes() -> ReceivedBytes:
-    """Return what the turn that runs has received; outside of a turn, a new one."""
-    return RECEIVED.get() or ReceivedBytes(ResponseLimits())
+def turn_traffic() -> TurnTraffic:
+    """Return the traffic of the turn that runs; outside of a turn, a new one."""
+    return TRAFFIC.get() or TurnTraffic(ResponseLimits())
 
 
 async def close_response(response: Any) -> None:
@@ -161,139 +151,18 @@ async def close_response(response: Any) -> None:
         response.close()
 
 
-class ResponseSizeMeter:
-    """Counts one answer as it arrives, and passes on complete lines of a stream.
-
-    An SDK that assembles a long line copies all of it for each piece from the network.
-
-    Args:
-        is_stream: whether it is a stream of events.
-        is_counted: whether another meter counts it for the turn.
-    """
-
-    def __init__(self, *, is_stream: bool, is_counted: bool = False) -> None:
-        self._totals = received_bytes()
-        self._totals.check()
-        self._is_counted = is_counted
-        self._is_stream = is_stream
-        self._bytes = 0
-        self._open: list[bytes] = []
-        self._open_bytes = 0
-        self._lines = 0
-
-    def check_line(self, size_bytes: int) -> None:
-        """Check the length of a line so far.
-
-        Raises:
-            ProviderError: it is too long.
-        """
-        if size_bytes > self._totals.bounds.max_line_bytes:
-            raise self._too_much(self._totals.bounds.max_line_bytes, "on one line", "MAX_LINE_BYTES")
-
-    def feed(self, chunk: bytes) -> bytes:
-        """Count decompressed bytes.
-
-        Returns:
-            The bytes that can be read now; empty while a line is incomplete.
-
-        Raises:
-            ProviderError: a limit is exceeded.
-        """
-        bounds = self._totals.bounds
-        size = len(chunk)
-        self._totals.check()
-        self._bytes += size
-        self._totals.bytes += 0 if self._is_counted else size
-        if self._bytes > bounds.max_answer_bytes:
-            raise self._too_much(bounds.max_answer_bytes, *_ONE_ANSWER)
-        if self._totals.bytes > bounds.max_turn_bytes:
-            raise self._too_much(bounds.max_turn_bytes, *_ONE_TURN)
-        return self._complete_lines(chunk) if self._is_stream else chunk
-
-    def flush(self) -> bytes:
-        """Return a stream's unterminated last line."""
-        line = b"".join(self._open)
-        self._open = []
-        return line
-
-    def _too_much(self, most_bytes: int, where: str, setting: str) -> ProviderError:
-        return self._totals.cross(_too_much("sent", most_bytes, where, setting))
-
-    def _complete_lines(self, chunk: bytes) -> bytes:
-        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
-        self.check_line(self._open_bytes + (min(_end(chunk, b"\n"), _end(chunk, b"\r")) if end else len(chunk)))
-        if not end:
-            self._open.append(chunk)
-            self._open_bytes += len(chunk)
-            return b""
-        lines = b"".join((*self._open, chunk[:end]))
-        self._open, self._open_bytes = ([chunk[end:]], len(chunk) - end) if end < len(chunk) else ([], 0)
-        self._count_lines(lines)
-        return lines
-
-    def _count_lines(self, lines: bytes) -> None:
-        if self._lines + lines.count(b"\n") + lines.count(b"\r") <= MOST_LINES:  # of whichever events
-            blank = max(lines.rfind(mark) for mark in (b"\n\n", b"\r\r", b"\n\r\n"))
-            event = lines[blank + 1 :]
-            self._lines = (0 if blank >= 0 else self._lines) + event.count(b"\n") + event.count(b"\r")
-            return
-        for index, event in enumerate(_BLANK.split(lines)):
-            self._lines = (0 if index else self._lines) + event.count(b"\n") + event.count(b"\r")
-            if self._lines > MOST_LINES:
-                raise self._totals.cross(
-                    ProviderError(
-                        f"the model's service sent an event of more than {MOST_LINES} lines: check the endpoint's "
-                        "address",
-                        retryable=False,
-                    )
-                )
-
-
-class OutputSizeMeter:
-    """Counts what an answer says, for clients whose connections are not guarded; services send more than that."""
-
-    def __init__(self) -> None:
-        self._totals = received_bytes()
-        self._bytes = 0
-
-    def add(self, contents: Iterable[Content]) -> None:
-        """Count an update, or a whole message.
-
-        Raises:
-            ProviderError: a limit is exceeded.
-        """
-        size = _UPDATE_BYTES
-        for content in contents:
-            for text in (content.text, content.arguments, content.uri):
-                size += len(text) if isinstance(text, str) else 0
-        self._bytes += size
-        self._totals.content_bytes += size
-        bounds = self._totals.bounds
-        if self._bytes > bounds.max_answer_bytes:
-            raise self._totals.cross(_too_much("said", bounds.max_answer_bytes, *_ONE_ANSWER))
-        if self._totals.content_bytes > bounds.max_turn_bytes:
-            raise self._totals.cross(_too_much("said", bounds.max_turn_bytes, *_ONE_TURN))
-
-
-def _end(chunk: bytes, mark: bytes) -> int:
-    offset = chunk.find(mark)
-    return offset if offset >= 0 else len(chunk)
-
-
 def check_model_call(bounds: ResponseLimits, *, started_count: int = 0) -> None:
     """Check that a turn may make one more model call; calls of inner agents count.
 
     Raises:
-        TurnError: it may not.
+        TurnLimitError: it may not.
     """
-    turn = received_bytes()
-    call_count = len(turn.started_calls) + turn.inner_calls - started_count
+    traffic = turn_traffic()
+    call_count = len(traffic.started_calls) + traffic.inner_calls - started_count
     if call_count >= bounds.max_model_calls:
-        raise turn.cross(
-            TurnError(
-                f"the turn has made {call_count} model calls without coming to an end: ask for less in one turn, "
-                "or raise DURABLE_AGENT_HOST_MAX_MODEL_CALLS"
-            )
+        raise TurnLimitError(
+            f"the turn has made {call_count} model calls without coming to an end: ask for less in one turn, "
+            "or raise DURABLE_AGENT_HOST_MAX_MODEL_CALLS"
         )
 
 
@@ -301,53 +170,21 @@ def check_calls(contents: Iterable[Content], bounds: ResponseLimits) -> None:
     """Check the tool calls of one complete answer before any of them runs.
 
     Raises:
-        ProviderError: there are too many, or one has too long arguments.
+        TurnLimitError: there are too many.
     """
-    count = 0
-    for content in contents:
-        if content.type != "function_call":
-            continue
-        count += 1
-        if is_larger(content.arguments, bounds.max_argument_bytes):
-            much = _too_much("asked for a tool with", bounds.max_argument_bytes, "of arguments", "MAX_ARGUMENT_BYTES")
-            raise received_bytes().cross(much)
+    count = sum(content.type == "function_call" for content in contents)
     if count > bounds.max_calls_at_once:
-        raise received_bytes().cross(
-            ProviderError(
-                f"the model asked for {count} tool calls in one answer, and none of them was run: ask for less at "
-                f"once, or raise DURABLE_AGENT_HOST_MAX_CALLS_AT_ONCE, which is {bounds.max_calls_at_once}",
-                retryable=False,
-            )
+        raise TurnLimitError(
+            f"the model asked for {count} tool calls in one answer, and none of them was run: ask for less at "
+            f"once, or raise DURABLE_AGENT_HOST_MAX_CALLS_AT_ONCE, which is {bounds.max_calls_at_once}"
         )
-
-
-def is_larger(value: Any, most_bytes: int) -> bool:
-    """Estimate whether a JSON value is larger than a number of bytes, without encoding it."""
-    remaining_bytes = most_bytes
-    pending = [value]
-    while pending and remaining_bytes >= 0:
-        item = pending.pop()
-        remaining_bytes -= 1
-        if isinstance(item, str):
-            remaining_bytes -= (
-                len(item)
-                if item.isascii() or len(item) > remaining_bytes
-                else len(item.encode("utf-8", "surrogatepass"))
-            )
-        elif isinstance(item, dict):
-            inner = cast("dict[str, Any]", item)
-            remaining_bytes -= sum(map(len, inner))
-            pending += inner.values()
-        elif isinstance(item, list):
-            pending += cast("list[Any]", item)
-    return remaining_bytes < 0
 
 
 async def stream_with_timeout[T](updates: AsyncGenerator[T], bounds: ResponseLimits) -> AsyncGenerator[T]:
     """Yield updates until the answer has taken too long, even if the service sends a sign of life now and then.
 
     Raises:
-        ProviderError: it has taken too long.
+        TurnLimitError: it has taken too long.
     """
     deadline = asyncio.get_running_loop().time() + bounds.answer_seconds
     async with aclosing(updates):
@@ -360,7 +197,10 @@ async def stream_with_timeout[T](updates: AsyncGenerator[T], bounds: ResponseLim
                 return
             except TimeoutError as error:
                 if limit.expired():
-                    raise _too_slow(bounds) from error
+                    raise TurnLimitError(
+                        f"the model has not finished its answer in {bounds.answer_seconds:g} s: ask for less at once, "
+                        "or raise DURABLE_AGENT_HOST_ANSWER_SECONDS"
+                    ) from error
                 raise
             yield update
 
@@ -392,7 +232,7 @@ async def until_its_end[T](
         if not wait.was_cut_short():
             raise
     except Exception:
-        if received_bytes().exceeded_limit is not None or is_truncated(last):
+        if is_truncated(last):
             raise
     finally:
         wait.close()
@@ -439,22 +279,3 @@ class _Wait:
             self.task.cancel()
         else:
             self._set_timer(remaining_seconds if remaining_seconds > 0 else self._seconds)
-
-
-def _too_slow(bounds: ResponseLimits) -> ProviderError:
-    return received_bytes().cross(
-        ProviderError(
-            f"the model has not finished its answer in {bounds.answer_seconds:g} s: ask for less at once, "
-            "or raise DURABLE_AGENT_HOST_ANSWER_SECONDS",
-            retryable=False,
-        )
-    )
-
-
-def _too_much(did: str, most_bytes: int, where: str, setting: str) -> ProviderError:
-    limit_text = f"{most_bytes / 1024**2:g} MiB" if most_bytes >= 1024**2 else f"{most_bytes} bytes"
-    return ProviderError(
-        f"the model's service {did} more than {limit_text} {where}: ask for less, check the endpoint's address, "
-        f"or raise DURABLE_AGENT_HOST_{setting}",
-        retryable=False,
-    )

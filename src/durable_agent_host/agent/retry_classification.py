@@ -21,7 +21,7 @@ _PASSING_STATUS: Final = frozenset({408, 409, 423, 424, 425, 429, 498})
 
 _TRANSPORT_ERRORS: Final = frozenset(
     {
-        *("TransportError", "StreamError"),  # httpx
+        *("TransportError", "StreamError", "DecodingError"),  # httpx
         *("ClientConnectionError", "ClientPayloadError", "ServerTimeoutError"),  # aiohttp
         *("ServiceRequestError", "ServiceResponseError", "IncompleteReadError"),  # azure.core
         *("HTTPClientError", "IncompleteReadError"),  # botocore

@@ -14,24 +14,15 @@ class ResponseLimits:
     """Limits of a turn; each is a setting. A turn that exceeds one fails, and names the setting.
 
     Attributes:
-        max_answer_bytes: of one answer of the model's service, decompressed: room for a dozen generated images, which a
-            stream repeats up to five times.
-        max_line_bytes: of one line of a streamed answer: the last event of a stream repeats all of it.
-        max_turn_bytes: of all answers in one attempt of a turn.
         answer_seconds: from a model call to the end of its answer, even while data arrives.
         max_model_calls: of one turn.
         max_calls_at_once: tool calls of one answer.
-        max_argument_bytes: of one tool call.
         max_tool_result_bytes: of one tool call; the model receives a note that the result was too large.
     """
 
-    max_answer_bytes: int = 64 * 1024 * 1024
-    max_line_bytes: int = 32 * 1024 * 1024
-    max_turn_bytes: int = 256 * 1024 * 1024
     answer_seconds: float = 1200.0
     max_model_calls: int = 100
     max_calls_at_once: int = 128
-    max_argument_bytes: int = 4 * 1024 * 1024
     max_tool_result_bytes: int = 32 * 1024 * 1024
 
 

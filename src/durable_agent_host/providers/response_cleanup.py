@@ -9,14 +9,14 @@ from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nu
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
-from durable_agent_host.agent.response_limits import close_response, received_bytes
+from durable_agent_host.agent.response_limits import close_response, turn_traffic
 
 _TRACKED_RESPONSES: Final[ContextVar[list[Any] | None]] = ContextVar("durable_agent_host_opened", default=None)
 
 
 def track_response(response: Any) -> None:
     """Record a response with an unread body, for the turn and inside a `tracked_responses` block."""
-    received_bytes().responses.add(response)
+    turn_traffic().track_response(response)
     if (responses := _TRACKED_RESPONSES.get()) is not None:
         responses.append(response)
 

@@ -10,10 +10,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
-from durable_agent_host.agent.response_limits import check_calls, received_bytes
+from durable_agent_host.agent.response_limits import check_calls, turn_traffic
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_result import Failed, Postponed, RunStoppedError
 from durable_agent_host.agent.stream_progress import NestedStreamBrokenError, StreamProgress
+from durable_agent_host.errors import TurnLimitError
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,11 @@ class StopNestedRun:
                 async for item in items:
                     if isinstance(item, CompletedResponse):
                         contents = (content for message in item.response.messages for content in message.contents)
-                        check_calls(contents, received_bytes().bounds)
+                        check_calls(contents, turn_traffic().bounds)
                     yield item
+        except TurnLimitError as error:
+            raise RunStoppedError(Failed(error)) from error
         except Exception as error:
-            if (limit_error := received_bytes().exceeded_limit) is not None:
-                raise RunStoppedError(Failed(limit_error)) from error
             policy = self.retry_policy
             seconds = policy.long_wait(error, call.provider.explain) if policy is not None else None
             stop: RunStoppedError

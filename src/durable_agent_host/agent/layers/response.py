@@ -12,9 +12,8 @@ from durable_agent_host.agent.call_scope import CALL_SCOPE
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, TruncatedResponseError
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.response_limits import (
-    OutputSizeMeter,
     lacks_finish_reason,
-    received_bytes,
+    turn_traffic,
     until_its_end,
 )
 from durable_agent_host.agent.retry_classification import causes_of, classify_error
@@ -51,11 +50,11 @@ class ReadResponse:
                 yield CompletedResponse(response, ())
                 return
             calls = _CallBuffer(call.provider)
-            meter = OutputSizeMeter()
+            traffic = turn_traffic()
             is_truncated = call.provider.is_truncated
             async with cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result) as stream:
                 async for update in until_its_end(stream, lambda u: lacks_finish_reason(u) or is_truncated(u), None):
-                    meter.add(update.contents)
+                    traffic.count_contents(update.contents)
                     _correct(update, update.contents)
                     for released_update in calls.add(update):
                         yield released_update
@@ -119,9 +118,9 @@ async def read_unmetered(call: ModelCall) -> ModelStream:
 
 
 def _check_response(call: ModelCall, response: ChatResponse[Any]) -> ChatResponse[Any]:
-    meter = OutputSizeMeter()
+    traffic = turn_traffic()
     for message in response.messages:
-        meter.add(message.contents)
+        traffic.count_contents(message.contents)
         _correct(response, message.contents)
     response.usage_details = cast("Any", known_counts(cast("Any", response.usage_details))) or None
     if call.provider.is_truncated([response]):
@@ -194,7 +193,7 @@ def _response_parse_errors(client: Any, explain: Callable[[BaseException], Provi
         ProviderError: the answer cannot be read; the log has the client's name and the error.
         Exception: any other, unchanged.
     """
-    before = received_bytes().bytes
+    before = turn_traffic().response_count
     try:
         yield
     except Exception as error:
@@ -202,7 +201,7 @@ def _response_parse_errors(client: Any, explain: Callable[[BaseException], Provi
         is_host_error = any(isinstance(cause, DurableAgentHostError) for cause in causes)
         if (
             is_host_error
-            or received_bytes().bytes == before
+            or turn_traffic().response_count == before
             or explain(error) is not None
             or classify_error(error) is not None
         ):

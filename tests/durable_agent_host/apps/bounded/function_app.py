@@ -1,19 +1,10 @@
 """An agent of every kind of client, each with the same tool; all ask the endpoint at ``MODEL_URL``."""
 
-import asyncio
-import json
 import os
 from pathlib import Path
 
-import httpx
-import httpx2
 from agent_framework import (
     Agent,
-    BaseChatClient,
-    ChatMiddlewareLayer,
-    ChatResponseUpdate,
-    Content,
-    FunctionInvocationLayer,
     Message,
     WorkflowBuilder,
     WorkflowExecutor,
@@ -23,11 +14,7 @@ from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 from agent_framework_orchestrations import GroupChatBuilder, SequentialBuilder
 from anthropic import AsyncAnthropic
-from azure.ai.agents.aio import AgentsClient
-from azure.core.credentials import AzureKeyCredential
-from azure.core.pipeline.policies import AzureKeyCredentialPolicy
 from google import genai
-from openai import AsyncOpenAI
 from pydantic import BaseModel
 
 from durable_agent_host import DurableAgentApp
@@ -102,29 +89,6 @@ def build_nested_team():
     return SequentialBuilder(participants=[WorkflowExecutor(within, id="within")]).build().as_agent("Nested")
 
 
-class Bare(BaseChatClient):
-    """A client of the app over httpx, which speaks Chat Completions, without the framework's layers."""
-
-    def __init__(self, **more) -> None:
-        super().__init__(**more)
-        self.http = httpx.AsyncClient(base_url=URL, timeout=None)
-
-    def _inner_get_response(self, *, messages, stream, options, **_):
-        del messages, options
-        response = self._build_response_stream(self._updates())
-        return response if stream else response.get_final_response()
-
-    async def _updates(self):
-        async with self.http.stream("POST", "/own", json={}) as answer:
-            async for line in answer.aiter_lines():
-                if line.startswith("data: {"):
-                    yield read_chunk(json.loads(line.removeprefix("data: ")))
-
-
-class Layered(FunctionInvocationLayer, ChatMiddlewareLayer, Bare):
-    """The same with layers."""
-
-
 class Sums:
     """A strategy that asks its model a thousand times to sum up."""
 
@@ -148,43 +112,6 @@ def summing(name: str, *, stream: bool) -> Agent:
 nodes = WorkflowBuilder(name="nodes", start_executor=talker("Completions", "node", say)).build()
 
 
-class Opaque(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
-    """A client whose connection nobody sees: it says words for ever, each a little later than the one before."""
-
-    def _inner_get_response(self, *, messages, stream, options, **_):
-        del messages, options
-        response = self._build_response_stream(self._updates())
-        return response if stream else response.get_final_response()
-
-    async def _updates(self):
-        while True:
-            yield ChatResponseUpdate(contents=[Content.from_text("more " * 1000)], role="assistant")
-            await asyncio.sleep(0.001)
-
-
-def read_chunk(chunk: dict) -> ChatResponseUpdate:
-    """Read a chunk of Chat Completions."""
-    (choice,) = chunk["choices"]
-    delta = choice["delta"]
-    contents = [Content.from_text(delta["content"])] if delta.get("content") else []
-    for call in delta.get("tool_calls", ()):
-        function = call["function"]
-        contents.append(Content.from_function_call(call["id"], function["name"], arguments=function["arguments"]))
-    return ChatResponseUpdate(contents=contents, role="assistant", finish_reason=choice["finish_reason"])
-
-
-http = httpx2.AsyncClient(headers={"x-gateway": "1"})
-its_own = AsyncOpenAI(api_key="k", base_url=f"{URL}/v1", http_client=http)
-key = AzureKeyCredential("k")
-policy = AzureKeyCredentialPolicy(key, "api-key")
-its_own_agents = AgentsClient(URL, key, authentication_policy=policy)
-OWN_CLIENTS = {
-    "ItsOwnAgents": (AzureAIAgentsChatClient(agent_id="asst_1", agents_client=its_own_agents, poll_seconds=0.1), [say]),
-    "Own": (Layered(), [say]),
-    "Bare": (Bare(), []),
-    "Unseen": (Opaque(), []),
-    "ItsOwnHttp": (OpenAIChatCompletionClient(model="m", async_client=its_own), [say]),
-}
 app = DurableAgentApp(
     workflows=[nodes],
     agents=[
@@ -196,13 +123,6 @@ app = DurableAgentApp(
         chat,
         build_nested_team,
         summing("Summing", stream=False),
-        summing("SummingStream", stream=True),
-        over(summing("sums", stream=False), "OverSumming"),
         over(summing("sums", stream=True), "OverSummingStream"),
-        *(Agent(client, "Talk.", name=name, tools=tools) for name, (client, tools) in OWN_CLIENTS.items()),
-        *(
-            over(Agent(client, "Talk.", name="own", tools=tools), f"Over{name}")
-            for name, (client, tools) in OWN_CLIENTS.items()
-        ),
     ],
 )
