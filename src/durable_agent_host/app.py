@@ -128,7 +128,6 @@ class DurableAgentApp(AgentFunctionApp):
         session_ttl: how long sessions are kept after last use, seconds or a timedelta; 0 for ever; else the setting.
         budgets: what agents without budgets of their own may spend.
         fallbacks: chat clients that answer, in order, when an agent's service does not; for agents without their own.
-        fallback_sticky: whether a session's later turns begin with the client that answered last.
         enable_inspector: whether to serve the page ``GET /inspector``, where agents are reachable by HTTP.
         redact: returns a content without what must not be kept or shown; for agents without a function of their own.
         notify: is called with a `Notification` when a turn waits or has ended; or a URL, which gets it signed.
@@ -163,7 +162,6 @@ class DurableAgentApp(AgentFunctionApp):
         session_ttl: timedelta | float | None = None,
         budgets: Budgets | None = None,
         fallbacks: Sequence[Any] = (),
-        fallback_sticky: bool = False,
         enable_inspector: bool = True,
         redact: Redact | None = None,
         notify: Notify | str | None = None,
@@ -185,7 +183,7 @@ class DurableAgentApp(AgentFunctionApp):
         check_strategy(compaction, "the app")
         self._default_compaction = compaction
         self._compactions: dict[str, CompactionChoice] = {}
-        self._choices = FeatureChoices(Choices(budgets, fallbacks, fallback_sticky, response_retries))
+        self._choices = FeatureChoices(Choices(budgets, fallbacks, response_retries))
         self._features: dict[str, Sequence[AgentFeature]] = {}
         self._runners: dict[str, AgentRunner] = {}
         self._sources: dict[str, AgentSource] = {}
@@ -256,7 +254,6 @@ class DurableAgentApp(AgentFunctionApp):
         session_ttl: timedelta | float | None = None,
         budgets: Budgets | None = None,
         fallbacks: Sequence[Any] | None = None,
-        fallback_sticky: bool | None = None,
         redact: Redact | None = None,
         response_retries: int | None = None,
     ) -> None:
@@ -273,7 +270,6 @@ class DurableAgentApp(AgentFunctionApp):
             session_ttl: how long sessions are kept after their last use; by default the app's setting.
             budgets: what the agent may spend; by default the app's.
             fallbacks: chat clients that answer, in order, when the agent's service does not; by default the app's.
-            fallback_sticky: whether a session's later turns begin with the client that answered last.
             redact: removes from its turns what must not be kept or shown; by default the app's.
             response_retries: how often its model is asked again for an answer that does not fit ``response_format``;
                 by default the app's.
@@ -293,7 +289,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._sources[name] = source
         why_not = why_no_journal(agent)
         self._compactions[name] = choose_compaction(name, compaction, self._default_compaction, why_not)
-        choices = Choices(budgets, fallbacks, fallback_sticky, response_retries)
+        choices = Choices(budgets, fallbacks, response_retries)
         self._features[name] = self._choices.features(name, agent, choices, provider_for)
         if (redact := redact or self._default_redact) is not None:
             self._redactors[name] = choose_redactor(name, agent, redact, self._redactors.values())

@@ -150,23 +150,6 @@ def test_what_the_next_client_refuses_is_repaired(host: AgentHost, model: Practi
     assert models(model)[2:] == [("practice", 200), ("practice", 400), ("practice", 200)]
 
 
-def test_a_session_stays_with_the_client_that_answered(host: AgentHost, model: PracticeModel):
-    """By choice, later turns do not ask the service that was down; until the other one is down."""
-    model.plan(*[OVERLOADED] * 2, model="down")
-    model.plan({"text": "One."}, {"text": "Two."}, *[OVERLOADED] * 2, model="practice")
-    run(host, "Sticky", "one", "sticky")
-    answer = run(host, "Sticky", "two", "sticky")
-    assert answer["response"] == "Two."
-    [call] = steps_of(host, "Sticky", answer, "model_call")
-    usage = call["usage"]
-    assert call["cost"] == (usage["input_token_count"] + usage["output_token_count"]) / 1_000_000
-    assert call["client"] == "OpenAIChatCompletionClient"
-    model.plan({"text": "Three."}, model="down")
-    assert run(host, "Sticky", "three", "sticky")["response"] == "Three."
-    names = ["down", "down", "practice", "practice", "practice", "practice", "down"]
-    assert [name for name, _ in models(model)] == names
-
-
 def test_a_stream_that_breaks_is_retried_and_then_answered_by_the_next_client(host: AgentHost, model: PracticeModel):
     """Clients discard what the broken streams said."""
     model.plan({"text": "A long beginning", "break_after_events": 7}, times=2, model="down")

@@ -3,16 +3,13 @@
 A chat client's connections belong to the loop that first used them. Turns arrive from an activity (on the worker's
 loop) and from entities (on worker threads), so they all run here. Each call of a plain tool function has its own
 thread, so a blocking one delays nothing else, not even process exit. An async tool that blocks stalls this loop and
-every other turn; a watchdog logs which one.
+every other turn; asyncio's debug mode finds it.
 """
 
 import asyncio
 import atexit
 import logging
-import sys
 import threading
-import time
-import traceback
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -21,11 +18,8 @@ from weakref import WeakSet
 
 from durable_agent_host.concurrency.singleton import once
 from durable_agent_host.concurrency.thread_offload import set_switch_interval
-from durable_agent_host.tool_calls import RUNNING_CALL
 
 _LOGGER = logging.getLogger(__name__)
-_STALLED_SECONDS: Final = 2.0
-_POLL_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 2.0
 
 
@@ -53,9 +47,7 @@ def _loop() -> asyncio.AbstractEventLoop:
     set_switch_interval()
     loop = asyncio.new_event_loop()
     loop.set_default_executor(_DaemonThreads())
-    thread = threading.Thread(target=_run, args=(loop,), name="durable-agent-loop", daemon=True)
-    thread.start()
-    threading.Thread(target=_watch, args=(loop, thread), name="durable-agent-watchdog", daemon=True).start()
+    threading.Thread(target=_run, args=(loop,), name="durable-agent-loop", daemon=True).start()
     atexit.register(_stop, loop)
     return loop
 
@@ -69,33 +61,6 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
             _LOGGER.exception("an agent's task tried to end the process; other turns continue")
         else:
             return
-
-
-def _watch(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    while True:
-        heartbeat = threading.Event()
-        sent_at = time.monotonic()
-        loop.call_soon_threadsafe(heartbeat.set)
-        if not heartbeat.wait(_STALLED_SECONDS):
-            _LOGGER.error("%s", _blame(loop, thread))
-            heartbeat.wait()
-            _LOGGER.warning("the agents' event loop resumed after %.1f s", time.monotonic() - sent_at)
-        time.sleep(_POLL_SECONDS)
-
-
-def _blame(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> str:
-    """Report what blocks the loop."""
-    task = asyncio.current_task(loop)
-    call = task.get_context().get(RUNNING_CALL) if task is not None else None
-    frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - documented for debuggers
-    frame = frames.get(thread.ident or 0)
-    location = traceback.extract_stack(frame)[-1] if frame is not None else None
-    culprit = f"tool {call.name!r} of turn {call.turn_id}" if call is not None else str(task and task.get_name())
-    where = f" at {location.filename}:{location.lineno}" if location is not None else ""
-    return (
-        f"the event loop of all agents has been blocked for {_STALLED_SECONDS:g} s by {culprit}{where}: no turn goes "
-        "on meanwhile; make the tool a plain function, which runs in a thread, or await what takes long"
-    )
 
 
 _TASKS: Final = WeakSet[asyncio.Task[Any]]()

@@ -12,7 +12,6 @@ from durable_agent_host.features.budgets.feature import BudgetsOfAgent
 from durable_agent_host.features.budgets.options import choose_budgets, default_budgets
 from durable_agent_host.features.compaction.feature import CompactionOfAgent
 from durable_agent_host.features.fallback import entries as fallback
-from durable_agent_host.features.fallback.clients import FallbackChoice
 from durable_agent_host.features.fallback.feature import Fallbacks, choose_fallbacks, list_clients
 from durable_agent_host.features.response_format.feature import ResponseFormats, choose_response_retries
 from durable_agent_host.features.steering import feature as steering
@@ -33,7 +32,6 @@ class Choices:
 
     budgets: Budgets | None
     fallbacks: Sequence[Any] | None
-    fallback_sticky: bool | None
     response_retries: int | None
 
 
@@ -46,7 +44,7 @@ class FeatureChoices:
 
     def __init__(self, choices: Choices) -> None:
         self._budgets = default_budgets(choices.budgets)
-        self._fallbacks = FallbackChoice(list_clients(choices.fallbacks), bool(choices.fallback_sticky))
+        self._fallbacks = list_clients(choices.fallbacks)
         self._response_retries = choices.response_retries
 
     def features(
@@ -59,12 +57,10 @@ class FeatureChoices:
         """
         retries = choose_response_retries(choices.response_retries, self._response_retries)
         budgets = choose_budgets(name, agent, choices.budgets, self._budgets)
-        fallbacks = choose_fallbacks(
-            name, agent, choices.fallbacks, choices.fallback_sticky, default=self._fallbacks, provider_for=provider_for
-        )
+        fallbacks = choose_fallbacks(name, agent, choices.fallbacks, default=self._fallbacks, provider_for=provider_for)
         return [
             ResponseFormats(agent, retries),
-            *([Fallbacks(fallbacks, provider_for)] if fallbacks.clients else []),
+            *([Fallbacks(fallbacks, provider_for)] if fallbacks else []),
             *([BudgetsOfAgent(budgets)] if budgets.counts else []),
             Steering(),
             CompactionOfAgent(),

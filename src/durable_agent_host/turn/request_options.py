@@ -1,7 +1,7 @@
 """The options of its agent that a client may set for a turn."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, cast
 
@@ -15,51 +15,6 @@ _RESERVED: Final = frozenset({"response_format", "tools", "tool_choice", "conver
 
 _MAX_BYTES: Final = 4096
 """Of all options of a request, as JSON."""
-_MAX_NUMBER: Final = 2**31 - 1
-"""The largest number of an option; the services take smaller ones."""
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -_MAX_NUMBER <= value <= _MAX_NUMBER
-
-
-def _is_integer(value: Any, minimum: int, maximum: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-_NUMBER: Final = (_is_number, f"a number from {-_MAX_NUMBER} to {_MAX_NUMBER}")
-_FLAG: Final = (_is_flag, "true or false")
-_TEXT: Final = (_is_text, "a text")
-_COMMON: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
-    "model": _TEXT,
-    "temperature": _NUMBER,
-    "top_p": _NUMBER,
-    "max_tokens": (lambda value: _is_integer(value, 1, _MAX_NUMBER), f"a whole number from 1 to {_MAX_NUMBER}"),
-    "stop": (
-        lambda value: _is_text(value) or (isinstance(value, list) and all(map(_is_text, cast("list[Any]", value)))),
-        "a text, or a list of texts",
-    ),
-    "seed": (lambda value: _is_integer(value, -(2**63), 2**63 - 1), "a whole number of at most 64 bits"),
-    "logit_bias": (
-        lambda value: isinstance(value, dict) and all(map(_is_number, cast("dict[str, Any]", value).values())),
-        "an object with numbers",
-    ),
-    "frequency_penalty": _NUMBER,
-    "presence_penalty": _NUMBER,
-    "allow_multiple_tool_calls": _FLAG,
-    "metadata": (lambda value: isinstance(value, dict), "an object"),
-    "user": _TEXT,
-    "store": _FLAG,
-}
-"""An option of the framework's `ChatOptions` → whether a value fits it, and which do; null sets none of them."""
 
 
 def check_allowed(allowed_options: AllowedOptions) -> AllowedOptions:
@@ -88,8 +43,7 @@ def check_options(options: Any, allowed_options: AllowedOptions) -> dict[str, An
         The options; empty when there are none.
 
     Raises:
-        RequestError: it is not an object, or has an option or a value that is not allowed, or a value that the option
-            does not take; names it.
+        RequestError: it is not an object, or has an option or a value that is not allowed; names it.
     """
     if options is None:
         return {}
@@ -113,16 +67,8 @@ def check_options(options: Any, allowed_options: AllowedOptions) -> dict[str, An
         values = allowed_options[name]
         if not isinstance(values, bool) and not any(_is_same(value, allowed_value) for allowed_value in values):
             allowed_text = ", ".join(json.dumps(allowed_value, default=str) for allowed_value in values)
-            raise _unfit(name, value, f"allowed are {allowed_text}")
-        if value is not None and name in _COMMON:
-            fits, expectation = _COMMON[name]
-            if not fits(value):
-                raise _unfit(name, value, f"give {expectation}")
+            raise RequestError(f"the option {name!r} is {json.dumps(value)[:200]}: allowed are {allowed_text}")
     return named_options
-
-
-def _unfit(name: str, value: Any, hint: str) -> RequestError:
-    return RequestError(f"the option {name!r} is {json.dumps(value)[:200]}: {hint}")
 
 
 def _is_same(value: Any, allowed_value: Any) -> bool:

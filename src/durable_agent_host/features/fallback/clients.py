@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from agent_framework import (
-    AgentSession,
     ChatResponse,
     ChatResponseUpdate,
     Content,
@@ -22,8 +21,6 @@ from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.conversation_file import ServiceFile
 from durable_agent_host.model.provider_item import HostedCall, ItemPart
 
-_CLIENT: Final = "durable_agent_host.client"
-"""Key in the session's state: the index of the client that answered last."""
 _CONVERSATION_OPTIONS: Final = CONVERSATION_OPTIONS | {"continuation_token"}
 _COMMON_OPTIONS: Final = frozenset(
     {"temperature", "top_p", "max_tokens", "stop", "instructions", "response_format"}
@@ -39,28 +36,12 @@ class Switch:
     Attributes:
         path: of the call.
         client: the index of the client: 0 for the agent's own, then its fallbacks.
-        failed: the index of the client whose service did not answer; None at the begin of a turn.
+        failed: the index of the client whose service did not answer.
     """
 
     path: CallPath
     client: int
-    failed: int | None
-
-
-@dataclass(frozen=True)
-class FallbackChoice:
-    """The app's fallbacks for one agent.
-
-    Attributes:
-        clients: in order.
-        is_sticky: whether later turns of a session begin with the client that answered last.
-    """
-
-    clients: tuple[Any, ...] = ()
-    is_sticky: bool = False
-
-
-NO_FALLBACKS: Final = FallbackChoice()
+    failed: int
 
 
 @dataclass(frozen=True)
@@ -81,10 +62,10 @@ class AnsweringClient:
         return type(self.client).__name__
 
 
-def host_fallbacks(choice: FallbackChoice, provider_for: ProviderFor) -> list[AnsweringClient]:
+def host_fallbacks(clients: Sequence[Any], provider_for: ProviderFor) -> list[AnsweringClient]:
     """Copy the fallbacks of an agent so that they keep their providers' items, and are guarded."""
     hosted_clients: list[AnsweringClient] = []
-    for client in choice.clients:
+    for client in clients:
         provider = provider_for(client)
         hosted_client = copy.copy(provider.adapt(client))
         hosted_client.__dict__.update(provider.sdk_clients(hosted_client))
@@ -99,35 +80,21 @@ class ActiveClient:
     Attributes:
         clients: the agent's own, then its fallbacks.
         switches: of the turn so far.
-        is_sticky: whether the session remembers the client.
-        first: the index of the client with which the turn began.
     """
 
     clients: Sequence[AnsweringClient]
     switches: list[Switch]
-    is_sticky: bool
-    first: int = 0
-
-    def begin(self, session: AgentSession) -> None:
-        """Begin a run of the turn."""
-        index = session.state.get(_CLIENT) if self.is_sticky else 0
-        self.first = index if isinstance(index, int) and index < len(self.clients) else 0
-
-    def save(self, session: AgentSession) -> None:
-        """Remember the client for the session's next turn."""
-        if self.is_sticky:
-            session.state[_CLIENT] = self.index
 
     @property
     def index(self) -> int:
         """The index of the client; the agent's own when the app no longer has the other one."""
-        index = self.switches[-1].client if self.switches else self.first
+        index = self.switches[-1].client if self.switches else 0
         return index if index < len(self.clients) else 0
 
     @property
     def has_switched(self) -> bool:
         """Whether another client than the agent's own has answered, or will."""
-        return bool(self.switches or self.first)
+        return bool(self.switches)
 
     def make_call(self, call: ModelCall, session_id: str) -> ModelCall:
         """Return a call of the agent for the client that answers it."""

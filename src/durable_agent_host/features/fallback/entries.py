@@ -15,7 +15,7 @@ def entry_of_switch(switch: Switch, name: str, reason: str) -> FeatureEntry:
     Args:
         switch: to another client.
         name: of the client's class.
-        reason: a sentence; empty at the begin of a turn.
+        reason: a sentence.
     """
     data = {"client": switch.client, "failed": switch.failed, "name": name, "reason": reason}
     return FeatureEntry(NAME, switch.path, data)
@@ -29,5 +29,5 @@ def switch_of_entry(entry: FeatureEntry) -> Switch:
 def show_switch(entry: FeatureEntry) -> FeatureView:
     """Show a switch, and the client with the model calls that follow."""
     name = entry.data["name"]
-    step = {"kind": "fallback", "client": name, "reason": entry.data["reason"] or None}
+    step = {"kind": "fallback", "client": name, "reason": entry.data["reason"]}
     return FeatureView(step, {"client": name if entry.data["client"] else None})

@@ -11,10 +11,8 @@ from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.features.fallback.clients import (
-    NO_FALLBACKS,
     ActiveClient,
     AnsweringClient,
-    FallbackChoice,
     Switch,
     host_fallbacks,
 )
@@ -26,18 +24,17 @@ class Fallbacks(AgentFeature):
     """The fallbacks of one agent.
 
     Args:
-        choice: of the app.
+        clients: of the app, in order.
         provider_for: returns the provider of a client.
     """
 
-    def __init__(self, choice: FallbackChoice, provider_for: ProviderFor) -> None:
-        self._clients = host_fallbacks(choice, provider_for)
-        self._is_sticky = choice.is_sticky
+    def __init__(self, clients: Sequence[Any], provider_for: ProviderFor) -> None:
+        self._clients = host_fallbacks(clients, provider_for)
 
     @override
     def begin(self, start: AttemptStart) -> AttemptFeature:
         """Begin an attempt."""
-        return FallbacksOfAttempt(self._clients, is_sticky=self._is_sticky)
+        return FallbacksOfAttempt(self._clients)
 
 
 class FallbacksOfAttempt:
@@ -45,26 +42,22 @@ class FallbacksOfAttempt:
 
     Args:
         clients: the fallbacks.
-        is_sticky: whether the session remembers the client.
     """
 
-    def __init__(self, clients: Sequence[AnsweringClient], *, is_sticky: bool) -> None:
+    def __init__(self, clients: Sequence[AnsweringClient]) -> None:
         self._clients = clients
-        self._is_sticky = is_sticky
         self._switches: list[Switch] = []
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Continue with the client that answered last; without a log, the switches are only here."""
         self._switches = [*map(switch_of_entry, run.journal.entries_of(NAME))] or self._switches
         own_client = AnsweringClient(run.agent.client, run.provider)
-        active = ActiveClient([own_client, *self._clients], self._switches, self._is_sticky)
-        active.begin(run.session)
+        active = ActiveClient([own_client, *self._clients], self._switches)
         session_id = f"{run.request.agent}@{run.request.session_id}"
         return RunPart(
             service=FallBack(active, run.journal, run.progress, run.breaks, session_id=session_id, label=run.label),
             reader=active,
             sends_transcript=active.has_switched,
-            complete_stored=lambda _, session: active.save(session),
         )
 
 
@@ -83,11 +76,10 @@ def choose_fallbacks(
     name: str,
     agent: SupportsAgentRun,
     fallbacks: Sequence[Any] | None,
-    is_sticky: bool | None,
     *,
-    default: FallbackChoice,
+    default: Sequence[Any],
     provider_for: ProviderFor,
-) -> FallbackChoice:
+) -> Sequence[Any]:
     """Return the fallbacks of an agent: its own, or the app's where it can have any.
 
     Raises:
@@ -96,14 +88,11 @@ def choose_fallbacks(
     label = f"agent {name!r}"
     why_not = why_no_journal(agent)
     if fallbacks is None and why_not:
-        return NO_FALLBACKS
-    choice = FallbackChoice(
-        default.clients if fallbacks is None else list_clients(fallbacks),
-        default.is_sticky if is_sticky is None else is_sticky,
-    )
-    if choice.clients and why_not:
+        return ()
+    clients = default if fallbacks is None else list_clients(fallbacks)
+    if clients and why_not:
         raise RegistrationError(f"{label} can have no fallbacks: {why_not}")
-    for client in choice.clients:
+    for client in clients:
         if not supports_middleware(client):
             raise RegistrationError(
                 f"a fallback of {label} is {client!r}: give chat clients of the framework, such as OpenAIChatClient(…)"
@@ -113,4 +102,4 @@ def choose_fallbacks(
                 f"a fallback of {label} is a {type(client).__name__}, whose service keeps the conversation itself: "
                 "give a client that is sent the messages"
             )
-    return choice
+    return clients

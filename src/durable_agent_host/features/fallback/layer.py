@@ -48,8 +48,6 @@ class FallBack:
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Make a call by the client that answers, or by the next one when its service does not."""
         active = self.active
-        if active.first and not active.switches:
-            await self._record(Switch(call.path, active.first, None), self._name(active.first), "")
         while True:
             is_fallback = active.index > 0
             has_switched = active.has_switched
@@ -94,10 +92,8 @@ class FallBack:
         )
         if self.journal.recorded.continuations.get(call.path) is not None:  # another service has no part of the answer
             await self._append(ModelCallStartedEntry(call.path, None))
-        await self._record(Switch(call.path, index, current), self._name(index), reason)
-
-    async def _record(self, switch: Switch, name: str, reason: str) -> None:
-        await self._append(entry_of_switch(switch, name, reason))
+        switch = Switch(call.path, index, current)
+        await self._append(entry_of_switch(switch, self._name(index), reason))
         self.active.switches.append(switch)
 
     async def _append(self, step: JournalStep) -> None:

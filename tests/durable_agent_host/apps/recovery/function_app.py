@@ -21,7 +21,7 @@ from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 from anthropic import AsyncAnthropic
 from google.genai import Client
 
-from durable_agent_host import Budget, Budgets, DurableAgentApp, Price
+from durable_agent_host import Budget, Budgets, DurableAgentApp
 
 URL = os.environ["OPENAI_BASE_URL"]
 HOST = URL.removesuffix("/v1")
@@ -82,12 +82,6 @@ with urllib.request.urlopen(f"{URL}/conversations", b"{}") as created:
     named = {"conversation_id": json.load(created)["id"]}
 app.add_agent(
     Agent(responses("down"), "Talk.", name="Named", tools=[find_word], default_options=named), fallbacks=[chat]
-)
-app.add_agent(
-    Agent(responses("down"), "Talk.", name="Sticky", tools=[find_word], default_options=stateless),
-    fallbacks=[chat],
-    fallback_sticky=True,
-    budgets=Budgets(prices={"practice": Price(input=1.0, output=1.0), "down": Price(input=100.0, output=100.0)}),
 )
 app.add_agent(Agent(responses(), "Talk.", name="Caught", middleware=[answer_instead], default_options=stateless))
 app.add_agent(
