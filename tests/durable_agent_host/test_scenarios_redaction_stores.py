@@ -80,7 +80,7 @@ def test_other_stores_and_traces_keep_nothing(
             assert leaks(read_store(kind, env)) == []
             assert leaks(events + read_views(host, "Teller", session)) == []
             turn_id = reader.last.data["turn_id"]
-            wait_until(lambda: any(span.name == "session commit" for span in receiver.spans(turn_id)))
+            wait_until(lambda: any(span.name == "invoke_agent Teller" for span in receiver.spans(turn_id)))
             spans = "\n".join(map(str, receiver.spans(turn_id)))
             assert "It is [redacted], says [redacted]" in spans
             assert leaks(spans.encode()) == []

@@ -9,7 +9,7 @@ from durable_agent_host.agent.observer import AttemptStarted, Moment, ObservedTu
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.telemetry.spans import log_correlation
 from durable_agent_host.telemetry.turn_metrics import TurnMeasurements, count_turn
-from durable_agent_host.telemetry.turn_traces import TurnSpans, write_turn
+from durable_agent_host.telemetry.turn_traces import TurnSpans
 from durable_agent_host.turn.timeline import PhaseKind, Timeline
 from durable_agent_host.turn.trace_ids import TurnTrace, trace_of
 
@@ -31,7 +31,7 @@ class TurnLines:
         match moment:
             case AttemptStarted(replayed=False):
                 found = trace_of(turn.request)
-                with log_correlation(found, found.attempt_span_id(turn.attempt)):
+                with log_correlation(found):
                     _LOGGER.info("%s begins", _label(turn.request, found))
             case _:
                 pass
@@ -46,7 +46,7 @@ def log_end(timeline: Timeline) -> None:
     usage = timeline.usage
     error: Mapping[str, Any] = outcome.get("error") or {}
     turn_trace = trace_of(timeline.request)
-    with log_correlation(turn_trace, turn_trace.turn_span_id):
+    with log_correlation(turn_trace):
         _LOGGER.info(
             "%s %s after %d ms (%s): %d attempts, %d model calls, %d tool calls, %d tokens in, %d out%s",
             _label(timeline.request, turn_trace),
@@ -106,7 +106,7 @@ def report_end(timeline: Timeline) -> None:
     """
     if not _REPORTED_TURNS.add(trace_of(timeline.request).turn):
         return
-    for report in (write_turn, count_turn, log_end):
+    for report in (count_turn, log_end):
         try:
             report(timeline)
         except Exception as error:  # noqa: BLE001 - telemetry is not part of the turn

@@ -16,28 +16,15 @@ class TurnTrace:
 
     Attributes:
         trace_id: the caller's, or one derived from the turn.
-        parent_span_id: the caller's span, or None when the turn begins the trace.
+        parent_id: the caller's span; without one, an id that derives from the turn.
         flags: the caller's trace flags, or None when nobody has decided on sampling.
         turn: identifies the turn, and when it was requested: a rejected one may be requested again under the same id.
     """
 
     trace_id: int
-    parent_span_id: int | None
+    parent_id: int
     flags: int | None
     turn: str
-
-    @property
-    def turn_span_id(self) -> int:
-        """The span of the turn."""
-        return self.span_id("turn")
-
-    def attempt_span_id(self, number: int) -> int:
-        """Return the span of an attempt."""
-        return self.span_id("attempt", str(number))
-
-    def span_id(self, *parts: str) -> int:
-        """Return the id of a part of the turn."""
-        return int(derived_id("span", self.turn, *parts)[:_SPAN_DIGITS], 16) or 1
 
     @property
     def name(self) -> str:
@@ -53,17 +40,17 @@ def trace_of(request: TurnRequest) -> TurnTrace:
     log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
     turn = f"{log_id} {request.created_at}"
     if request.traceparent is None:
-        return TurnTrace(int(derived_id("trace", log_id), 16) or 1, None, None, turn)
+        parent_id = int(derived_id("span", turn, "turn")[:_SPAN_DIGITS], 16) or 1
+        return TurnTrace(int(derived_id("trace", log_id), 16) or 1, parent_id, None, turn)
     _, trace, span, flags, *_ = request.traceparent.split("-")
-    parent = None if span == _no_parent(trace) else int(span, 16)
-    return TurnTrace(int(trace, 16), parent, int(flags, 16), turn)
+    return TurnTrace(int(trace, 16), int(span, 16), int(flags, 16), turn)
 
 
 def traceparent_in(header: str | None, trace_id: int, flags: int) -> str:
     """Build the ``traceparent`` of a turn whose request has its own span.
 
     That span is lost when the process dies before it answers, so it is not the turn's parent: the caller's span is, or
-    none. The request's sampling decision applies to the turn.
+    an id that derives from the trace. The request's sampling decision applies to the turn.
     """
     trace = f"{trace_id:032x}"
     caller = header.split("-") if header is not None else ["00", trace, _no_parent(trace)]
