@@ -2,18 +2,16 @@
 
 On Azure the worker runs a web server with a catch-all route, the host forwards each raw request to it, and the
 invocation adds the route parameters. Here that web app is called directly: its ASGI messages cross
-between the server's event loop and the app's. Buffers are small, so a slow reader slows the function's generator, and
-the generator notices a disconnected caller.
+between the server's event loop and the app's, one at a time: a slow reader slows the function's generator, and the
+generator notices a disconnected caller.
 """
 
 import asyncio
-import contextlib
 import importlib
 import logging
 import time
 import uuid
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +25,6 @@ from functions_host.app.invoker import Datum
 
 _logger = logging.getLogger(__name__)
 _CALL = "functions_host.call"
-_AHEAD_BYTES = 64 * 1024
 INACTIVITY_SECONDS = 240.0  # the limit of the Functions host
 
 
@@ -119,11 +116,10 @@ class LoopBridge:
         self._app = app
         self._loop = loop
         self._limit = inactivity_seconds
-        self._post = _Post(loop)
 
     async def forward(self, call: StreamingCall, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward one request to the app, and stream its response back."""
-        exchange = _Exchange(self._post, receive, send)
+        exchange = _Exchange(receive, send)
         call_scope = {**scope, _CALL: call, "headers": [*scope["headers"], _invocation_header()]}
         running = asyncio.run_coroutine_threadsafe(self._run(call, call_scope, exchange), self._loop)
         exchange_future = asyncio.wrap_future(running)
@@ -132,7 +128,6 @@ class LoopBridge:
                 if (await asyncio.wait({exchange_future}, timeout=left))[0]:
                     return
         finally:
-            exchange.close()
             running.cancel()  # nothing, when it is done
         _logger.error("Function %r moved nothing for %g s; its request is given up.", call.function.name, self._limit)
         if not exchange.has_started:
@@ -141,164 +136,37 @@ class LoopBridge:
 
     async def _run(self, call: StreamingCall, scope: Scope, exchange: "_Exchange") -> None:
         try:
-            try:
-                await self._app(scope, exchange.receive, exchange.send)
-            finally:
-                await exchange.drain()
+            await self._app(scope, exchange.receive, exchange.send)
         except Exception:  # the edge: the caller has its 500, or a cut connection; the log has the reason
             _logger.exception("Function %r failed", call.function.name)
 
 
-class _Post:
-    """Carries messages of all responses from the app's loop to the server's, batched per loop iteration."""
-
-    def __init__(self, app_loop: asyncio.AbstractEventLoop) -> None:
-        self.app_loop = app_loop
-        self._outgoing: dict[asyncio.AbstractEventLoop, set[_Exchange]] = {}
-
-    def send(self, exchange: "_Exchange") -> None:
-        """Schedule an exchange's new messages for sending; called on the app's loop."""
-        if not self._outgoing:
-            self.app_loop.call_soon(self._hand_over)
-        self._outgoing.setdefault(exchange.loop, set()).add(exchange)
-
-    def _hand_over(self) -> None:
-        outgoing = self._outgoing
-        self._outgoing = {}
-        for loop, exchanges in outgoing.items():
-            loop.call_soon_threadsafe(self._deliver, exchanges)
-
-    def _deliver(self, exchanges: "Iterable[_Exchange]") -> None:
-        """Send queued messages, on the server's loop; then wake the senders that wait for room."""
-        for exchange in exchanges:
-            exchange.deliver()
-        self.wake([exchange for exchange in exchanges if exchange.can_resume])
-
-    def wake(self, senders: "Sequence[_Exchange]") -> None:
-        """Wake waiting senders; called on the server's loop."""
-        if senders:
-            with contextlib.suppress(RuntimeError):  # the app's loop has ended
-                self.app_loop.call_soon_threadsafe(_go_on, senders)
-
-
-def _go_on(senders: "Sequence[_Exchange]") -> None:
-    for exchange in senders:
-        exchange.go_on()
-
-
 class _Exchange:
-    """One request's messages between two loops, and the time of the last one.
+    """One request's messages between two loops, and the time of the last one; a sender waits for its caller."""
 
-    A function may be ahead of its caller by `_AHEAD_BYTES`; then it waits. Messages of one loop iteration are batched.
-    """
-
-    def __init__(self, post: _Post, receive: Receive, send: Send) -> None:
-        self.loop = asyncio.get_running_loop()
+    def __init__(self, receive: Receive, send: Send) -> None:
         self.has_started = False
         self.last_moved = time.monotonic()
-        self._post = post
+        self._loop = asyncio.get_running_loop()
         self._receive = receive
         self._send = send
-        self._messages: deque[Message] = deque()
-        self._put = 0  # counted on the app's loop, as `_size_of` counts
-        self._sent = 0  # counted on the server's loop
-        self._sending: asyncio.Task[None] | None = None
-        self._error: BaseException | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._max_unsent = 0
-        self._is_closed = False
 
     async def receive(self) -> Message:
         """Return the next message of the request; called on the app's loop."""
-
-        async def step() -> Message:
-            return await self._receive()
-
-        message = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step(), self.loop))
-        self.last_moved = time.monotonic()
-        return message
+        return await self._cross(self._receive)
 
     async def send(self, message: Message) -> None:
-        """Queue a message of the response; called on the app's loop."""
+        """Send a message of the response; called on the app's loop."""
         self.has_started = True
-        self._put += _size_of(message)
-        self._messages.append(message)
-        self._post.send(self)
-        if self._put - self._sent > _AHEAD_BYTES or self._error is not None:
-            await self._wait(_AHEAD_BYTES)
+        await self._cross(lambda: self._send(message))
 
-    async def drain(self) -> None:
-        """Wait until all messages are sent; called on the app's loop."""
-        await self._wait(0)
+    async def _cross[Result](self, step: Callable[[], Awaitable[Result]]) -> Result:
+        async def run() -> Result:
+            return await step()
 
-    async def _wait(self, max_unsent: int) -> None:
-        self._max_unsent = max_unsent
-        while self._error is None and not self._is_closed and self._put - self._sent > max_unsent:
-            self._waiter = self._post.app_loop.create_future()
-            if self.can_resume:  # since the first look
-                break
-            await self._waiter
-        self._waiter = None
-        if self._error is not None:
-            raise self._error
-
-    @property
-    def can_resume(self) -> bool:
-        """Whether the sender waits and may continue."""
-        done = self._error is not None or self._is_closed or self._put - self._sent <= self._max_unsent
-        return self._waiter is not None and done
-
-    def go_on(self) -> None:
-        """Wake the sender; called on the app's loop."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def deliver(self) -> None:
-        """Send queued messages until the caller's connection is full; called on the server's loop."""
-        while self._sending is None and self._messages and not self._is_closed:
-            message, size = self._next()
-            step = asyncio.Task(self._step(message, size), loop=self.loop, eager_start=True)
-            if not step.done():
-                self._sending = step
-                step.add_done_callback(self._resume)
-
-    def close(self) -> None:
-        """Stop sending and release the sender; called on the server's loop."""
-        self._is_closed = True
-        if self._sending is not None:
-            self._sending.cancel()
-        self._post.wake([self])
-
-    def _next(self) -> tuple[Message, int]:
-        """Return the next message; joins consecutive bodies."""
-        message = self._messages.popleft()
-        size = _size_of(message)
-        bodies = [message.get("body", b"")]
-        while message.get("more_body") and self._messages:
-            message = self._messages.popleft()
-            size += _size_of(message)
-            bodies.append(message.get("body", b""))
-        return message if len(bodies) == 1 else {**message, "body": b"".join(bodies)}, size
-
-    async def _step(self, message: Message, size: int) -> None:
-        try:
-            await self._send(message)
-        except Exception as error:  # noqa: BLE001 - the sender gets it
-            self._error = error
-        self._sent += size
+        result = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))
         self.last_moved = time.monotonic()
-
-    def _resume(self, step: asyncio.Task[None]) -> None:
-        self._sending = None
-        if step.cancelled():
-            return
-        self.deliver()
-        if self.can_resume:
-            self._post.wake([self])
-
-
-def _size_of(message: Message) -> int:
-    return 1 + len(message.get("body", b""))
+        return result
 
 
 def _invocation_header() -> tuple[bytes, bytes]:
