@@ -43,7 +43,6 @@ from durable_agent_host.turn_log.blob.frame_format import decode_log_frames, enc
 from durable_agent_host.turn_log.redis_log import RedisTurnLog
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from durable_agent_host_azure_ai_agents.provider import AZURE_AI_AGENTS
-from functions_host.engine.packing import pack_history, pack_text, unpack_history, unpack_text
 from functions_host.engine.sqlite_store import SqliteStore
 from tests.durable_agent_host.anthropic_lab import AnthropicLab
 from tests.durable_agent_host.golden import WIRE, golden
@@ -242,15 +241,6 @@ def test_blocks_of_the_azure_ai_agents_service(stored_item: Any):
     block, step = restore_block(decode_message(message).contents)
     assert {**item, "step": step or block} == item
     assert block in item.values()
-
-
-def test_histories_of_ended_orchestrations():
-    """The embedded host's compressed texts; zlib may compress in another way, so they are compared as texts."""
-    document = golden("packed-history-v1")
-    assert unpack_history(b64decode(document["history"])) == document["events"]
-    assert unpack_history(pack_history(document["events"])) == document["events"]
-    assert unpack_text(b64decode(document["text"])) == document["word"] * 300
-    assert unpack_text(pack_text(document["word"] * 300)) == document["word"] * 300
 
 
 async def test_tables_of_the_files(tmp_path: Path):

@@ -8,13 +8,10 @@ from typing import Any
 from functions_host.engine.database import Database
 from functions_host.engine.decision import ActivityWork
 from functions_host.engine.events import TERMINAL_STATUSES, Caller, Operation, Status
-from functions_host.engine.packing import unpack_history, unpack_text
 from functions_host.engine.schema import (
     SCHEMA,
     SCHEMA_VERSION,
     append_history,
-    end_history,
-    pack_instance,
 )
 from functions_host.engine.store_records import (
     ActivityItem,
@@ -57,9 +54,9 @@ def read_instance(row: tuple[Any, ...]) -> InstanceRecord:
         execution_id=execution_id,
         status=status,
         is_suspended=bool(is_suspended),
-        input_json=unpack_text(input_json),
-        output_json=unpack_text(output_json),
-        custom_status_json=unpack_text(custom_status),
+        input_json=input_json,
+        output_json=output_json,
+        custom_status_json=custom_status,
         parent=parent,
         created_at=row[13],
         updated_at=row[14],
@@ -111,10 +108,8 @@ class SqliteStore:
         with self._transaction("end") as db:
             sql = "UPDATE instances SET status = ?, suspended = 0, output = ?, updated_at = ? WHERE key = ?"
             db.execute(sql, (status, output_json, at, key))
-            pack_instance(db, key)
             db.execute("DELETE FROM arrivals WHERE instance = ?", (key,))
             db.execute("DELETE FROM activities WHERE instance = ?", (key,))
-            end_history(db, key)
             if reply is not None:
                 _answer(db, reply[0], reply[1])
 
@@ -126,9 +121,6 @@ class SqliteStore:
 
     def read_history(self, key: int) -> list[str]:
         """Read the history of an instance, oldest event first."""
-        packed_rows = self.read("SELECT packed FROM ended_histories WHERE instance = ?", (key,))
-        if packed_rows:
-            return unpack_history(packed_rows[0][0])
         sql = "SELECT event FROM history WHERE instance = ? ORDER BY seq"
         return [row[0] for row in self.read(sql, (key,))]
 
@@ -269,7 +261,6 @@ def _delete_arrivals(db: sqlite3.Connection, key: int, seqs: Iterable[int]) -> N
 def _delete_instance(db: sqlite3.Connection, key: int) -> None:
     for sql in (
         "DELETE FROM history WHERE instance = ?",
-        "DELETE FROM ended_histories WHERE instance = ?",
         "DELETE FROM arrivals WHERE instance = ?",
         "DELETE FROM activities WHERE instance = ?",
         "DELETE FROM instances WHERE key = ?",
@@ -319,10 +310,9 @@ def _continue_instance(db: sqlite3.Connection, commit: EpisodeCommit) -> None:
 
 
 def _finish_instance(db: sqlite3.Connection, commit: EpisodeCommit) -> None:
-    end_history(db, commit.key, commit.history)
+    append_history(db, commit.key, commit.first_seq, commit.history)
     sql = "UPDATE instances SET status = ?, custom_status = ?, output = ?, updated_at = ? WHERE key = ?"
     db.execute(sql, (commit.status, commit.custom_status_json, commit.output_json, commit.at, commit.key))
-    pack_instance(db, commit.key)
     db.execute("DELETE FROM arrivals WHERE instance = ?", (commit.key,))
 
 
