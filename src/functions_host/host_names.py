@@ -2,10 +2,10 @@
 
 Theory of operation: two checks keep foreign web pages away from a developer's machine. DNS rebinding turns a foreign
 page into one of the same origin, so every route refuses requests with a foreign ``Host`` (`HostNames`). And browsers
-send simple cross-origin requests without a preflight, but mark them with ``Origin`` and ``Sec-Fetch-Site``;
-`web.foreign_pages` decides what those may reach. Other clients send neither header.
+send simple cross-origin requests without a preflight, but name the page in ``Origin``, except for GETs of links and
+images, whose answer the page cannot read; `web.foreign_pages` refuses an origin that is not listed.
 
-Source: Fetch standard, "Fetch Metadata Request Headers"; RFC 9110, section 7.2 (Host) and 15.5.20 (421).
+Source: Fetch standard, section 3.2 (Origin); RFC 9110, section 7.2 (Host) and 15.5.20 (421).
 """
 
 import ipaddress

@@ -23,7 +23,6 @@ from durable_agent_host.durable.turn_client import ClientFor
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.http.body_parsing import BodyLimit
 from durable_agent_host.http.gate import Authorizer, IncomingRequest
-from durable_agent_host.http.problem_details import problem
 from durable_agent_host.http.request_handling import CALLER_LEFT, handle_errors
 from durable_agent_host.http.workflow_routes import WorkflowRequest, WorkflowRoute
 
@@ -36,11 +35,6 @@ _OUR_PACKAGES: Final = frozenset({"durable_agent_host", _UPSTREAM})
 _CLIENT: Final = "durableClient"
 _NOT_FOR_CACHES: Final = "private, no-store"
 """Shared caches do not know the caller, and store a 404 as well. Source: RFC 9111, sections 3 and 4.2.2."""
-_FOREIGN_PAGE_HEADER = "x-functions-host-foreign-page"
-_FOREIGN_PAGE = (
-    "pages of other origins may not call this ({}): list the page's origin under Host.CORS in local.settings.json"
-)
-"""The embedded host lets such pages call anonymous functions, as `func start` does; our routes are not for them."""
 
 
 def adapt_http_functions(
@@ -89,9 +83,6 @@ def adapt_http_function(
 
     async def answer(**arguments: Any) -> Response:
         request = arguments[parameter]
-        page = request.headers.get(_FOREIGN_PAGE_HEADER)
-        if is_host_function and page is not None:
-            return write_response(problem(HTTPStatus.FORBIDDEN, _FOREIGN_PAGE.format(page)))
         workflow_request = WorkflowRequest(
             _query_of(request), {name: str(value) for name, value in request.path_params.items()}
         )

@@ -16,7 +16,7 @@ from functions_host.engine.durable_functions import Raised
 from functions_host.errors import StartupError
 from functions_host.triggers.http import ResponseError, read_request, write_failure, write_response
 from functions_host.web.admin_api import ADMIN_PATH
-from functions_host.web.foreign_pages import FOREIGN_PAGE_HEADER, PageRules, is_link, reject_page
+from functions_host.web.foreign_pages import PageRules
 from functions_host.web.keys import Keys
 from functions_host.web.problems import problem
 from functions_host.web.route_templates import RouteError, RouteTable, compile_template
@@ -84,22 +84,17 @@ class Router:
             await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response | StreamingCall:
-        page = self._pages.find_foreign_page(request)
+        if (refusal := self._pages.find_refusal(request)) is not None:
+            return refusal
         endpoint = self._find_endpoint(request)
         if endpoint is not None:
-            return await endpoint(request) if page is None or is_link(request) else reject_page(page)
+            return await endpoint(request)
         raw_path = request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or request.url.path
         found = self._routes.find(request.method, raw_path)
         if found is None:
-            if page is not None and not is_link(request):
-                return reject_page(page)
             return PlainTextResponse(_FRONT_PAGE) if raw_path == "/" else self._find_nothing(request.method, raw_path)
         function, values = found
         assert function.http is not None
-        if page is not None and function.http.auth_level == "ANONYMOUS":  # called as on the real local host
-            request.scope["headers"].append((FOREIGN_PAGE_HEADER.encode(), page.encode("latin-1", "replace")))
-        elif page is not None and not (is_link(request) and _only_reads(function)):
-            return reject_page(page)
         if self._keys is not None and not self._keys.open_function(request, function.http.auth_level):
             return await _reject(request)
         clients = client_inputs(function, self._addresses.seen_by(request))
@@ -150,11 +145,6 @@ class Router:
                 failure = Raised("ResponseError", str(error))
         _logger.error("Function %r failed: %s", function.name, f"{failure.text}\n{failure.trace}".rstrip())
         return write_failure(failure)
-
-
-def _only_reads(function: AppFunction) -> bool:
-    assert function.http is not None
-    return bool(function.http.methods) and function.http.methods <= {"GET", "HEAD", "OPTIONS"}
 
 
 async def _reject(_: Request) -> Response:
