@@ -2,7 +2,6 @@
 
 import argparse
 import atexit
-import importlib.util
 import os
 import sys
 import threading
@@ -10,17 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from functions_host.argument_parser import Arguments
-
-_REQUIRED_PYTHON = (3, 13)
 _EXIT_SECONDS = 3.0
 """How long what the app registered to run at exit may take: an exporter whose collector is gone tries for longer."""
-_REQUIRED_PACKAGES = {
-    "azure_functions_runtime": "azure-functions-runtime",
-    "azure.functions": "azure-functions",
-    "uvicorn": "uvicorn",
-    "starlette": "starlette",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,16 +20,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if remaining_arguments[:1] == ["--called"]:
         program = remaining_arguments[1]
         remaining_arguments = remaining_arguments[2:]
-    parser = Arguments(prog=program, description="A local host for Python function apps.")
+    parser = argparse.ArgumentParser(program, description="A local host for Python function apps.")
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser(
         "start", help="run the app of a folder", description="Run the function app of a folder.", allow_abbrev=False
     )
     _add_start_arguments(start)
-    options, unknown = parser.parse_known_args(remaining_arguments)
-    if unknown:
-        start.reject_option(unknown[0])
-    return _run_start(options, remaining_arguments[1:])
+    return _run_start(parser.parse_args(remaining_arguments), remaining_arguments[1:])
 
 
 def _add_start_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,16 +59,7 @@ def _run_start(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 
 
 def _start(options: argparse.Namespace, arguments: Sequence[str]) -> int:
-    if sys.version_info < _REQUIRED_PYTHON:
-        version = ".".join(str(part) for part in sys.version_info[:3])
-        print(f"Error: Python 3.13 or later is needed, this is {version}; make the environment anew.", file=sys.stderr)
-        return 1
-    missing = [name for module, name in _REQUIRED_PACKAGES.items() if not _is_installed(module)]
-    if missing:
-        names = ", ".join(missing)
-        print(f"Error: Not installed: {names}; run: pip install 'durable-agent-host[host]'", file=sys.stderr)
-        return 1
-    from functions_host.app.logs import start_logs  # noqa: PLC0415 - after the checks
+    from functions_host.app.logs import start_logs  # noqa: PLC0415 - what --help does not need
     from functions_host.data_dir import DEFAULT_NAME  # noqa: PLC0415
     from functions_host.errors import StartupError  # noqa: PLC0415
     from functions_host.host import StartOptions, run_host  # noqa: PLC0415
@@ -116,7 +94,7 @@ def _start(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 
 def _run_reloading(options: argparse.Namespace, arguments: Sequence[str], app_dir: Path, data_dir: Path) -> int:
     from functions_host.app.reload import run_reloading  # noqa: PLC0415
-    from functions_host.web.server import open_listener  # noqa: PLC0415 - after the checks
+    from functions_host.web.server import open_listener  # noqa: PLC0415
 
     port = options.port
     if port == 0:  # the same one for every run
@@ -125,13 +103,6 @@ def _run_reloading(options: argparse.Namespace, arguments: Sequence[str], app_di
     arguments = [argument for argument in arguments if argument != "--reload"]
     arguments += [] if port is None else ["--port", str(port)]
     return run_reloading(arguments, app_dir, data_dir)
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def exit_now(status: int) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from functions_host.engine.worker import Limits
 from functions_host.errors import StartupError
@@ -16,7 +16,6 @@ from functions_host.settings import read_json_object, resolve_settings, section
 
 _logger = logging.getLogger(__name__)
 _DEFAULT_HUB = "TestHubName"
-_OVERRIDE = "azurefunctionsjobhost__"
 _HUB_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{2,44}")
 _SCHEDULER_HUB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{2,63}")
 _DURATION = re.compile(r"(?:(\d+)\.)?(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?")
@@ -32,15 +31,6 @@ _LOG_LEVELS = {
 }
 _LOG_LEVEL_NUMBERS = {str(number) for number in range(len(_LOG_LEVELS))}
 _OVERRIDABLE = "overridableExistingInstanceStates"
-_KEYS = (
-    *("extensions", "functionTimeout", "logging", "logLevel", "version", "http", "routePrefix"),
-    *("mcp", "serverName", "serverVersion", "instructions"),
-    *("durableTask", "hubName", "storageProvider", "type", "maxConcurrentActivityFunctions"),
-    *("maxConcurrentOrchestratorFunctions", "maxConcurrentEntityFunctions", "maxEntityOperationBatchSize"),
-    _OVERRIDABLE,
-)
-_SPELLINGS = {key.lower(): key for key in _KEYS}
-"""The keys that are read here; settings that override them ignore case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +65,7 @@ class HostSettings:
 
 
 def read_host_settings(app_dir: Path, environment: Mapping[str, str]) -> HostSettings:
-    """Read ``host.json`` and its overrides, the settings ``AzureFunctionsJobHost__section__key``.
+    """Read ``host.json``.
 
     Raises:
         StartupError: the Functions host would not accept the file.
@@ -84,9 +74,6 @@ def read_host_settings(app_dir: Path, environment: Mapping[str, str]) -> HostSet
     body = read_json_object(path) if path.is_file() else {"version": "2.0"}
     if body.get("version") != "2.0":
         raise StartupError(f'{path} needs "version": "2.0"; it has {body.get("version")!r}.')
-    for name, value in environment.items():
-        if name.lower().startswith(_OVERRIDE):
-            _override(body, name[len(_OVERRIDE) :].split("__"), value)
     extensions = section(body, "extensions")
     durable = section(extensions, "durableTask")
     default = Limits.default()
@@ -127,21 +114,6 @@ def _log_levels(path: Path, levels_by_category: Mapping[str, Any]) -> Iterable[t
                 "Information, Warning, Error, Critical and None.",
                 *(path, category, value),
             )
-
-
-def _override(body: dict[str, Any], path: list[str], value: str) -> None:
-    here: dict[str, Any] = body
-    for index, part in enumerate(path):
-        key = next(
-            (existing_key for existing_key in here if existing_key.lower() == part.lower()),
-            _SPELLINGS.get(part.lower(), part),
-        )
-        if index == len(path) - 1:
-            here[key] = value
-            return
-        inner: Any = here.get(key)
-        here[key] = inner = dict(cast("dict[str, Any]", inner)) if isinstance(inner, dict) else {}
-        here = cast("dict[str, Any]", inner)
 
 
 def _positive(path: Path, values: Mapping[str, Any], key: str, default: int) -> int:

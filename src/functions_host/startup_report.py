@@ -62,17 +62,7 @@ def list_oddities(functions: Iterable[AppFunction]) -> list[str]:
         oddities.append(f"This host does not serve: {', '.join(unsupported)}.")
     for function in functions:
         oddities += list_unsupported(function.name, function.bindings) if function.is_served else []
-    seen: dict[tuple[str, str], AppFunction] = {}
     for function in functions:
         if function.cannot_be_awaited:
             oddities.append(_ASYNC_HINTS[function.trigger].format(function.name))
-        if function.durable_name is not None:
-            key = function.trigger, function.durable_name.lower()
-            if other := seen.get(key):
-                oddities.append(
-                    f"Functions {other.name!r} and {function.name!r} are both {function.trigger}s with the name "
-                    f"{function.durable_name!r}, in which case does not count; only {function.name!r} is called. "
-                    "Rename one of them."
-                )
-            seen[key] = function
     return oddities

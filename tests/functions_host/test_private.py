@@ -25,8 +25,8 @@ def broken(req: func.HttpRequest) -> str:
 
 @app.route(route="slow", auth_level=func.AuthLevel.ANONYMOUS)
 async def slow(req: func.HttpRequest) -> str:
-    import asyncio
-    print("begun", flush=True)
+    import asyncio, sys
+    print("begun", file=sys.stderr, flush=True)
     await asyncio.sleep(60)
 
 @app.timer_trigger(arg_name="timer", schedule="0 0 0 1 1 *")

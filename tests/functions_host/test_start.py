@@ -125,14 +125,6 @@ async def waiting(context):
 @app.entity_trigger(context_name="context")
 async def counter(context):
     context.set_result(1)
-
-@app.orchestration_trigger(context_name="context", orchestration="Order")
-def first(context):
-    return 1
-
-@app.orchestration_trigger(context_name="context", orchestration="order")
-def second(context):
-    return 2
 """
     )
     host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
@@ -140,7 +132,6 @@ def second(context):
     log = host.log.read_text()
     assert "'waiting' is async, so all its instances will fail; write it with 'def'" in log
     assert "'counter' is async, so none of its operations will do anything" in log
-    assert "Functions 'first' and 'second' are both orchestrationTriggers with the name 'order'" in log
 
 
 def test_the_data_directory_is_ignored_by_git(start_host: StartHost, tmp_path: Path):
@@ -189,11 +180,6 @@ def test_no_app(tmp_path: Path):
     tmp_path.joinpath("empty").mkdir()
     assert "no function_app.py" in fail_to_start(tmp_path / "empty", tmp_path / "data", preload=HOST)
     assert "no folder" in fail_to_start(tmp_path / "missing", tmp_path / "data", preload=HOST)
-    (tmp_path / "v1" / "greet").mkdir(parents=True)
-    (tmp_path / "v1" / "greet" / "function.json").write_text("{}")
-    line = fail_to_start(tmp_path / "v1", tmp_path / "data", preload=HOST)
-    assert "is an app of the v1 programming model, with greet/function.json and no function_app.py" in line
-    assert "move its functions to the v2 model" in line
 
 
 def test_an_import_error_has_the_app_s_traceback(tmp_path: Path):
@@ -230,33 +216,6 @@ def test_an_app_can_exit_with_a_reason(tmp_path: Path):
     """The text of a SystemExit is shown alone."""
     app = write_app(tmp_path / "app", "raise SystemExit('Set OPENAI_API_KEY.')\n")
     assert fail_to_start(app, tmp_path / "data", preload=HOST) == "Set OPENAI_API_KEY."
-
-
-def test_missing_packages_are_reported_with_the_install_command(tmp_path: Path):
-    """Without the host extra, the message says what to install."""
-    code = (
-        "import sys; sys.modules['azure_functions_runtime'] = None; from functions_host.cli import main; "
-        f"sys.exit(main(['start', '--app', {str(tmp_path)!r}]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=30)
-    assert done.returncode == 1
-    assert "azure-functions-runtime" in done.stderr
-    assert "pip install 'durable-agent-host[host]'" in done.stderr
-
-
-OLDER_PYTHONS = [path for path in ("/usr/bin/python3.12", "/usr/bin/python3.11") if Path(path).exists()]
-
-
-@pytest.mark.skipif(not OLDER_PYTHONS, reason="no older Python on this machine")
-def test_an_older_python_is_reported(tmp_path: Path):
-    """The check comes before anything that an older Python cannot read."""
-    source = str(Path(__file__).parents[2] / "src")
-    command = [OLDER_PYTHONS[0], "-m", "functions_host", "start", "--app", str(tmp_path)]
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=30, env={**os.environ, "PYTHONPATH": source}
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Error: Python 3.13 or later is needed")
 
 
 def test_a_host_json_that_is_not_right(tmp_path: Path):

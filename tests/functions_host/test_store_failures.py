@@ -1,7 +1,6 @@
 """A full disk and a damaged database: said clearly, and nothing made worse."""
 
 import os
-import re
 import shutil
 import sqlite3
 import subprocess
@@ -98,37 +97,6 @@ def test_a_data_folder_that_was_deleted_is_noticed(start_host: StartHost, tmp_pa
         assert "was deleted or replaced" in answer.text
     assert host.log.read_text().count("functions_host.engine.database: ") == 1
     assert not (tmp_path / "data").exists()
-    host.stop()
-
-
-@pytest.mark.parametrize("harm", ["cut", "overwritten", "deleted"])
-def test_lost_commits_of_a_damaged_log_are_reported_at_start(start_host: StartHost, tmp_path: Path, harm: str):
-    """How many, and up to when; a host whose log is whole says nothing, and it is said once."""
-    host = start_host("sample", tmp_path / "data")
-    for n in range(5):
-        host.result("greet", n)
-    host.kill()
-    host = start_host("sample", tmp_path / "data")
-    assert "lacks" not in host.log.read_text()
-    instance = host.run("greet", "kept")
-    host.wait(instance)
-    host.kill()
-    wal = tmp_path / "data" / "host.db-wal"
-    content = wal.read_bytes()
-    assert content
-    if harm == "deleted":
-        wal.unlink()
-    elif harm == "cut":
-        wal.write_bytes(content[: len(content) // 2])
-    else:
-        wal.write_bytes(content[:4096] + b"x" * (len(content) - 4096))
-    host = start_host("sample", tmp_path / "data")
-    log_text = host.log.read_text()
-    assert re.search(r"host\.db lacks the last [1-9]\d* of \d+ commits that were acknowledged, up to 20\d\d-", log_text)
-    assert host.result("greet", "again") == "Hello again"
-    host.stop()
-    host = start_host("sample", tmp_path / "data")
-    assert host.log.read_text() == log_text
     host.stop()
 
 

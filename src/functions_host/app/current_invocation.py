@@ -6,8 +6,6 @@ The worker library propagates the id: in a context variable, which tasks inherit
 
 import asyncio
 import importlib
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,25 +25,11 @@ class Running:
         return f"{self.function} {self.id}"
 
 
-_when_ended: list[Callable[[Running], None]] = []
-
-
-@contextmanager
-def track_invocation(invocation_id: str, function_name: str) -> Generator[None]:
-    """Register an invocation while it runs; notifies listeners of its end."""
+def track_invocation(invocation_id: str, function_name: str) -> None:
+    """Register an invocation."""
     _names[invocation_id] = function_name
     if len(_names) > _MAX_TRACKED:
         _names.pop(next(iter(_names)), None)
-    try:
-        yield
-    finally:
-        for listener in _when_ended:
-            listener(Running(function_name, invocation_id))
-
-
-def call_when_ended(listener: Callable[[Running], None]) -> None:
-    """Register a listener for the end of every invocation."""
-    _when_ended.append(listener)
 
 
 def find_current() -> Running | None:

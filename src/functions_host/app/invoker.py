@@ -163,11 +163,11 @@ class Invoker:
         token = _current_failure.set(failure)
         attempt = {} if retry is None else {"retry_count": retry.count, "max_retry_count": retry.limit}
         invocation_id = str(uuid.uuid4())
+        track_invocation(invocation_id, function.name)
         try:
-            with track_invocation(invocation_id, function.name):
-                ok, return_value, outputs, text, trace = await self._native.invocation_request_native(
-                    invocation_id, function.function_id, inputs, {}, **attempt
-                )
+            ok, return_value, outputs, text, trace = await self._native.invocation_request_native(
+                invocation_id, function.function_id, inputs, {}, **attempt
+            )
         except asyncio.CancelledError:
             raise  # `invoke` knows whose it is
         except BaseException as error:  # noqa: BLE001 - of the function, not of the host: the library takes only `Exception`

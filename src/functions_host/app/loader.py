@@ -17,7 +17,7 @@ from typing import Any
 from functions_host.app import worker_messages
 from functions_host.app.bindings import read_bindings
 from functions_host.app.function import DURABLE_TRIGGERS, AppFunction, ClientBinding, HttpTrigger
-from functions_host.app.load_errors import explain_import, explain_missing_script, explain_refusal, trace_of_app
+from functions_host.app.load_errors import explain_import, explain_refusal, trace_of_app
 from functions_host.errors import StartupError
 from functions_host.settings import is_disabled
 
@@ -35,7 +35,7 @@ def load_app(app_dir: Path) -> tuple[AppFunction, ...]:
     """
     script = os.environ.get("PYTHON_SCRIPT_FILE_NAME", "function_app.py")
     if not (app_dir / script).is_file():
-        raise StartupError(explain_missing_script(app_dir, script))
+        raise StartupError(f"There is no {script} in {app_dir}; start in the app's folder or pass --app DIR.")
     os.chdir(app_dir)
     sys.path.insert(0, str(app_dir))
     _import_app(app_dir, Path(script).stem)

@@ -1,23 +1,20 @@
-"""The app's log records and prints on the console, with function and invocation.
+"""The app's log records on the console, with function and invocation; what the app prints goes there as it is.
 
 Theory of operation. One handler on the root logger writes to the console. Records of the host pass unchanged. All
 others are the app's: from INFO on, as the Python worker sends them, filtered by ``logging.logLevel`` in ``host.json``
-with the categories ``Function.<name>``, ``Function`` and ``default``. The process's stdout and stderr are wrapped:
-lines printed in an invocation become records, everything else passes through.
+with the categories ``Function.<name>``, ``Function`` and ``default``.
 """
 
 import logging
 import os
 import sys
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TextIO
 
-from functions_host.app.current_invocation import Running, call_when_ended, find_current
+from functions_host.app.current_invocation import Running, find_current
 
 _FORMAT = "%(asctime)s %(levelname)s %(origin)s: %(message)s"
 _HOSTS_OWN = ("functions_host", "azure.functions", "uvicorn", "watchfiles", "asyncio")
-_FOR_THE_PLATFORM = "LanguageWorkerConsoleLog"
 _TRUE = {"1", "true", "t", "yes", "y"}
 
 
@@ -35,18 +32,16 @@ def start_logs(*, verbose: bool) -> "Console":
 
 
 def show_app(levels: Mapping[str, int], environment: Mapping[str, str] = os.environ) -> None:
-    """Apply the app's log settings and capture its prints; call it before the import of the app."""
+    """Apply the app's log settings; call it before the import of the app."""
     root = logging.getLogger()
     console = next((handler for handler in root.handlers if isinstance(handler, Console)), None)
     if console is None:
         return
     console.levels = levels
+    if reconfigure := getattr(sys.stdout, "reconfigure", None):  # tests may have replaced the stream
+        reconfigure(line_buffering=True)  # what the app prints is seen at once, also through a pipe
     if environment.get("PYTHON_ENABLE_DEBUG_LOGGING", "").strip().lower() in _TRUE:
         root.setLevel(logging.DEBUG)
-    for name in ("stdout", "stderr"):
-        prints = Prints(getattr(sys, name), name, console)
-        setattr(sys, name, prints)
-        call_when_ended(prints.end_line)
 
 
 def find_level(levels: Mapping[str, int], category: str) -> int:
@@ -101,66 +96,3 @@ def _is_console(handler: logging.Handler) -> bool:
     stream: Any = getattr(handler, "stream", None) or getattr(getattr(handler, "console", None), "file", None)
     streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     return stream is not None and any(stream is standard_stream for standard_stream in streams)
-
-
-class Prints:
-    """Wraps stdout or stderr: turns lines printed in an invocation into records."""
-
-    def __init__(self, stream: TextIO, name: str, console: Console) -> None:
-        self._stream = stream
-        self._name = name
-        self._console = console
-        self._open: dict[str, str] = {}  # by invocation, what is printed of a line that has not ended
-        self._lock = threading.RLock()  # the collector of garbage may print while a line is being put together
-
-    def write(self, text: str, /) -> int:
-        """Write text; collects lines within an invocation."""
-        running = find_current()
-        if running is None:
-            return self._stream.write(text)
-        with self._lock:
-            *lines, unfinished_line = (self._open.pop(running.id, "") + text).split("\n")
-            if unfinished_line:
-                self._open[running.id] = unfinished_line
-        for line in lines:
-            self._show(line, running)
-        return len(text)
-
-    def writelines(self, lines: Iterable[str], /) -> None:
-        """Write several texts."""
-        self.write("".join(lines))
-
-    def flush(self) -> None:
-        """Flush the unfinished line of the invocation, and the stream."""
-        running = find_current()
-        if running is not None:
-            self.end_line(running)
-        self._stream.flush()
-
-    def close(self) -> None:
-        """Flush, and stay open: the worker library flushes the process's stream after each function."""
-        self.flush()
-
-    def end_line(self, running: Running) -> None:
-        """Write the unfinished line of an invocation."""
-        with self._lock:
-            unfinished_line = self._open.pop(running.id, "")
-        if unfinished_line:
-            self._show(unfinished_line, running)
-
-    def _show(self, line: str, running: Running) -> None:
-        """Write a line directly to the console: a handler of the app may print its records, which would recurse."""
-        level = find_level(self._console.levels, category_of(running))
-        if line.startswith(_FOR_THE_PLATFORM) or level > logging.INFO:
-            return
-        record = logging.LogRecord(self._name, logging.INFO, "", 0, "%s", (line.rstrip("\r"),), None)
-        record.origin = f"{self._name} [{running}]"
-        self._console.acquire()
-        try:
-            self._console.emit(record)
-        finally:
-            self._console.release()
-
-    def __getattr__(self, name: str) -> Any:
-        """Delegate everything else to the stream."""
-        return getattr(self._stream, name)

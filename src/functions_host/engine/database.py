@@ -5,9 +5,6 @@ with ``synchronous=NORMAL`` keeps every committed transaction when the process i
 last few transactions, each as a whole. A file that is damaged, deleted or replaced while the host runs is not written
 to again.
 
-SQLite silently ignores a damaged or missing write-ahead log. So commits are counted, in the file and in a mark beside
-it: a file with a lower count than its mark has lost commits, which is reported when it is opened.
-
 What is deleted is overwritten, and ``erase`` has the file written anew without it, which gives freed pages back to the
 disk.
 """
@@ -23,7 +20,6 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Any, cast
 
-from functions_host.engine.commit_mark import CommitMark
 from functions_host.engine.crash_points import reach
 from sqlite_store.file import SqliteContent, SqliteFile, SqliteFileError, SqliteVersionError
 from sqlite_store.maintenance import FileMaintenance
@@ -35,7 +31,7 @@ _MIN_FREE_BYTES = 1024 * 1024
 _BUSY_MILLISECONDS = 10
 _BUSY_PAUSE_SECONDS = 0.05
 _LONG_WAIT_SECONDS = 1.0
-_COUNTER = "CREATE TABLE commits(one INTEGER PRIMARY KEY, count INTEGER NOT NULL);INSERT INTO commits VALUES(1, 0);"
+_PROOFS = "CREATE TABLE proofs(count INTEGER NOT NULL);INSERT INTO proofs VALUES(0);"
 
 
 class StoreError(Exception):
@@ -98,7 +94,7 @@ class Database:
         content = SqliteContent(
             description="database",
             version=version,
-            schema=schema + _COUNTER,
+            schema=schema + _PROOFS,
             has_short_rows=True,
         )
         self._file = SqliteFile(path, content)
@@ -117,9 +113,6 @@ class Database:
         except StoreError:
             self._file.close()
             raise
-        self._count: int = self.read("SELECT count FROM commits")[0][0]
-        self._mark = CommitMark(path.with_name(f"{path.name}-mark"))
-        self._mark.compare(path, self._count)
         self._maintenance = FileMaintenance(self._file)
         self._watch_files()
 
@@ -136,7 +129,7 @@ class Database:
 
     def _watch_files(self) -> None:
         """Record the identity of the files; the write-ahead log keeps its own while the database is open."""
-        self.read("SELECT count FROM commits")  # makes the log
+        self.read("SELECT count FROM proofs")  # makes the log
         for path in (str(self._path), f"{self._path}-wal"):
             file_status = os.stat(path)  # noqa: PTH116 - twice as fast, several times a step
             self._identities[path] = (file_status.st_dev, file_status.st_ino)
@@ -145,7 +138,6 @@ class Database:
         """Checkpoint the write-ahead log and close the file."""
         self._maintenance.stop()
         self._file.close()
-        self._mark.close()
 
     def check_files(self) -> None:
         """Check that the files are still those that were opened.
@@ -182,8 +174,8 @@ class Database:
         space = os.statvfs(self._path.parent)
         if space.f_bavail * space.f_frsize < _MIN_FREE_BYTES:
             raise self._mark_full("its disk has less than 1 MiB left")
-        with self.transaction("proof"):
-            pass
+        with self.transaction("proof") as db:
+            db.execute("UPDATE proofs SET count = count + 1")
         self._full = None
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -213,7 +205,6 @@ class Database:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
-                self._connection.execute("UPDATE commits SET count = ?", (self._count + 1,))
                 reach(f"{kind}.before_commit")
                 self._connection.execute("COMMIT")
             except BaseException as error:
@@ -222,8 +213,6 @@ class Database:
                 if isinstance(error, sqlite3.DatabaseError):
                     raise self._explain(error) from error
                 raise
-        self._count += 1
-        self._mark.set(self._count)
         reach(f"{kind}.after_commit")
         self._maintenance.count_commit()
 

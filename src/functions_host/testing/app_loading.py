@@ -3,7 +3,7 @@
 import importlib
 import os
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -15,8 +15,6 @@ from functions_host.app.loader import describe_app
 from functions_host.errors import StartupError
 from functions_host.host_json import HostSettings, read_host_settings
 from functions_host.settings import apply_local_settings
-
-CALL_ENTITY = "functions_host_testing_call_entity"
 
 
 @dataclass(slots=True)
@@ -62,12 +60,11 @@ def load_tested_app(app: Any, settings: Mapping[str, str]) -> tuple[tuple[AppFun
     handle_event.protos = worker_messages
     handle_event.load_binding_registry()
     _choose_request_type(indexed_functions)
-    functions_metadata = [*indexed_functions, _make_entity_caller()]
     try:
         found, _ = loader.process_indexed_function(
             worker_messages,
             handle_event._functions,  # noqa: SLF001 - the runtime's registry
-            functions_metadata,
+            indexed_functions,
             str(Path.cwd()),
         )
     except Exception as error:
@@ -126,19 +123,3 @@ def _accepts_type(function: Any, request_type: type) -> bool:
     except NameError:
         return False  # told later, with the function's name
     return any(isinstance(hint, type) and issubclass(hint, request_type) for hint in hints.values())
-
-
-def _make_entity_caller() -> object:
-    """Make an orchestrator that calls an entity: clients can only signal entities."""
-    durable: Any = importlib.import_module("azure.durable_functions")
-    functions: Any = importlib.import_module("azure.functions")
-    blueprint = durable.Blueprint()
-
-    def call_entity(context: Any) -> Generator[Any, Any, Any]:
-        name, key, operation, value = context.get_input()
-        return (yield context.call_entity(durable.EntityId(name, key), operation, value))
-
-    call_entity.__annotations__ = {}
-    call_entity.__name__ = CALL_ENTITY
-    builder: Any = blueprint.orchestration_trigger(context_name="context")(call_entity)
-    return builder.build(functions.AuthLevel.FUNCTION)

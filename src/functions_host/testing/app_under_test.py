@@ -17,7 +17,7 @@ from typing import Any
 from functions_host.engine.store_records import InstanceRecord
 from functions_host.engine.task_hub import InstanceNotFoundError, TaskHub
 from functions_host.settings import prepare_environment
-from functions_host.testing.app_loading import CALL_ENTITY, ProcessState, load_tested_app
+from functions_host.testing.app_loading import ProcessState, load_tested_app
 from functions_host.testing.crashes import CrashError
 from functions_host.testing.running_app import RunningApp
 
@@ -112,14 +112,6 @@ class AppUnderTest:
         """
         body = json.dumps(_dump(value)) if value else None
         self._do(lambda: self._running.hub.signal_entity(name, key, operation, body))
-
-    def call_entity(self, name: str, key: str, operation: str, value: Any = None) -> Any:
-        """Call an operation from an orchestration and return its result.
-
-        Raises:
-            OrchestrationFailedError: the operation failed; the message is its error.
-        """
-        return self.start(CALL_ENTITY, [name, key, operation, value]).result()
 
     def entity_state(self, name: str, key: str) -> Any:
         """Read the state of an entity; None when it does not exist."""

@@ -22,7 +22,6 @@ from functions_host.web.problems import problem
 _logger = logging.getLogger(__name__)
 _EXPOSED = frozenset({"location", "retry-after", "mcp-session-id", "etag", "content-disposition"})
 _EXPOSED_PREFIX = "x-ms-"
-_SLICE_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,6 @@ def add_middleware(app: ASGIApp, settings: MiddlewareSettings) -> ASGIApp:
             allow_credentials=local.cors_credentials,
             allow_private_network=True,
         )
-    app = SlicedBodies(app)
     app = BodyLimit(HostNameCheck(app, settings.names), settings.max_body_bytes)
     return RequestLog(app) if settings.log_requests else app
 
@@ -69,29 +67,6 @@ class _ExposeHeaders:
             await send(message)
 
         await self._app(scope, receive, expose)
-
-
-class SlicedBodies:
-    """Sends long bodies in slices, each when the client has read the one before: no second copy waits for the client.
-
-    The time that a client has to read counts anew for each slice.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward one request."""
-
-        async def send_slices(message: Message) -> None:
-            body = message.get("body", b"")
-            last = (len(body) - 1) // _SLICE_BYTES * _SLICE_BYTES if len(body) > _SLICE_BYTES else 0
-            for start in range(0, last, _SLICE_BYTES):
-                part = body[start : start + _SLICE_BYTES]
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-            await send({**message, "body": body[last:]} if last else message)
-
-        await self._app(scope, receive, send_slices)
 
 
 class HostNameCheck:

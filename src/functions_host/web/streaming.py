@@ -2,8 +2,8 @@
 
 On Azure the worker runs a web server with a catch-all route, the host forwards each raw request to it, and the
 invocation adds the route parameters. Here that web app is called directly: its ASGI messages cross
-between the server's event loop and the app's, one at a time: a slow reader slows the function's generator, and the
-generator notices a disconnected caller.
+between the server's event loop and the app's. Buffers are small, so a slow reader slows the function's generator, and
+the generator notices a disconnected caller.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import importlib
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from functions_host.app.invoker import Datum
 
 _logger = logging.getLogger(__name__)
 _CALL = "functions_host.call"
+_AHEAD_BYTES = 64 * 1024
 INACTIVITY_SECONDS = 240.0  # the limit of the Functions host
 
 
@@ -73,8 +74,8 @@ async def _invoke(call: StreamingCall, request: Any) -> Any:
     arguments = native._decode_inputs(found, call.clients, {})  # noqa: SLF001 - the classic path's own steps
     context = native._prepare_context(found, invocation_id, arguments)  # noqa: SLF001
     arguments[function.parameter] = request
-    with track_invocation(invocation_id, function.name):
-        answer = await _call(found, invocation_id, context, arguments)
+    track_invocation(invocation_id, function.name)
+    answer = await _call(found, invocation_id, context, arguments)
     outputs = {name: arguments[name].get() for name in found.output_types}
     is_set = {name for name, value in outputs.items() if value is not None}
     if refusal := unsupported_outputs_reason(function.name, function.bindings, is_set):
@@ -119,15 +120,17 @@ class LoopBridge:
 
     async def forward(self, call: StreamingCall, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward one request to the app, and stream its response back."""
-        exchange = _Exchange(receive, send)
+        exchange = _Exchange(self._loop, receive, send)
         call_scope = {**scope, _CALL: call, "headers": [*scope["headers"], _invocation_header()]}
         running = asyncio.run_coroutine_threadsafe(self._run(call, call_scope, exchange), self._loop)
         exchange_future = asyncio.wrap_future(running)
+        delivery = asyncio.create_task(exchange.deliver())
         try:
             while (left := exchange.last_moved + self._limit - time.monotonic()) > 0:
                 if (await asyncio.wait({exchange_future}, timeout=left))[0]:
                     return
         finally:
+            delivery.cancel()
             running.cancel()  # nothing, when it is done
         _logger.error("Function %r moved nothing for %g s; its request is given up.", call.function.name, self._limit)
         if not exchange.has_started:
@@ -136,37 +139,79 @@ class LoopBridge:
 
     async def _run(self, call: StreamingCall, scope: Scope, exchange: "_Exchange") -> None:
         try:
-            await self._app(scope, exchange.receive, exchange.send)
+            try:
+                await self._app(scope, exchange.receive, exchange.send)
+            finally:
+                await exchange.drain()
         except Exception:  # the edge: the caller has its 500, or a cut connection; the log has the reason
             _logger.exception("Function %r failed", call.function.name)
 
 
 class _Exchange:
-    """One request's messages between two loops, and the time of the last one; a sender waits for its caller."""
+    """One request's messages between two loops, and the time of the last one.
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    A function may be ahead of its caller by `_AHEAD_BYTES`; then it waits. Until then it does not: the framework closes
+    a generator of a caller who has left only where the generator itself waits.
+    """
+
+    def __init__(self, app_loop: asyncio.AbstractEventLoop, receive: Receive, send: Send) -> None:
         self.has_started = False
         self.last_moved = time.monotonic()
+        self._app_loop = app_loop
         self._loop = asyncio.get_running_loop()
         self._receive = receive
         self._send = send
+        self._messages = asyncio.Queue[Message]()
+        self._put = 0  # counted on the app's loop
+        self._sent = 0  # counted on the server's loop
+        self._error: Exception | None = None
+        self._waiter: asyncio.Event | None = None
 
     async def receive(self) -> Message:
         """Return the next message of the request; called on the app's loop."""
-        return await self._cross(self._receive)
+
+        async def step() -> Message:
+            return await self._receive()
+
+        message = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step(), self._loop))
+        self.last_moved = time.monotonic()
+        return message
 
     async def send(self, message: Message) -> None:
-        """Send a message of the response; called on the app's loop."""
+        """Queue a message of the response; called on the app's loop."""
         self.has_started = True
-        await self._cross(lambda: self._send(message))
+        self._put += _size_of(message)
+        self._loop.call_soon_threadsafe(self._messages.put_nowait, message)
+        await self._wait(_AHEAD_BYTES)
 
-    async def _cross[Result](self, step: Callable[[], Awaitable[Result]]) -> Result:
-        async def run() -> Result:
-            return await step()
+    async def drain(self) -> None:
+        """Wait until all messages are sent; called on the app's loop."""
+        await self._wait(0)
 
-        result = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))
-        self.last_moved = time.monotonic()
-        return result
+    async def _wait(self, max_unsent: int) -> None:
+        while self._error is None and self._put - self._sent > max_unsent:
+            self._waiter = asyncio.Event()
+            if self._put - self._sent > max_unsent:  # the other loop sees the waiter only now
+                await self._waiter.wait()
+        if self._error is not None:
+            raise self._error
+
+    async def deliver(self) -> None:
+        """Send what is queued, until it is cancelled; called on the server's loop."""
+        while True:
+            message = await self._messages.get()
+            try:
+                await self._send(message)
+            except Exception as error:  # noqa: BLE001 - the sender gets it
+                self._error = error
+            self._sent += _size_of(message)
+            self.last_moved = time.monotonic()
+            if self._waiter is not None:
+                self._app_loop.call_soon_threadsafe(self._waiter.set)
+
+
+def _size_of(message: Message) -> int:
+    return 1 + len(message.get("body", b""))
 
 
 def _invocation_header() -> tuple[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""What the embedded host shows of the app's own logs and prints."""
+"""What the embedded host shows of the app's own logs."""
 
 import logging
 import re
@@ -46,20 +46,9 @@ def test_an_async_function_and_its_tasks(app_host: Host):
     """Tasks that a function starts belong to its invocation, tracebacks included."""
     lines = log_lines(app_host, "writes_later")
     assert "INFO orders [writes_later]: first line" in lines
-    assert "INFO stdout [writes_later]: printed by a task" in lines
     at = lines.index("ERROR orders [writes_later]: nested line")
     assert lines[at + 1].startswith("Traceback")
     assert "ZeroDivisionError: division by zero" in lines
-
-
-@pytest.mark.parametrize("stream", ["", "&flush=1"])
-def test_prints_are_logged_line_by_line(app_host: Host, stream: str):
-    """A printed line has its function and invocation; pieces are put together, and what is left over is shown."""
-    assert log_lines(app_host, f"prints?text=Hello42{stream}") == [
-        "INFO stdout [prints]: Hello42",
-        "INFO stdout [prints]: no line but two pieces",
-        "INFO stdout [prints]: left over",
-    ]
 
 
 def test_a_failure_is_one_record(app_host: Host):
@@ -88,7 +77,6 @@ app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)
 def write(name):
     for level in ("debug", "info", "warning", "error"):
         logging.log(getattr(logging, level.upper()), "%s %s", name, level)
-    print(name, "prints")
 
 @app.route()
 def loud(req: func.HttpRequest) -> str:
@@ -128,9 +116,9 @@ def test_log_levels_of_host_json(start_host: StartHost, tmp_path: Path):
         host.send("GET", f"/api/{name}")
     host.stop()
     log = host.log.read_text()
-    found = re.findall(r"\b(loud|quiet|usual|dumb) (debug|info|warning|error|prints)$", log, re.MULTILINE)
+    found = re.findall(r"\b(loud|quiet|usual|dumb) (debug|info|warning|error)$", log, re.MULTILINE)
     assert found == [
-        *(("loud", level) for level in ("debug", "info", "warning", "error", "prints")),
+        *(("loud", level) for level in ("debug", "info", "warning", "error")),
         ("quiet", "error"),
         ("usual", "warning"),
         ("usual", "error"),
@@ -141,19 +129,13 @@ def test_log_levels_of_host_json(start_host: StartHost, tmp_path: Path):
 
 
 def test_without_levels(start_host: StartHost, tmp_path: Path):
-    """By default INFO is shown, of what is logged while the app is imported as well; a setting overrides the file."""
-    app = write_app(tmp_path / "app", APP)
-    setting = {"AzureFunctionsJobHost__logging__logLevel__Function.quiet": "Error"}
-    host = start_host(app, tmp_path / "data", env=setting)
-    for name in ("usual", "quiet"):
-        host.send("GET", f"/api/{name}")
+    """By default INFO is shown, of what is logged while the app is imported as well."""
+    host = start_host(write_app(tmp_path / "app", APP), tmp_path / "data")
+    host.send("GET", "/api/usual")
     host.stop()
     log = host.log.read_text()
     assert log.count("INFO root: while imported") == 1
-    assert [word for word in ("usual debug", "usual info", "quiet warning", "quiet error") if word in log] == [
-        "usual info",
-        "quiet error",
-    ]
+    assert [word for word in ("usual debug", "usual info") if word in log] == ["usual info"]
 
 
 def test_orchestrators_and_activities(start_host: StartHost, tmp_path: Path):

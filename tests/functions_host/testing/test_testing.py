@@ -115,15 +115,11 @@ def test_instances_are_managed(shop: AppUnderTest):
     assert (other.status, other.output) == ("Terminated", "no tea")
 
 
-def test_entities_are_signalled_called_and_read(shop: AppUnderTest):
-    """Signals and calls change the state, errors of an operation reach the caller."""
+def test_entities_are_signalled_and_read(shop: AppUnderTest):
+    """Signals change the state."""
     assert shop.entity_state("stock", "tea") is None
     shop.signal_entity("stock", "tea", "add", 5)
     assert shop.entity_state("stock", "tea") == 15
-    assert shop.call_entity("Stock", "tea", "take", 4) == 11
-    with pytest.raises(OrchestrationFailedError, match="only 11 left"):
-        shop.call_entity("stock", "tea", "take", 12)
-    assert shop.entity_state("stock", "tea") == 11
 
 
 def test_http_functions_and_their_durable_clients(shop: AppUnderTest):

@@ -5,7 +5,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import sys
 from urllib.request import urlopen
 
 import azure.functions as func
@@ -249,17 +248,5 @@ async def writes_later(req: func.HttpRequest):
         except ZeroDivisionError:
             logger.exception("nested line")
 
-    async def printing() -> None:
-        print("printed by a task")
-
-    await asyncio.wait([asyncio.ensure_future(fail()), asyncio.ensure_future(printing())])
+    await asyncio.ensure_future(fail())
     return "written"
-
-
-@app.route()
-def prints(req: func.HttpRequest):
-    print(req.params["text"], file=sys.stderr if "error" in req.params else sys.stdout, flush="flush" in req.params)
-    print("no line ", end="")
-    print("but two pieces")
-    print("left over", end="")
-    return "printed"
