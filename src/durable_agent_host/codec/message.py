@@ -27,14 +27,14 @@ def with_replies(entry: Mapping[str, Any], replies: Mapping[str, Mapping[str, An
     Returns:
         A copy, or the entry itself when there is nothing to record.
     """
-    noted = {
+    recorded_replies = {
         call_id: {name: answer[name] for name in _ANSWER_FIELDS if answer.get(name) is not None}
         for call_id, answer in replies.items()
         if answer.get("by")
     }
-    if not noted:
+    if not recorded_replies:
         return cast("dict[str, Any]", entry)
-    return with_extension(entry, extension_of(entry) | {_REPLIES: noted})
+    return with_extension(entry, extension_of(entry) | {_REPLIES: recorded_replies})
 
 
 def replies_of(entry: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:

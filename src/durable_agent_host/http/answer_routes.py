@@ -147,29 +147,29 @@ async def _find_calls(
     """
     calls: dict[str, Mapping[str, Any]] = {c["call_id"]: c for c in turn.pending if c["call_id"] in replies}
     caller = None if principal is None else encode_owner(principal.owner)
-    others = {
+    other_ids = {
         name
         for name in replies.keys() - calls.keys()
         if name not in turn.replies or turn.replies[name].get("by") != caller
     }
-    if not others:
+    if not other_ids:
         return calls, turn
     earlier_replies = await client.recorded_replies(turn)
     is_open = turn.outcome is None  # otherwise the log has the calls whose answers were used
-    found_replies = {name: earlier_replies[name] for name in others & earlier_replies.keys() if is_open}
+    found_replies = {name: earlier_replies[name] for name in other_ids & earlier_replies.keys() if is_open}
     has_log = False
     async for records in read_log(host, turn.request):
         has_log = has_log or bool(records)
         for event in (record.entry.data for record in records if record.entry.kind == EVENT):
             call_id = event["data"].get("call_id")
-            if event["event"] == CALL_PENDING and call_id in others:
+            if event["event"] == CALL_PENDING and call_id in other_ids:
                 calls[call_id] = event["data"]
-            elif event["event"] == CALL_REPLIED and call_id in others:
+            elif event["event"] == CALL_REPLIED and call_id in other_ids:
                 is_expired = event["data"]["outcome"] == "expired"
                 expiry_reply: Mapping[str, Any] = {"expired": True}
                 found_replies[call_id] = expiry_reply if is_expired else earlier_replies.get(call_id) or event["data"]
     if turn.outcome is not None and not has_log:
-        calls |= {call_id: {} for call_id in others}
+        calls |= {call_id: {} for call_id in other_ids}
     return calls, replace(turn, replies={**found_replies, **turn.replies})
 
 

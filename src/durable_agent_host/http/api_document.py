@@ -173,8 +173,8 @@ class _OperationBuilder:
         return next(schema for other, schema in self._schemas if other == kind)
 
     def _parameter(self, parameter: Parameter) -> Mapping[str, Any]:
-        name, kind, meaning, place = parameter
-        return {"name": name, "in": place, "description": meaning, "schema": self._schema(kind)}
+        name, kind, meaning, position = parameter
+        return {"name": name, "in": position, "description": meaning, "schema": self._schema(kind)}
 
     def _response(self, route: Route, status: int, body: Sequence[Any]) -> Mapping[str, Any]:
         response: dict[str, Any] = {"description": HTTPStatus(status).phrase}

@@ -148,9 +148,9 @@ async def _lines_of(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Divide a body into lines; lines of white space are left out."""
     parts: list[bytes] = []
     async for data in body:
-        first, *others = data.split(b"\n")
+        first, *later_lines = data.split(b"\n")
         parts.append(first)
-        for line in others:
+        for line in later_lines:
             if complete_line := b"".join(parts).strip():
                 yield complete_line
             parts = [line]
