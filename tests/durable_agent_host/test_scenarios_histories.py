@@ -104,36 +104,6 @@ def test_delete_and_reset_clear_the_history(host: AgentHost, model: PracticeMode
 
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize("agent", OWNERS)
-def test_a_fork_has_the_messages(host: AgentHost, model: PracticeModel, agent):
-    """Full or at a turn, the fork continues with the provider's items, and the original without it."""
-    session = uuid4().hex
-    plan_tool_call(model)
-    first, _ = run_turns(host, agent, session, "one", "two")
-    model_items = [item for entry in model.requests() for item in entry["output"]]
-    url = session_url(host, agent, session)
-    forks = [requests.post(f"{url}/fork", json=body) for body in ({}, {"at_turn": first})]
-    assert [fork.status_code for fork in forks] == [201, 201], [fork.text for fork in forks]
-    full_fork, partial_fork = [fork.json()["session_id"] for fork in forks]
-    run_turns(host, agent, full_fork, "three")
-    assert user_texts(model) == ["one", "two", "three"]
-    sent = model.requests()[-1]["body"]["input"]
-    assert [item["id"] for item in sent if "id" in item] == [item["id"] for item in model_items]
-    run_turns(host, agent, partial_fork, "other")
-    assert user_texts(model) == ["one", "other"]
-    assert host.session(agent, partial_fork)["message_count"] == 4
-    assert requests.delete(url).ok
-    assert [message["role"] for message in host.session(agent, partial_fork)["messages"]][:4] == [
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-    ]
-    run_turns(host, agent, full_fork, "four")
-    assert user_texts(model) == ["one", "two", "three", "four"]
-
-
-@pytest.mark.drawn(3)
-@pytest.mark.parametrize("agent", OWNERS)
 def test_a_session_has_the_messages_of_its_provider(host: AgentHost, model: PracticeModel, agent):
     """Messages with their turns, as of an agent without a provider; the entity holds no word of them."""
     session = uuid4().hex
@@ -196,18 +166,6 @@ def test_unsupported_operations_of_a_provider_are_rejected(host: AgentHost, mode
     assert requests.delete(url, params={"history": "all"}).status_code == 400
 
 
-def test_a_fork_over_existing_messages_is_rejected(host: AgentHost, model: PracticeModel, folder: Path):
-    """Messages that the provider has under the new id are neither taken for the fork's nor added to."""
-    session = uuid4().hex
-    run_turns(host, "Noted", session, "one")
-    run_turns(host, "Noted", f"{session}-new", "mine")
-    requests.delete(session_url(host, "Noted", f"{session}-new"), params={"history": "kept"})
-    response = requests.post(f"{session_url(host, 'Noted', session)}/fork", json={"session_id": f"{session}-new"})
-    assert response.status_code == 409
-    assert "Notebook (notebook)" in response.json()["detail"]
-    assert len((folder / "notebook" / f"{session}-new.jsonl").read_text().splitlines()) == 2
-
-
 def test_a_response_is_read_from_its_provider(host: AgentHost, model: PracticeModel):
     """When the orchestration has been purged, its turn and a repeated request still have the answer."""
     session, key = uuid4().hex, {"Idempotency-Key": uuid4().hex}
@@ -228,21 +186,17 @@ def test_a_response_is_read_from_its_provider(host: AgentHost, model: PracticeMo
 def test_a_provider_of_plain_texts_is_supported(host: AgentHost, model: PracticeModel):
     """A provider that keeps words alone: they reach the model and are shown, without their turns; delete works."""
     session = uuid4().hex
-    _, last = run_turns(host, "Told", session, "one", "two")
+    run_turns(host, "Told", session, "one", "two")
     assert user_texts(model) == ["one", "two"]
     assert [(message["turn_id"], message["role"]) for message in host.session("Told", session)["messages"]] == [
         (None, role) for role in ("user", "assistant") * 2
     ]
-    fork_response = requests.post(f"{session_url(host, 'Told', session)}/fork", json={"at_turn": last})
-    assert fork_response.status_code == 501
-    assert "Leave at_turn out" in fork_response.json()["detail"]
-    fork = requests.post(f"{session_url(host, 'Told', session)}/fork").json()["session_id"]
-    run_turns(host, "Told", fork, "three")
-    assert user_texts(model) == ["one", "two", "three"]
+    fork_response = requests.post(f"{session_url(host, 'Told', session)}/fork")
+    assert (fork_response.status_code, "copy the messages there" in fork_response.json()["detail"]) == (501, True)
 
 
 def test_an_unsaved_turn_is_not_part_of_the_conversation(host: AgentHost, model: PracticeModel, folder: Path):
-    """It fails with the provider's name; what was saved of it is not shown, not sent to the model, and not forked."""
+    """It fails with the provider's name; what was saved of it is neither shown nor sent to the model."""
     session = uuid4().hex
     run_turns(host, "Moody", session, "one")
     (folder / "full").touch()
@@ -255,9 +209,6 @@ def test_an_unsaved_turn_is_not_part_of_the_conversation(host: AgentHost, model:
     assert user_texts(model) == ["one", "two"]
     assert [message["turn_id"] for message in host.session("Moody", session)["messages"]].count(None) == 0
     assert "lost" not in json.dumps(host.session("Moody", session)["messages"])
-    fork = requests.post(f"{session_url(host, 'Moody', session)}/fork").json()["session_id"]
-    run_turns(host, "Moody", fork, "three")
-    assert user_texts(model) == ["one", "two", "three"]
     (folder / "unreadable").touch()
     responses = [
         requests.get(session_url(host, "Moody", session)),

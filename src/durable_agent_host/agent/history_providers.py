@@ -12,15 +12,10 @@ from durable_agent_host.errors import (
     DurableAgentHostError,
     HistoryElsewhereError,
     HistoryError,
-    TurnRejectedError,
     log_reason,
 )
 from durable_agent_host.model.history_locations import HistoryLocations
-from durable_agent_host.session.external_messages import IDENTITY, POSITION, name_of, read_once, turn_of
-from durable_agent_host.stream.fold import fold_contents
-
-_BATCH: Final = 100
-"""How many messages a provider gets at once: what Cosmos DB writes atomically."""
+from durable_agent_host.session.external_messages import read_once
 
 Clearing = Callable[[str], Awaitable[None]]
 
@@ -141,45 +136,6 @@ class ProviderHistory:
         for provider, clear in clearings.values():
             await _call_provider(provider, "cleared", cast("Clearing", clear)(session_id))
 
-    async def copy(
-        self, session_id: str, new_id: str, *, at_turn: str | None, is_before: bool = False, void: Collection[str] = ()
-    ) -> bool:
-        """Copy a conversation within every provider that owns it. Guarantee: idempotent; the original is only read.
-
-        Returns:
-            Whether every provider had messages.
-
-        Raises:
-            HistoryElsewhereError: the messages do not show where the turn ends; nothing was written.
-            TurnRejectedError: the new id has other messages; nothing was written there.
-            HistoryError: a provider does not answer; a part may have been written.
-        """
-        has_messages = True
-        for provider in self._owners:
-            messages = read_once(await _call_provider(provider, "read", _load_marked(provider, session_id)), void=void)
-            has_messages = has_messages and bool(messages)
-            if at_turn is not None:
-                positions = [position for position, message in enumerate(messages, 1) if turn_of(message) == at_turn]
-                if not positions:
-                    raise HistoryElsewhereError(
-                        f"what {get_provider_name(provider)} keeps does not say where turn {at_turn!r} ends: its "
-                        "messages were stored without their turn. Leave at_turn out to fork the whole "
-                        "conversation"
-                    )
-                messages = messages[: positions[0] - 1 if is_before else positions[-1]]
-            await _store(provider, new_id, messages)
-        return has_messages
-
-    async def store(self, session_id: str, messages: Sequence[Message]) -> None:
-        """Store a conversation in every provider that owns it. Guarantee: idempotent.
-
-        Raises:
-            TurnRejectedError: the id has other messages; nothing was written there.
-            HistoryError: a provider does not answer; a part may have been written.
-        """
-        for provider in self._owners:
-            await _store(provider, session_id, messages)
-
 
 def find_clear(provider: HistoryProvider) -> Clearing | None:
     """Return how a provider deletes a session: its own ``clear(session_id)``, plain or async.
@@ -227,31 +183,6 @@ async def _load_marked(provider: HistoryProvider, session_id: str) -> list[Messa
     if isinstance(provider, CoalescingHistoryProvider):
         return await provider.marked_messages(session_id)
     return await provider.get_messages(session_id)
-
-
-async def _store(provider: HistoryProvider, session_id: str, messages: Sequence[Message]) -> None:
-    """Store missing messages in batches; batches of an earlier try stay."""
-    stored_names = [
-        name_of(stored_message)
-        for stored_message in await _call_provider(provider, "read", _load_marked(provider, session_id))
-    ]
-    numbered_messages: list[Message] = []
-    for index, message in enumerate(messages):
-        stored_message = Message.from_dict(message.to_dict())
-        properties = dict(stored_message.additional_properties)
-        if name_of(stored_message) is None:  # stored by others, perhaps chunk by chunk
-            stored_message.contents = fold_contents(stored_message.contents)
-            properties[IDENTITY] = f"copied-{index + 1}"
-        stored_message.message_id = stored_message.message_id or str(properties[IDENTITY])
-        stored_message.additional_properties = properties | {POSITION: index}
-        numbered_messages.append(stored_message)
-    if not set(stored_names) <= {name_of(stored_message) for stored_message in numbered_messages}:
-        raise TurnRejectedError(
-            f"{get_provider_name(provider)} already has messages of a session {session_id!r}: use another id"
-        )
-    new = [stored_message for stored_message in numbered_messages if name_of(stored_message) not in stored_names]
-    for start in range(0, len(new), _BATCH):
-        await _call_provider(provider, "written", provider.save_messages(session_id, new[start : start + _BATCH]))
 
 
 async def _call_provider[T](provider: HistoryProvider, action: str, operation: Awaitable[T]) -> T:

@@ -10,10 +10,9 @@ from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.agent.run_history_providers import VOID_TURNS
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.principal import Owner
 from durable_agent_host.segments.conversation_reader import ConversationReader, ReadExternalMessages
 from durable_agent_host.segments.turn_data_storage import SessionKey
-from durable_agent_host.session.ownership import external_session_id, stored_external_session_id
+from durable_agent_host.session.ownership import stored_external_session_id
 from durable_agent_host.turn_log.crash_points import reach
 
 
@@ -32,10 +31,6 @@ class ExternalSessions:
         history = self._histories.get(agent)
         return history is not None and bool(history.where.owners)
 
-    def new_id(self, agent: str, session_id: str, owner: Owner | None) -> str:
-        """Return the id of the framework's session in a new session."""
-        return external_session_id(session_id, owner) if self.has_owner(agent) else session_id
-
     def reader(self, name: SessionKey, record: ConversationReader) -> ReadExternalMessages | None:
         """Return a reader of the session's messages; None when the host keeps them."""
         history = self._histories.get(name.agent)
@@ -47,36 +42,6 @@ class ExternalSessions:
             return await _on_loop(history.messages(provider_id, void=await _void_turns(record)))
 
         return read
-
-    async def copy(
-        self,
-        name: SessionKey,
-        record: ConversationReader,
-        copy_provider_id: str,
-        *,
-        at_turn: str | None,
-        is_before: bool = False,
-    ) -> bool:
-        """Copy a conversation within the providers that own it. Guarantee: idempotent.
-
-        Returns:
-            Whether there were messages: a deletion removes them first.
-
-        Raises:
-            HistoryElsewhereError: the messages do not show where the turn ends; nothing was written.
-            TurnRejectedError: a provider has other messages under the new id; nothing was written there.
-            HistoryError: a provider does not answer; a part may be stored.
-        """
-        history = self._histories.get(name.agent)
-        if history is not None and history.where.owners:
-            provider_id = await _get_provider_id(name, record)
-            void = await _void_turns(record)
-            has_messages = await _on_loop(
-                history.copy(provider_id, copy_provider_id, at_turn=at_turn, is_before=is_before, void=void)
-            )
-            reach("history.after_copy")
-            return has_messages
-        return False
 
     async def clear(self, name: SessionKey, record: ConversationReader) -> None:
         """Delete a conversation from the providers that own it. Guarantee: idempotent.

@@ -99,8 +99,6 @@ class SessionCopier:
             StateError: the original cannot be read.
             NotFoundError: the conversation has no such turn.
             TurnRejectedError: a session with the new id exists.
-            HistoryElsewhereError: a history provider's messages do not show where the turn ends.
-            HistoryError: a history provider does not answer; it may have stored a part of the copy.
             LogError: the piece store does not answer.
         """
         for _ in range(_TRIES):
@@ -109,12 +107,11 @@ class SessionCopier:
                 return None
             record = self._storage.record(decode_session(state))
             owner = record.session.owner or self._documents.access.owner
-            provider_session_id = self._external_sessions.new_id(agent, new_id, owner)
             try:
                 fork = await make_fork(
                     self._storage.open_store,
                     record,
-                    provider_session_id,
+                    new_id,
                     namespace=derived_id("fork", agent.casefold(), session_id, new_id),  # the same for a retry
                     at_turn=at_turn,
                     is_before=is_before,
@@ -127,15 +124,7 @@ class SessionCopier:
                     raise
                 continue  # what it has copied is swept
             reach("fork.after_copy")
-            if not self._external_sessions.has_owner(agent):
-                break
-            name = SessionKey(agent, session_id)
-            has_messages = await self._external_sessions.copy(
-                name, record, provider_session_id, at_turn=at_turn, is_before=is_before
-            )
-            is_complete = has_messages or not record.session.message_count  # a deletion removes the messages first
-            if is_complete and await self._documents.read(agent, session_id) in (None, state):
-                break
+            break
         else:
             raise TurnRejectedError(f"session {session_id!r} keeps changing: try again")
         reach("fork.before_head")

@@ -262,9 +262,10 @@ async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnCli
     new_id, at_turn, is_before = parse_fork(call.body)
     if await client.documents.read(agent, session_id) is None:
         raise unknown_session(agent, session_id)
+    history_locations = host.agents[agent].history_locations
+    history_locations.reject_unsupported(agent, "fork")
     if at_turn:
-        host.agents[agent].history_locations.reject_unsupported(agent, "fork at")
-
+        history_locations.reject_unsupported(agent, "fork at")
     new_id = new_id or uuid.uuid4().hex
     if await client.documents.is_id_in_use(agent, new_id):
         raise TurnRejectedError(f"agent {agent!r} already has a session {new_id!r}: fork under another id")

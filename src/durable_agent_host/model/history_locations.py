@@ -13,6 +13,7 @@ _OPERATIONS: Final = {
             "?history=kept, which deletes what the host has: its own record, the receipts, the turns and their logs"
         ),
     ),
+    "fork": ("forked", "copy the messages there"),
     "fork at": (
         "forked at a turn",
         "leave at_turn out to fork the whole conversation",
@@ -22,6 +23,7 @@ _OPERATIONS: Final = {
     "reset": ("reset", "give the provider a method clear(session_id), or delete its messages there"),
 }
 _CLEARS: Final = frozenset({"delete", "reset"})
+_OF_CONTENT: Final = frozenset({"fork", "import", "repair"})
 
 
 @dataclass(frozen=True)
@@ -45,15 +47,13 @@ class HistoryLocations:
 
         Args:
             agent: its name.
-            operation: ``delete``, ``fork at`` (a turn), ``import``, ``repair`` or ``reset``.
+            operation: ``delete``, ``fork``, ``fork at`` (a turn), ``import``, ``repair`` or ``reset``.
 
         Raises:
             HistoryElsewhereError: says who keeps the conversation, and how to do it.
         """
         done, instruction = _OPERATIONS[operation]
-        keepers = {"import": self.owners, "repair": self.owners}.get(
-            operation, self.lasting if operation in _CLEARS else ()
-        )
+        keepers = self.owners if operation in _OF_CONTENT else self.lasting if operation in _CLEARS else ()
         if keepers:
             raise HistoryElsewhereError(
                 f"the conversations of agent {agent!r} are kept by {' and '.join(keepers)}, and cannot be {done} "

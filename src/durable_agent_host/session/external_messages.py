@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from agent_framework import Message
 
 from durable_agent_host.codec.extension_data import extension_of, set_extension
-from durable_agent_host.codec.message import REQUEST, RESPONSE, decode_messages, encode_message
+from durable_agent_host.codec.message import REQUEST, RESPONSE, encode_message
 
 # Messages kept by a history provider of the app: the marks by which this host recognizes them.
 #
@@ -201,25 +201,6 @@ def with_messages(
 def entries_of_others(external_messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Make entries for messages that no turn of this host has saved: their turn is unknown."""
     return [_entry_of(message) for message in external_messages if turn_of(message) is None]
-
-
-def messages_of(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
-    """Decode the messages of entries for a provider to keep.
-
-    Returns:
-        Messages with their names, like those of turns that ran here.
-
-    Raises:
-        CorruptStateError: an entry cannot be read.
-    """
-    found: list[Message] = []
-    counts: dict[str, int] = {}
-    for number, entry in enumerate(entries):
-        turn = str(entry.get("correlationId") or f"imported-{number}")
-        messages = decode_messages([entry])
-        found += with_names(turn, messages, first=1 + counts.get(turn, 0))
-        counts[turn] = counts.get(turn, 0) + len(messages)
-    return found
 
 
 def _count(entry: Mapping[str, Any]) -> int:
