@@ -33,8 +33,6 @@ def bounded_name(name: str) -> str:
 PhaseKind = Literal["session", "attempt", "lost", "queue", "person", "retry", "erasure"]
 """A call of the session's entity · an attempt that ended · one whose process died · kinds of waits."""
 
-WAIT_KINDS: Final[frozenset[PhaseKind]] = frozenset({"queue", "person", "retry", "erasure"})
-
 
 @dataclass(frozen=True)
 class Phase:
@@ -45,10 +43,6 @@ class Phase:
         started_at: UTC. Of an attempt whose process died, the earliest possible.
         ended_at: UTC. Of an attempt whose process died, the latest possible.
         number: of the attempt, from 1; 0 for other phases.
-        name: the operation of a call of the session.
-        status: of an attempt: ``completed``, ``failed``, ``cancelled``, ``suspended``, ``postponed`` or
-            ``rejected``.
-        error_type: of the failure; empty when there was none.
         metrics: of an attempt, see `TurnOutcome`.
     """
 
@@ -56,9 +50,6 @@ class Phase:
     started_at: datetime
     ended_at: datetime
     number: int = 0
-    name: str = ""
-    status: str = ""
-    error_type: str = ""
     metrics: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -129,16 +120,14 @@ class TimelineWriter:
         self._phases: list[Phase] = []
         self._number = 0
         self._lost_since: datetime | None = None
-        self._lost_error = ""
         self._has_run = False
         self._ended_before = False
 
     def add_step(self, step: Step, started_at: datetime, ended_at: datetime, result: Any) -> None:
         """Record a step."""
         match step:
-            case CallEntity(operation):
-                error = type(result).__name__ if isinstance(result, Exception) else ""
-                self._phases.append(Phase("session", started_at, ended_at, name=operation, error_type=error))
+            case CallEntity():
+                self._phases.append(Phase("session", started_at, ended_at))
                 self._ended_before |= isinstance(result, dict) and cast("Any", result).get("status") == "ended"
             case WaitForAdmission():
                 self._wait("queue", started_at, ended_at)
@@ -165,7 +154,6 @@ class TimelineWriter:
         since = self._lost_since or started_at
         if isinstance(result, Exception):
             self._lost_since = since
-            self._lost_error = type(result).__name__
             return
         if result.get(ENDED_BEFORE):
             self._ended_before = True
@@ -179,14 +167,10 @@ class TimelineWriter:
             self._lose(lost, since, start)
         self._number = number
         self._lost_since = None
-        error = str((result["error"] or {"type": ""}).get("type"))
-        end = _parse_time(metrics["ended_at"], ended_at)
-        self._phases.append(
-            Phase("attempt", start, end, number=number, status=result["status"], error_type=error, metrics=metrics)
-        )
+        self._phases.append(Phase("attempt", start, _parse_time(metrics["ended_at"], ended_at), number, metrics))
 
     def _lose(self, number: int, since: datetime, until: datetime) -> None:
-        self._phases.append(Phase("lost", since, max(since, until), number=number, error_type=self._lost_error))
+        self._phases.append(Phase("lost", since, max(since, until), number))
 
     def _wait(self, kind: PhaseKind, started_at: datetime, ended_at: datetime) -> None:
         """Add a wait, or extend the previous one: a waiting turn checks its session now and then."""
@@ -212,10 +196,7 @@ def timeline_without_orchestration(request: TurnRequest, outcome: TurnOutcome) -
     started_at = datetime.fromisoformat(metrics["began_at"])
     ended_at = datetime.fromisoformat(metrics["ended_at"])
     requested_at = min(_parse_time(request.created_at, started_at), started_at)
-    error = str((outcome.error or {}).get("type") or "")
-    last = Phase(
-        "attempt", started_at, ended_at, metrics["attempt"], status=outcome.status, error_type=error, metrics=metrics
-    )
+    last = Phase("attempt", started_at, ended_at, metrics["attempt"], metrics)
     earlier = [Phase("attempt", requested_at, started_at, attempt_number) for attempt_number in range(1, last.number)]
     outcome_json = {"status": outcome.status, "error": outcome.error}
     return Timeline(request, requested_at, ended_at, outcome_json, (*earlier, last))
