@@ -37,6 +37,10 @@ from durable_agent_host.durable.app_secret import AppSecret
 from durable_agent_host.encryption.cipher import Cipher, read_keys
 from durable_agent_host.providers.anthropic.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
+from durable_agent_host.providers.chat_completions.message_metadata import complete_item
+from durable_agent_host.providers.chat_completions.request_messages import assistant_messages
+from durable_agent_host.providers.gemini.part_mapping import to_parts
+from durable_agent_host.providers.gemini.response_reader import ResponseReader
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.turn.model_call_reader import decode_body, encode_body
 from durable_agent_host.turn_log.blob.frame_format import decode_log_frames, encode_log_frames, encode_log_seal
@@ -230,6 +234,24 @@ def test_blocks_of_anthropic():
     adapter = ANTHROPIC.adapt(AnthropicLab.bare_client())
     messages = [Message("user", ["hi"]), decode_message(document["message"])]
     assert adapter._prepare_messages_for_anthropic(messages)[1]["content"] == document["blocks"]
+
+
+def test_a_message_of_chat_completions():
+    """A message with more than the standard fields is stored as this message, which is sent back as it came."""
+    document = golden("chat-completions-items-v1")
+    message = Message("assistant", complete_item([], document["item"]))
+    assert json.dumps(encode_message(message)) == json.dumps(document["message"])
+    contents = decode_message(document["message"]).contents
+    assert assistant_messages(contents, document["item"]["service"], 0.0) == [document["item"]["message"]]
+
+
+def test_parts_of_gemini():
+    """A response of the service is stored as this message, which is sent back as the same parts."""
+    document = golden("gemini-items-v1")
+    message = Message("assistant", ResponseReader().read(document["response"]))
+    assert json.dumps(encode_message(message)) == json.dumps(document["message"])
+    parts = [part for content in decode_message(document["message"]).contents for part in to_parts(content) or ()]
+    assert parts == document["response"]["candidates"][0]["content"]["parts"]
 
 
 @pytest.mark.parametrize("stored_item", golden("azure-ai-agents-items-v1"))

@@ -31,8 +31,24 @@ def detach_shared_texts(contents: Sequence[Content]) -> list[Content]:
         if ITEM in _stamp(first):
             paths = {text: path for text, path in _texts(group, []) if len(text) >= _MIN_CHARACTERS}
             first = _detach(first, paths)
-        detached_contents += [first, *group[1:]]
+        detached_contents += map(_with_detached_outputs, [first, *group[1:]])
     return detached_contents
+
+
+def _with_detached_outputs(content: Content) -> Content:
+    outputs = _item_outputs(content)
+    if not outputs:
+        return content
+    clone = copy.copy(content)
+    clone.outputs = detach_shared_texts(outputs)
+    return clone
+
+
+def _item_outputs(content: Content) -> list[Content]:
+    """Return the outputs of a content if some of them are items themselves, as Gemini's are."""
+    values: Any = content.outputs
+    outputs = cast("list[Content]", values) if isinstance(values, list) else []
+    return outputs if any(STAMP in output.additional_properties for output in outputs) else []
 
 
 def restore_shared_texts(contents: Sequence[Content]) -> None:
@@ -44,6 +60,8 @@ def restore_shared_texts(contents: Sequence[Content]) -> None:
                     _put(group[0].additional_properties[STAMP][ITEM], path, _find(group, source))
             except (AttributeError, IndexError, KeyError, TypeError, ValueError):
                 del group[0].additional_properties[STAMP]
+        for content in group:
+            restore_shared_texts(_item_outputs(content))
 
 
 def _groups(contents: Sequence[Content]) -> Iterator[list[Content]]:

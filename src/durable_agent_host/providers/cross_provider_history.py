@@ -163,11 +163,9 @@ def _is_app_content(content: Content, hosted_call_ids: set[str | None], *, is_fo
 
 def _with_contents(message: Message, contents: list[Content]) -> list[Message]:
     """Return a message with other contents; texts among the results of tools are the assistant's."""
-    if all(new is old for new, old in zip(contents, message.contents, strict=False)) and len(contents) == len(
-        message.contents
-    ):
+    if contents == list(message.contents):
         return [message]
     texts = [content for content in contents if message.role == "tool" and content.type == "text"]
     clone = copy.copy(message)
-    clone.contents = [content for content in contents if not any(content is text for text in texts)]
+    clone.contents = [content for content in contents if content not in texts]
     return [clone] * bool(clone.contents) + [Message("assistant", texts)] * bool(texts)

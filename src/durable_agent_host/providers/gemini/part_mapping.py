@@ -119,8 +119,7 @@ def _split_part(part: Part) -> tuple[str, Part, Part]:
 def unknown_part(content: Content) -> Part | None:
     """Return the part of unknown kind that a content carries."""
     metadata = METADATA.find(content) if content.type == "text" and not content.text else None
-    is_part = metadata is not None and metadata["type"] == _RAW_PART
-    return cast("Part", metadata[ITEM][_PART]) if metadata is not None and is_part else None
+    return metadata[ITEM][_PART] if metadata and metadata["type"] == _RAW_PART else None
 
 
 def unknown_call(part: Part) -> HostedCall | None:
