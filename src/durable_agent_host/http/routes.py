@@ -120,7 +120,7 @@ ROUTES: Final = (
         "session.import",
         session_routes.import_session,
         {_CREATED: (types.ImportedSessionWire,)},
-        bodies=(session_routes.JSON_LINES,),
+        bodies=("application/octet-stream",),
         streams_body=True,
         problems=(501,),
         may_begin=True,
