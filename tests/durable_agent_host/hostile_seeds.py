@@ -141,7 +141,6 @@ def seeds(agent: str) -> list[RawRequest]:
         replace(_agent("GET", f"{sessions}/ID"), query=(("limit", "2"), ("cursor", "2"))),
         replace(_agent("GET", f"{sessions}/ID"), query=(("view", "context"),)),
         replace(_agent("GET", f"{sessions}/ID/verify"), query=(("view", "diff"),)),
-        _agent("POST", f"{sessions}/ID/context/reset"),
         _agent("GET", f"{sessions}/ID/export"),
         _agent("GET", f"{sessions}/ID/verify"),
         _agent("POST", f"{sessions}/ID/repair"),

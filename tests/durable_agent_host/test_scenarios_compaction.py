@@ -1,4 +1,4 @@
-"""Compaction over HTTP: summaries that survive a kill, the context that is shown, and its reset."""
+"""Compaction over HTTP: summaries that survive a kill, windows, and forks."""
 
 import json
 import sqlite3
@@ -40,12 +40,6 @@ def talk(host: AgentHost, agent: str, session: str, turns: range) -> None:
     for number in turns:
         response = host.run(agent, {"message": f"question {number}", "session_id": session})
         assert response.ok, response.text
-
-
-def context(host: AgentHost, agent: str, session: str) -> dict[str, Any]:
-    response = host.get(f"/agents/{agent}/sessions/{session}?view=context")
-    assert response.ok, response.text
-    return response.json()["context"]
 
 
 def texts(messages: list[dict[str, Any]]) -> list[str]:
@@ -92,7 +86,6 @@ def test_a_journaled_summary_is_not_requested_again(point, summary_count, expect
         assert [
             request_input for n, request_input in enumerate(sent_inputs) if request_input not in sent_inputs[:n]
         ] == expected_inputs
-        assert texts(context(crashing_host.host, "Summing", "s")["messages"]).count("A summary.") == 1
     finally:
         crashing_host.stop()
 
@@ -108,53 +101,11 @@ def test_a_summary_whose_service_asks_for_a_long_wait_is_left_out(host, model):
     assert "question 0" in str(model.requests()[-1]["body"])
 
 
-def test_the_context_is_available_next_to_the_conversation(host, model):
-    """The record has every message; the context has those that are left, and what the summary stands for."""
-    script(model)
-    talk(host, "Summing", "shown", range(3))
-    record = host.session("Summing", "shown")
-    view = context(host, "Summing", "shown")
-    assert record["message_count"] == 6
-    assert [message["contents"][0]["text"] for message in record["messages"] if message["role"] == "user"] == [
-        f"question {number}" for number in range(3)
-    ]
-    assert not view["is_whole"]
-    assert not view["kept_by_service"]
-    assert "SummarizationStrategy(" in view["made_by"]
-    assert 0 < view["estimated_tokens"] < 2000
-    first = view["messages"][0]
-    assert texts([first]) == ["A summary."]
-    turns = [turn["turn_id"] for turn in record["turns"]]
-    assert first["stands_for"]["first_turn_id"] == turns[0]
-    assert first["stands_for"]["messages"] > 2
-    remaining = view["messages"][1:]
-    assert remaining == [message for message in record["messages"] if message in remaining]
-    assert len(view["messages"]) < len(record["messages"])
-
-
-def test_a_window_view_has_the_remaining_messages(host, model):
-    """An agent that says nothing itself is compacted as the app says."""
+def test_an_agent_without_a_strategy_of_its_own_has_that_of_the_app(host, model):
+    """The model gets the window."""
     script(model)
     talk(host, "Windowed", "w", range(3))
-    view = context(host, "Windowed", "w")
-    assert "question 0" not in texts(view["messages"])
-    assert view["made_by"].startswith("SlidingWindowStrategy(keep_last_groups=2")
-
-
-def test_a_context_is_reset_and_built_again(host, model, capsys):
-    """What was left out comes back, the record is as it was, and the next turn compacts it anew."""
-    script(model)
-    talk(host, "Summing", "r", range(3))
-    before = host.session("Summing", "r")
-    assert host.post("/agents/Summing/sessions/r/context/reset", b"").json()["status"] == "reset"
-    assert host.session("Summing", "r") == before
-    assert context(host, "Summing", "r")["is_whole"]
-    response = host.post("/agents/Summing/sessions/r/context/reset", b"").json()
-    assert response["status"] == "unchanged"
-    summaries = sum(map(is_summary, model.requests()))
-    talk(host, "Summing", "r", range(3, 4))
-    assert sum(map(is_summary, model.requests())) > summaries
-    assert not context(host, "Summing", "r")["is_whole"]
+    assert "question 0" not in str(model.requests()[-1]["body"]["input"])
 
 
 def summaries_of(model: PracticeModel) -> list[str]:
@@ -170,9 +121,6 @@ def test_a_fork_at_an_earlier_turn_rebuilds_its_context(host, model):
     at_turn = next(item["turn_id"] for item in page["messages"] if "question 2" in texts([item]))
     body = json.dumps({"session_id": "part", "at_turn": at_turn}).encode()
     assert host.post("/agents/Summing/sessions/whole/fork", body).ok
-    view = context(host, "Summing", "part")
-    assert view["is_whole"]
-    assert [text for text in texts(view["messages"]) if "question" in text] == [f"question {n}" for n in range(3)]
     model.reset()
     script(model)
     talk(host, "Summing", "part", range(7, 8))
@@ -181,18 +129,6 @@ def test_a_fork_at_an_earlier_turn_rebuilds_its_context(host, model):
     sent = "".join(str(item["body"]["input"]) for item in model.requests())
     assert "question 7" in sent
     assert "question 3" not in sent
-    assert not context(host, "Summing", "part")["is_whole"]
-    assert not context(host, "Summing", "whole")["is_whole"]
-
-
-def test_an_agent_without_compaction_has_the_full_conversation(host, model):
-    """The same holds for an agent whose service stores the conversation; the view has a flag for it."""
-    model.plan({"text": "An answer."}, times=None)
-    talk(host, "Kept", "k", range(2))
-    view = context(host, "Kept", "k")
-    assert view["is_whole"]
-    assert view["kept_by_service"]
-    assert texts(view["messages"]) == ["question 0", "An answer.", "question 1", "An answer."]
 
 
 def test_a_cold_process_reads_only_what_the_context_needs(lives, model, tmp_path):
@@ -211,7 +147,6 @@ def test_a_cold_process_reads_only_what_the_context_needs(lives, model, tmp_path
     assert host.run("Windowed", {"message": "24", "session_id": "w"}).ok
     sent = [part["text"][:10] for item in model.requests()[-1]["body"]["input"] for part in item["content"]]
     assert sent == ["24"]
-    assert texts(context(host, "Windowed", "w")["messages"]) == ["24", "An answer."]
 
 
 def test_the_window_of_an_agent_within_keeps_its_question(host, model):

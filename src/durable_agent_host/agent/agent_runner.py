@@ -241,12 +241,6 @@ class AgentRunner:
         self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for, compaction))
 
     @property
-    def compaction_id(self) -> str | None:
-        """Which overlays apply to the agent's sessions, see `Overlay`; None when it has no journal."""
-        compaction = self._host().compaction
-        return compaction.compaction_id if compaction is not None else None
-
-    @property
     def provider(self) -> ModelProvider:
         """The provider of the agent's chat client."""
         return self._host().provider

@@ -14,8 +14,6 @@ from typing import Any, Final
 from aiohttp import ClientConnectionError, ClientResponseError
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.codec.entity_state import decode_session, encode_session
-from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import CALLBACK_PREFIX as CALLBACK_PREFIX  # noqa: PLC0414 - routes import it from here
 from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, CallbackToken, answer_purpose, parse_token
@@ -27,7 +25,6 @@ from durable_agent_host.durable.session_documents import (
     SessionDocuments,
     SessionLookup,
     decode_best_effort,
-    raise_if_busy,
 )
 from durable_agent_host.durable.session_erasure import Erasures
 from durable_agent_host.durable.session_queue_activity import TurnStopper
@@ -46,13 +43,11 @@ from durable_agent_host.errors import (
 )
 from durable_agent_host.model.access import Access, RequestContext
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.model.session import Session, without_overlay
+from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.segments.conversation_reader import entries_of_context, stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage
 from durable_agent_host.session.admission import GO_ON, find_resume_obstacle, is_retryable
-from durable_agent_host.session.context_selection import StoredContext
 from durable_agent_host.session.receipts import is_same_request, turn_from_receipt
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
@@ -153,57 +148,6 @@ def _is_seen(turn: Turn, lookup: SessionLookup | None, access: Access) -> bool:
     return lookup.is_seen and owner in (None, lookup.owner)
 
 
-class SessionContexts:
-    """Contexts, with the durable client of one request.
-
-    Args:
-        documents: the stored sessions.
-    """
-
-    def __init__(self, documents: SessionDocuments) -> None:
-        self._documents = documents
-
-    async def read(self, agent: str, session_id: str, *, compaction_id: str | None) -> StoredContext | None:
-        """Read the context of a conversation, and nothing outside of it.
-
-        Returns:
-            The context; None when there is no session.
-
-        Raises:
-            StateError: the session cannot be read.
-        """
-        state = await self._documents.read(agent, session_id)
-        if state is None:
-            return None
-        session = decode_session(state)
-        record = self._documents.storage.record(session, SessionKey(agent, session_id))
-        overlay = decode_overlay(await stored_overlay(record))
-        if overlay is None or compaction_id is None or not overlay.applies_to(compaction_id, session.message_count):
-            overlay = None
-        return StoredContext(session, overlay, await entries_of_context(record, overlay))
-
-    async def reset(self, agent: str, session_id: str) -> bool | None:
-        """Discard what compaction has decided about a conversation; the next turn decides anew.
-
-        Returns:
-            Whether there was anything to discard; None when there is no session.
-
-        Raises:
-            StateError: the session cannot be read.
-            TurnRejectedError: a turn runs or waits, or the session has changed.
-        """
-        state = await self._documents.read(agent, session_id)
-        if state is None:
-            return None
-        session = decode_session(state)
-        if session.overlay is None and not session.sealed.overlay:
-            return False
-        raise_if_busy(state)
-        document = encode_session(without_overlay(session))
-        await self._documents.put(agent, session_id, document, instead_of=state)
-        return True
-
-
 FIRST_POLL_SECONDS = 0.15
 MAX_POLL_SECONDS = 1.0
 AFTER_HINT_SECONDS = 0.001
@@ -267,7 +211,6 @@ class TurnClient:
         self._wakeups = services.wakeups
         self._stopper = services.stopper
         self.documents = SessionDocuments(client, context.access, services.storage, services.external_sessions)
-        self.contexts = SessionContexts(self.documents)
         self.claims = OwnershipClaims(client, self.documents, self._secret)
         self._reader = TurnReader(client, self.documents)
 

@@ -63,11 +63,6 @@ class RoutedAgent(Protocol):
         ...
 
     @property
-    def compaction_id(self) -> str | None:
-        """Which overlays apply to its sessions; None when it has no journal."""
-        ...
-
-    @property
     def prices(self) -> Mapping[str, Price]:
         """The prices of its models; empty when the app gives none."""
         ...

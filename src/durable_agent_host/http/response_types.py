@@ -391,15 +391,6 @@ class ConversationMessageWire(TypedDict, total=False):
     extensionData: Mapping[str, Any] | None
     turn_id: str | None
     redacted: bool
-    stands_for: "ReplacedRangeWire"
-
-
-class ReplacedRangeWire(TypedDict):
-    """The messages that a summary replaces."""
-
-    first_turn_id: str | None
-    last_turn_id: str | None
-    messages: int
 
 
 class TurnEndWire(AnswerEndWire):
@@ -459,30 +450,6 @@ class ConversationWire(SessionIdentityWire):
     spent: NotRequired[SpentWire]
     left_out: NotRequired[Sequence[OmissionWire]]
     problems: NotRequired[Sequence[RepairChangeWire]]
-
-
-class ContextWire(TypedDict):
-    """What the model would get of a conversation; `stands_for` of a summary says which messages it replaces."""
-
-    made_by: str | None
-    is_whole: bool
-    kept_by_service: bool
-    estimated_tokens: int
-    messages: Sequence[ConversationMessageWire]
-
-
-class ConversationContextWire(SessionIdentityWire):
-    """A conversation's context."""
-
-    thread_id: str
-    message_count: int
-    context: ContextWire
-
-
-class ContextResetWire(SessionIdentityWire):
-    """Whether there was anything to discard."""
-
-    status: Literal["reset", "unchanged"]
 
 
 class ImportedSessionWire(SessionIdentityWire):

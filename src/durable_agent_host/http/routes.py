@@ -79,13 +79,9 @@ ROUTES: Final = (
         _SESSION,
         "session.read",
         session_routes.read_session,
-        {_OK: (types.ConversationWire, types.ConversationContextWire)},
+        {_OK: (types.ConversationWire,)},
         problems=(502,),
-        parameters=(
-            _LIMIT,
-            _POSITION,
-            Parameter("view", session_routes.View, "The conversation, or what the model would get."),
-        ),
+        parameters=(_LIMIT, _POSITION),
     ),
     Route(
         "http-sessions",
@@ -152,14 +148,6 @@ ROUTES: Final = (
         {_CREATED: (types.ForkedSessionWire,)},
         problems=(501, 502),
         bodies=(types.ForkRequestWire,),
-    ),
-    Route(
-        "http-context-reset",
-        "POST",
-        _SESSION + "/context/reset",
-        "session.reset",
-        session_routes.reset_context,
-        {_OK: (types.ContextResetWire,)},
     ),
     Route(
         "http-delete",

@@ -1,16 +1,14 @@
-"""Routes of sessions: list, read, export, import, verify, repair, fork, delete, and their contexts."""
+"""Routes of sessions: list, read, export, import, verify, repair, fork, delete."""
 
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, Literal, cast, get_args
+from typing import Final, cast
 
-from agent_framework import CharacterEstimatorTokenizer, annotate_message_groups, included_token_count
 from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.entity_state import document_digest, owner_of_document
@@ -25,16 +23,12 @@ from durable_agent_host.http.request_handling import (
     named_session,
 )
 from durable_agent_host.http.response_types import (
-    ContextResetWire,
-    ConversationContextWire,
-    ConversationMessageWire,
     DeletedSessionWire,
     ErasedWire,
     ForkedSessionWire,
     ImportedSessionWire,
     ListedSessionWire,
     RepairedSessionWire,
-    ReplacedRangeWire,
     SessionPageWire,
     VerifiedSessionWire,
 )
@@ -49,78 +43,14 @@ from durable_agent_host.http.response_views import (
 )
 from durable_agent_host.http.session_search import find_sessions, parse_search
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
-from durable_agent_host.model.overlay import SummaryMessage
 from durable_agent_host.model.turn import Turn
-from durable_agent_host.session.context_selection import (
-    RECORD,
-    StoredContext,
-    context_messages,
-    decode_position,
-    encode_summary_id,
-)
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.turn_log.protocol import FILES_SECONDS
-
-_TOKENIZER: Final = CharacterEstimatorTokenizer()
-
-
-def context_view(
-    agent: str, session_id: str, context: StoredContext, *, compaction_id: str | None
-) -> ConversationContextWire:
-    """Return the context of a conversation.
-
-    Returns:
-        The view. A message of the record has its ``turn_id``; a message that replaces others has ``stands_for``: the
-        first and last turn, and the number of messages.
-
-    Raises:
-        CorruptStateError: an entry cannot be read.
-    """
-    session, overlay, entries = context
-    messages = context_messages(entries, overlay, count=session.message_count)
-    names = [cast("str", message.additional_properties.pop(RECORD)) for message in messages]
-    pieces = overlay.pieces if overlay is not None else ()
-    summaries = {encode_summary_id(piece.name): piece for piece in pieces if isinstance(piece, SummaryMessage)}
-    annotate_message_groups(messages, tokenizer=_TOKENIZER)
-    message_views: list[ConversationMessageWire] = []
-    for name in names:
-        position = decode_position(name)
-        if position is None:
-            message_views.append(_summary_view(summaries[name]))
-            continue
-        entry = entries[position.entry]
-        message = cast("list[Mapping[str, Any]]", entry["messages"])[position.message]
-        view = {"createdAt": entry.get("createdAt"), **message, "turn_id": entry.get("correlationId")}
-        message_views.append(cast("ConversationMessageWire", view))
-    return {
-        "agent": agent,
-        "session_id": session_id,
-        "thread_id": session_id,
-        "message_count": session.message_count,
-        "context": {
-            "made_by": compaction_id,
-            "is_whole": overlay is None,
-            "kept_by_service": bool((session.agent_session or {}).get("service_session_id")),
-            "estimated_tokens": included_token_count(messages),
-            "messages": message_views,
-        },
-    }
-
-
-def _summary_view(summary: SummaryMessage) -> ConversationMessageWire:
-    replaced_range: ReplacedRangeWire = {
-        "first_turn_id": summary.first_turn_id,
-        "last_turn_id": summary.last_turn_id,
-        "messages": summary.count,
-    }
-    return {**cast("ConversationMessageWire", summary.message), "stands_for": replaced_range}
-
 
 _LOGGER = logging.getLogger(__name__)
 _DRAIN_SECONDS: Final = 5.0
 JSON_LINES: Final = "application/jsonl"
 _BACKUP_MARK: Final = ".before-repair-"
-View = Literal["record", "context"]
 
 
 async def list_sessions(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -140,17 +70,8 @@ async def list_sessions(host: HandlerContext, call: RouteRequest, client: TurnCl
 
 
 async def read_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``GET /agents/{agent}/sessions/{session}``: the newest messages of the record, or those before a cursor.
-
-    With ``view=context``, what the model receives.
-    """
+    """``GET /agents/{agent}/sessions/{session}``: the newest messages of the record, or those before a cursor."""
     agent, session_id = named_session(host, call)
-    if (chosen := call.query.get("view")) not in {None, *get_args(View)}:
-        raise RequestError(
-            f"'view' is {chosen!r}: leave it out or use view=record for the conversation, or view=context"
-        )
-    if chosen == "context":
-        return await _read_context(host, agent, session_id, client)
     limit = parse_limit(call.query, default=MAX_LIMIT)
     read = await client.documents.page(agent, session_id, before=parse_position(call.query), limit=limit)
     if read is None:
@@ -161,25 +82,6 @@ async def read_session(host: HandlerContext, call: RouteRequest, client: TurnCli
         running = await client.find(agent, session_id, session.running) if session.running else None
     view = partial(session_view, agent, session_id, session, page, running)
     return await large_json_response(len(page.entries), view, session_headers(session_id))
-
-
-async def _read_context(host: HandlerContext, agent: str, session_id: str, client: TurnClient) -> Response:
-    compaction_id = host.agents[agent].compaction_id
-    context = await client.contexts.read(agent, session_id, compaction_id=compaction_id)
-    if context is None:
-        raise unknown_session(agent, session_id)
-    view = partial(context_view, agent, session_id, context, compaction_id=compaction_id)
-    return await large_json_response(len(context.entries), view, session_headers(session_id))
-
-
-async def reset_context(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
-    """``POST /agents/{agent}/sessions/{session}/context/reset``: discard what compaction decided."""
-    agent, session_id = named_session(host, call)
-    had_overlay = await client.contexts.reset(agent, session_id)
-    if had_overlay is None:
-        raise unknown_session(agent, session_id)
-    status = "reset" if had_overlay else "unchanged"
-    return session_response(ContextResetWire(agent=agent, session_id=session_id, status=status))
 
 
 async def export_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:

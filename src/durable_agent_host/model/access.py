@@ -31,7 +31,6 @@ Action = Literal[
     "session.verify",
     "session.repair",
     "session.fork",
-    "session.reset",
     "session.delete",
     "files.read",
     "files.add",

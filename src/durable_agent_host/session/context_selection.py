@@ -6,7 +6,7 @@ provider's adapter and the framework have copied it.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from agent_framework import Content, Message
 
@@ -15,7 +15,6 @@ from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.overlay import MessagePosition, MessageRange, Overlay, SummaryMessage
 from durable_agent_host.model.provider_item import ITEM, STAMP
-from durable_agent_host.model.session import Session
 from durable_agent_host.session.transcript import sendable, unsent_turns
 
 # Turns the strategies' decisions of a turn into the session's overlay.
@@ -205,20 +204,6 @@ RECORD: Final = "durable_agent_host.record"
 """Key in a message's ``additional_properties``: the name of its place in the record, or of the stand-in that it is."""
 
 _SUMMARY_PREFIX: Final = "="
-
-
-class StoredContext(NamedTuple):
-    """The context of a conversation.
-
-    Attributes:
-        session: its head.
-        overlay: defines the context; None for the whole record.
-        entries: of the record, complete, by their numbers from 0; those outside of the context are missing.
-    """
-
-    session: Session
-    overlay: Overlay | None
-    entries: Mapping[int, Mapping[str, Any]]
 
 
 def encode_position(position: MessagePosition, turn_id: Any) -> str:
