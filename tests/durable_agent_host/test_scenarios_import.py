@@ -27,7 +27,7 @@ MALFORMED = {
     "session's state": (f"{HOST}.agentSession", {"session_id": "s1", "state": {"$content": {}}}),
     "receipt": (f"{HOST}.receipts[0].stats", "heavy"),
     "status": (f"{HOST}.receipts[0].status", "well"),
-    "error": (f"{HOST}.receipts[0].error", {"message": "No."}),
+    "error": (f"{HOST}.receipts[0].error", "No."),
     "role": (f"{SECOND}.messages[1].role", {"a": 1}),
 }
 """The place of a part, and what is there instead."""

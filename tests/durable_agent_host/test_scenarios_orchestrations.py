@@ -122,10 +122,16 @@ def test_a_turn_by_hand_needs_an_agent_and_a_message(people: AgentHost, model: P
         ({"agent": "Talker"}, "has no 'message'"),
         ({"message": "hi"}, "has no 'agent'"),
         ({"agent": "Talker", "message": ["hi"]}, "part 1 of 'message' is a text: give an object"),
-        ({"agent": "Talker", "message": "hi", "policy": "rush"}, "use queue, reject, interrupt"),
+        (
+            {"agent": "Talker", "message": "hi", "policy": "rush"},
+            "'policy' is not valid: Input should be 'queue', 'reject'",
+        ),
         ({"agent": "Talker", "message": "hi", "session_id": "a/b"}, "has the character '/'"),
         ({"agent": "Talker", "message": "hi", "turn_id": "another"}, "or leave turn_id out"),
-        ({"agent": "Talker", "message": "hi", "options": []}, "'options' is list: give an object"),
+        (
+            {"agent": "Talker", "message": "hi", "options": []},
+            "'options' is not valid: Input should be a valid dictionary",
+        ),
     ],
 )
 def test_an_invalid_turn_input_is_reported(people: AgentHost, model: PracticeModel, turn_input, sentence: str):

@@ -311,7 +311,7 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
         response.finish_reason = cast("Any", end.finish_reason)
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, model_info=served_by)
     for complete in [part.complete_stored for part in runs.parts if part.complete_stored is not None]:
-        complete(answer["messages"], runs.agent_session)
+        complete(answer.get("messages") or (), runs.agent_session)
     entries = (encode_request_entry(stored_request), with_replies(answer, replies))
     is_redacted = stored_request is not request or response is not agent_response
     if is_redacted:

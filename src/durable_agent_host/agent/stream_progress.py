@@ -10,8 +10,12 @@ from agent_framework import ChatResponse, Content, MiddlewareTermination
 
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
-from durable_agent_host.codec.schema_validation import find_limit_violations
-from durable_agent_host.codec.strict_json import MAX_LEVELS, has_python_class, is_nested_too_deeply
+from durable_agent_host.codec.strict_json import (
+    MAX_LEVELS,
+    find_limit_violations,
+    has_python_class,
+    is_nested_too_deeply,
+)
 from durable_agent_host.model.call_path import CallPath
 
 _PARSING_FAILED: Final = "Error: Argument parsing failed."

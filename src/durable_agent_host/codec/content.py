@@ -17,7 +17,7 @@ from agent_framework import AgentSession, Content
 from durable_agent_host.codec.content_fields import FIELDS, KNOWN_TYPES, content_of, dump_value, fields_of, load_value
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.strict_json import has_python_class, is_nested_too_deeply
-from durable_agent_host.codec.wire_types import EXTENSION, ContentWire
+from durable_agent_host.codec.wire_types import EXTENSION, MAPPED, ContentWire, wire_type_of
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.budget import known_counts
 
@@ -82,18 +82,6 @@ STORED: Final = "durable_agent_host.stored"
 """Key in ``additional_properties`` of a content or message whose JSON this program would write differently: that JSON.
 
 It is written again if the content has not changed since."""
-
-MAPPED: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
-    "text": ("text", {"text": "text"}),
-    "text_reasoning": ("reasoning", {"text": "text"}),
-    "data": ("data", {"uri": "uri", "media_type": "mediaType"}),
-    "uri": ("uri", {"uri": "uri", "media_type": "mediaType"}),
-    "error": ("error", {"message": "message", "error_code": "errorCode", "error_details": "details"}),
-    "function_result": ("functionResult", {"call_id": "callId", "result": "result"}),
-    "hosted_file": ("hostedFile", {"file_id": "fileId"}),
-    "hosted_vector_store": ("hostedVectorStore", {"vector_store_id": "vectorStoreId"}),
-}
-"""Type of content → its ``$type``, and the fields for which upstream has a name."""
 
 _DICT: Final[Any] = dict
 _CALL_FIELDS: Final = FIELDS | {"argumentsForm", "argumentsText"}
@@ -181,8 +169,7 @@ def _mapped_codec(content_type: str, wire_type: str, names: Mapping[str, str]) -
 
 
 def _nested_codec(content_type: str) -> ContentCodec:
-    head, *tail = content_type.split("_")
-    wire_type = head + "".join(word.capitalize() for word in tail)
+    wire_type = wire_type_of(content_type)
 
     def encode(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         return {"$type": wire_type, "content": {"type": content_type, **fields}}, {}

@@ -12,7 +12,7 @@ from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.encryption_envelope import read_envelope
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.session_blobs import decode_sealed, encode_sealed
-from durable_agent_host.codec.session_schema import find_outline_violations
+from durable_agent_host.codec.session_schema import find_outline_violation
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.codec.wire_types import EXTENSION, SpentWire, StatsWire
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, UnknownSchemaVersionError
@@ -138,7 +138,7 @@ def decode_session(state: Any) -> Session:
         )
     if not isinstance(version, str) or not _READABLE.fullmatch(version):
         raise UnknownSchemaVersionError(version)
-    if (violation := next(find_outline_violations(document), None)) is not None:
+    if (violation := find_outline_violation(document)) is not None:
         raise CorruptStateError(
             f"the stored session cannot be used: {violation.location} {violation.problem}; nothing was changed"
         )

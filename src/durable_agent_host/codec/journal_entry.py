@@ -12,8 +12,7 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content
 from durable_agent_host.codec.content import decode_content, decode_usage, encode_content, encode_usage
 from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.message import decode_message, encode_message
-from durable_agent_host.codec.schema_validation import MAX_DEPTH
-from durable_agent_host.codec.strict_json import has_python_class, is_nested_too_deeply
+from durable_agent_host.codec.strict_json import MAX_DEPTH, has_python_class, is_nested_too_deeply
 from durable_agent_host.codec.tool_result_text import value_text
 from durable_agent_host.errors import CorruptStateError, ProviderError
 from durable_agent_host.model.call_path import (

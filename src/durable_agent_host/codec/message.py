@@ -12,7 +12,15 @@ from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.extension_data import extension_of, with_extension
 from durable_agent_host.codec.shared_text import detach_shared_texts, restore_shared_texts
 from durable_agent_host.codec.strict_json import object_at
-from durable_agent_host.codec.wire_types import EXTENSION, EntryWire, MessageWire
+from durable_agent_host.codec.wire_types import (
+    EXTENSION,
+    REQUEST,
+    RESPONSE,
+    EntryExtensionWire,
+    EntryWire,
+    MessageExtensionWire,
+    MessageWire,
+)
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.ending import STRUCTURED, AnswerEnd, end_of_answer
 from durable_agent_host.model.turn import TurnRequest
@@ -46,8 +54,6 @@ def replies_of(entry: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any
     return object_at(extension_of(entry), _REPLIES) if entry is not None else {}
 
 
-REQUEST: Final = "request"
-RESPONSE: Final = "response"
 _LIST: Final[Any] = list
 
 
@@ -70,8 +76,8 @@ def encode_message(message: Message) -> MessageWire:
     return wire if message_json is None else _with_unknown(wire, message_json)
 
 
-def _message_extension(message_id: str | None, properties: Mapping[str, Any]) -> dict[str, Any]:
-    extension: dict[str, Any] = {} if message_id is None else {"messageId": message_id}
+def _message_extension(message_id: str | None, properties: Mapping[str, Any]) -> MessageExtensionWire:
+    extension: MessageExtensionWire = {} if message_id is None else {"messageId": message_id}
     if properties:
         extension["additionalProperties"] = dump_value(properties, "additional_properties")
     return extension
@@ -175,7 +181,7 @@ def encode_response_entry(
     return entry
 
 
-def _response_extension(response: AgentResponse[Any], model_info: Mapping[str, str] | None) -> dict[str, Any]:
+def _response_extension(response: AgentResponse[Any], model_info: Mapping[str, str] | None) -> EntryExtensionWire:
     fields = {
         "served": dict(model_info) if model_info else None,
         "responseId": response.response_id,
@@ -184,7 +190,8 @@ def _response_extension(response: AgentResponse[Any], model_info: Mapping[str, s
         "continuationToken": dump_value(response.continuation_token, "continuation_token"),
         "additionalProperties": dump_value(response.additional_properties or None, "additional_properties"),
     }
-    return {name: value for name, value in fields.items() if value is not None} | _encode_value(response)
+    present_fields = {name: value for name, value in fields.items() if value is not None}
+    return cast("EntryExtensionWire", present_fields | _encode_value(response))
 
 
 def _encode_value(response: AgentResponse[Any]) -> dict[str, Any]:

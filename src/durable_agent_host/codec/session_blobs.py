@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.segment_refs import SealPlan, SegmentList, SegmentRef
+from durable_agent_host.model.segment_refs import SegmentList, SegmentRef
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _ZLIB: Final = b"z"
@@ -148,21 +148,6 @@ def decode_sealed(wire: Any) -> SegmentList:
 def has_blobs(state: Any) -> bool:
     """Return whether a session has parts outside of its entity."""
     return bool(value_at(state, "data", "extensionData", EXTENSION, "sealed"))
-
-
-def encode_sealing(sealing: SealPlan) -> dict[str, Any]:
-    """Encode what a turn's end moves out of the head."""
-    return {
-        "instead_of": sealing.instead_of,
-        "taken": sealing.entry_count,
-        "receipts": sealing.receipts,
-        "sealed": encode_sealed(sealing.sealed),
-    }
-
-
-def decode_sealing(wire: Mapping[str, Any]) -> SealPlan:
-    """Decode what a turn's end moves out of the head."""
-    return SealPlan(wire["instead_of"], wire["taken"], wire["receipts"], decode_sealed(wire["sealed"]))
 
 
 def _encode_ref(ref: SegmentRef) -> list[Any]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from math import isfinite
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 MAX_LEVELS: Final = 100
 """Objects and lists within each other; tools' arguments and schemas have fewer than twenty."""
@@ -118,3 +118,56 @@ def _finite(text: str) -> float:
     if not isfinite(number):
         raise ValueError(f"the number {text[:40]} is too large")
     return number
+
+
+Path = tuple[str | int, ...]
+
+MAX_DEPTH: Final = 200
+"""Maximum nesting of a document: copying it recurses as deep, with some calls for each level."""
+
+
+class JsonViolation(NamedTuple):
+    """What is wrong with a part of a document.
+
+    Attributes:
+        path: names and positions (from 0) that lead to the value.
+        problem: what is wrong with it.
+    """
+
+    path: Path
+    problem: str
+
+    @property
+    def location(self) -> str:
+        """The path as text, as in ``data.conversationHistory[3].messages[0].role``."""
+        return format_json_path(self.path)
+
+
+def format_json_path(path: Path) -> str:
+    """Format a path as text.
+
+    Returns:
+        For example ``data.conversationHistory[3]``; ``the document`` for an empty path.
+    """
+    text = "".join(f"[{segment}]" if isinstance(segment, int) else f".{segment}" for segment in path)
+    return text.removeprefix(".") or "the document"
+
+
+def find_limit_violations(value: Any) -> Iterator[JsonViolation]:
+    """Find values that JSON documents or this program cannot hold: excessive depth, and numbers that are not finite.
+
+    Yields:
+        The faults.
+    """
+    pending_values: list[tuple[Path, Any]] = [((), value)]
+    while pending_values:
+        path, inner = pending_values.pop()
+        if isinstance(inner, float) and not isfinite(inner):
+            yield JsonViolation(path, f"is {inner}: a finite number is expected")
+        if not isinstance(inner, dict | list):
+            continue
+        if len(path) >= MAX_DEPTH:
+            yield JsonViolation(path[:8], f"is nested more than {MAX_DEPTH} levels deep: make it flatter")
+            return
+        items: Any = cast("Any", inner).items() if isinstance(inner, dict) else enumerate(cast("list[Any]", inner))
+        pending_values += [((*path, name), item) for name, item in items if isinstance(item, dict | list | float)]

@@ -16,7 +16,7 @@ from durable_agent_host.model.ids import can_be_instance
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.error_texts import failure_reason
 from durable_agent_host.turn.turn_requests import read_turn_request
-from durable_agent_host.turn.turn_wire import check_turn_outcome, decode_turn_outcome
+from durable_agent_host.turn.turn_wire import decode_turn_outcome
 from durable_agent_host.turn.waiting_status import TurnWaits, decode_pending
 
 END_STATUSES: Final = frozenset(
@@ -87,15 +87,7 @@ def _read[T](turn_id: str, value: Any, decode: Callable[[Any], T]) -> T:
     """Read a value that only this host writes."""
     try:
         return decode(_parse_json(value))
-    except (
-        CorruptStateError,
-        RequestError,
-        ValueError,
-        RecursionError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ) as error:
+    except (CorruptStateError, RequestError, ValueError, RecursionError) as error:
         raise CorruptStateError(
             f"what the task hub stores of the turn {turn_id} is damaged, and cannot be read: restore a copy, or delete "
             "its session; nothing was changed"
@@ -111,7 +103,7 @@ def _parse_json(value: Any) -> Any:
 def _outcome(request: TurnRequest, status: Any) -> TurnOutcome | None:
     match status.runtime_status:
         case OrchestrationRuntimeStatus.Completed:
-            return _read(request.turn_id, status.output, _decode_end)
+            return _read(request.turn_id, status.output, decode_turn_outcome)
         case OrchestrationRuntimeStatus.Failed | OrchestrationRuntimeStatus.Canceled:
             reason = failure_reason(str(status.output))
             error = {"type": "TurnError", "message": f"the turn's orchestration failed: {reason}"}
@@ -121,11 +113,6 @@ def _outcome(request: TurnRequest, status: Any) -> TurnOutcome | None:
             return TurnOutcome(request.turn_id, "failed", error=error)
         case _:
             return None
-
-
-def _decode_end(wire: Any) -> TurnOutcome:
-    check_turn_outcome(wire)
-    return decode_turn_outcome(wire)
 
 
 def _decode_wait(wire: Any) -> TurnWaits:

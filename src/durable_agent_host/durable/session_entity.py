@@ -57,9 +57,7 @@ from durable_agent_host.turn.error_texts import error_details
 from durable_agent_host.turn.timeline import timeline_without_orchestration
 from durable_agent_host.turn.turn_requests import request_of_run
 from durable_agent_host.turn.turn_wire import (
-    check_figures,
     check_turn_named,
-    check_turn_outcome,
     decode_turn_outcome,
     encode_turn_request,
 )
@@ -270,9 +268,9 @@ class DurableAgentEntity:
         return changed_session, result
 
     def _commit(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
-        check_turn_outcome(payload)
+        outcome = decode_turn_outcome(payload)
         window = self._window()
-        changed_session, following = commit_outcome(session, decode_turn_outcome(payload), window=window)
+        changed_session, following = commit_outcome(session, outcome, window=window)
         return changed_session, _next(changed_session, following) | {
             "message_count": changed_session.message_count,
             "ended_at": window.now,
@@ -280,9 +278,8 @@ class DurableAgentEntity:
 
     def _leave(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
         check_turn_named(payload)
-        check_figures(payload)
         is_cancelled = payload.get("cancelled") is True
-        usage = decode_budget_usage(payload.get("spent"))
+        usage = decode_budget_usage(payload.get("budget_usage"))
         changed_session, following = leave_session(
             session, payload["turn_id"], window=self._window(), is_cancelled=is_cancelled, usage=usage
         )

@@ -226,7 +226,7 @@ async def _manage(
     if wire["do"] == "settle":
         async with asyncio.timeout(_FINALIZE_SECONDS):
             usage = await stopper.finalize(agent, session_id, turn_id)
-        return {"spent": encode_budget_usage(usage)} if usage is not None else {}
+        return {"budget_usage": encode_budget_usage(usage)} if usage is not None else {}
     if wire["do"] == "replies":
         replies = await stopper.read_replies(agent, session_id, turn_id)
         return [reply for reply in replies if reply["call_id"] in wire["request"]]
@@ -252,7 +252,7 @@ async def _manage_orchestration(
         if wire["do"] != "wake":  # work left in its activity would run beside the next turn
             await _mark_soon(stopper, agent, session_id, turn_id)
         usage = await stopper.finalize(agent, session_id, turn_id) if wire["do"] == "check" else None
-        return {"spent": encode_budget_usage(usage)} if usage is not None else False
+        return {"budget_usage": encode_budget_usage(usage)} if usage is not None else False
     if wire["do"] == "cancel":
         await stopper.stop(client, agent, session_id, turn_id)
     elif wire["do"] == "wake":

@@ -11,8 +11,7 @@ from azurefunctions.extensions.http.fastapi import Response
 from durable_agent_host.codec.entity_state import encode_budget_usage, encode_stats
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import RESPONSE, end_of_entry, response_id_of
-from durable_agent_host.codec.schema_validation import format_json_path
-from durable_agent_host.codec.strict_json import encode_strict
+from durable_agent_host.codec.strict_json import encode_strict, format_json_path
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.http.problem_details import problem_body
 from durable_agent_host.http.response_types import (

@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple, cast
 from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.offloaded_text import with_placeholders
-from durable_agent_host.codec.schema_validation import Path
-from durable_agent_host.codec.session_schema import find_schema_violations, format_violations, shift_list_index
-from durable_agent_host.codec.strict_json import object_at, value_at
+from durable_agent_host.codec.session_schema import find_schema_violations, format_violations, shift_list_index, unit_of
+from durable_agent_host.codec.strict_json import Path, object_at, value_at
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.model.session import Session
@@ -65,7 +64,7 @@ def make_readable(state: Any) -> tuple[Json, list[RepairChange]]:
         readable_entries = [*readable.values()]
     document: Json = {**state, "data": {**data, "conversationHistory": [] if isinstance(entries, list) else entries}}
     while violations := find_schema_violations(document):
-        units = {violation.unit for violation in violations}
+        units = {unit_of(violation.path) for violation in violations}
         if () in units:
             raise CorruptStateError(f"the stored session is none: {format_violations(violations)}; nothing was changed")
         changes += [RepairChange(violation.location, f"it {violation.problem}", LEFT_OUT) for violation in violations]

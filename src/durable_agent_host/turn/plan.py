@@ -221,7 +221,7 @@ ENDED_BEFORE: Final = "ended_before"
 """Key in the activity's outcome of a turn that had a receipt: nothing is committed."""
 
 _NOT_FOR_CALLERS: Final = frozenset(
-    {"entries", "agent_session", "pending", "sealing", "work", "steered_by", ENDED_BEFORE}
+    {"entries", "agent_session", "pending", "sealing", "attempt_metrics", "steered_by", ENDED_BEFORE}
 )
 
 
@@ -379,7 +379,7 @@ def _with_usage(outcome: dict[str, Any]) -> Generator[Step, Any, dict[str, Any]]
     When it cannot be read, because the turn's log is unavailable, the turn ends all the same.
     """
     has_not_started = outcome["status"] == "rejected" or outcome.get(ENDED_BEFORE)
-    if outcome.get("spent") or has_not_started:
+    if outcome.get("budget_usage") or has_not_started:
         return outcome
     with suppress(Exception):
         return outcome | (yield FinalizeTurn())
@@ -390,13 +390,13 @@ def _commit(
     request: TurnRequest, outcome: dict[str, Any], *, notifies: bool
 ) -> Generator[Step, Any, tuple[dict[str, Any], dict[str, Any]]]:
     """Commit the outcome to the session; if that fails, commit the failure, so that the session is free."""
-    payload = {name: value for name, value in outcome.items() if name != "work"}
+    payload = {name: value for name, value in outcome.items() if name != "attempt_metrics"}
     if outcome.get(ENDED_BEFORE):
         payload["status"] = "rejected"
     try:
         commit_reply = yield CallEntity("commit", payload, notifies and payload["status"] != "rejected")
     except Exception as error:  # noqa: BLE001 - the session must be freed whatever was wrong with the outcome
-        usage = {"spent": outcome["spent"]} if outcome.get("spent") else {}
+        usage = {"budget_usage": outcome["budget_usage"]} if outcome.get("budget_usage") else {}
         outcome = encode_turn_outcome(failure(request, error)) | usage
         commit_reply = yield CallEntity("commit", outcome)
     return outcome, commit_reply

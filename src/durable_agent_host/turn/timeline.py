@@ -158,7 +158,7 @@ class TimelineWriter:
         if result.get(ENDED_BEFORE):
             self._ended_before = True
             return
-        metrics = result.get("work")
+        metrics = result.get("attempt_metrics")
         if not metrics:  # refused before an attempt began
             return
         number = metrics["attempt"]

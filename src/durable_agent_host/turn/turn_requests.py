@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, cast, get_args
+from typing import Any, Final, NamedTuple, cast
 
 from durable_agent_host.codec.entity_state import encode_owner
 from durable_agent_host.errors import RequestError
@@ -200,15 +200,11 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
     for name in ("agent", "message"):
         if not fields.get(name) and not (name == "message" and (fields.get("contents") or fields.get("stored"))):
             raise RequestError(f"the input has no {name!r}: give an object with 'agent' and 'message'")
-    for name, (kind, expected_type) in _KINDS.items():
-        if name in fields and not isinstance(fields[name], kind):
-            raise RequestError(f"{name!r} is {type(fields[name]).__name__}: give {expected_type}")
-        if isinstance(fields.get(name), str) and _SURROGATE.search(fields[name]):
+    for name, value in fields.items():
+        if isinstance(value, str) and _SURROGATE.search(value):
             raise RequestError(f"{name!r} has half of a surrogate pair, which is no character: send whole characters")
     if fields.get("role", "user") != "user":
         raise RequestError(f"'role' is {fields['role']!r}: a turn begins with a message of role 'user'")
-    if fields.get("policy", "queue") not in get_args(Policy):
-        raise RequestError(f"'policy' is {fields['policy']!r}: use {', '.join(get_args(Policy))}")
     if fields.get("turn_id", instance_id) != instance_id:
         raise RequestError(
             f"'turn_id' is {fields['turn_id']!r}, and the orchestration has the instance id {instance_id!r}: "
@@ -230,18 +226,6 @@ def _with_contents(wire: Mapping[str, Any]) -> dict[str, Any]:
         return fields
     message_input = read_message(fields["message"])
     return fields | {"message": message_input.text, "contents": list(message_input.contents)}
-
-
-_KINDS: Final[Mapping[str, tuple[type[Any], str]]] = {
-    **dict.fromkeys(("agent", "message", "session_id", "role", "policy", "turn_id"), (str, "a text")),
-    **dict.fromkeys(
-        ("created_at", "request_hash", "orchestration_id", "principal", "tenant", "stored", "raw"), (str, "a text")
-    ),
-    **dict.fromkeys(("response_format", "options", "owner"), (Mapping, "an object")),
-    "enable_tool_calls": (bool, "true or false"),
-    "contents": (list, "a list of contents"),
-    "client_tools": (list, "a list of tools"),
-}
 
 
 def _message_as_text(message: Any) -> str:

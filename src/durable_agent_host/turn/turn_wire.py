@@ -1,28 +1,21 @@
 """Data that crosses the durable boundary during a turn: request and outcome, as plain JSON."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any, Final, cast, get_args
+from dataclasses import replace
+from typing import Any, Final
 
-from durable_agent_host.codec.entity_state import (
-    decode_budget_usage,
-    decode_stats,
-    encode_budget_usage,
-    encode_stats,
-    field_values,
-)
-from durable_agent_host.codec.session_blobs import decode_sealing, encode_sealing, json_bytes_of
+from pydantic import TypeAdapter, ValidationError
+
+from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.errors import RequestError
-from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStatus
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.turn.turn_events import SEPARATOR, ResponseMessageWire
 
-_ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stored", "raw")
-"""Fields that are left out when they have no value."""
+_REQUEST: Final = TypeAdapter(TurnRequest)
+_OUTCOME: Final = TypeAdapter(TurnOutcome)
 _LARGE: Final = ("message", "response_format", "options", "contents", "client_tools")
 """Fields of a request that may be stored outside of it."""
-_OUTCOME_NAMES: Final = {"model_info": "served", "budget_usage": "spent", "attempt_metrics": "work"}
-"""Fields of an outcome that have another name in JSON."""
 _ALWAYS_PRESENT: Final = frozenset(
     {"turn_id", "status", "text", "entries", "agent_session", "usage", "error", "message_count", "stats"}
     | {"request_hash", "ended_at"}
@@ -31,26 +24,30 @@ _ALWAYS_PRESENT: Final = frozenset(
 
 
 def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
-    """Encode a request as the input of the turn's orchestration.
+    """Encode a request as the input of the turn's orchestration, without fields that have their default.
 
     Returns:
         A JSON object, with the names of `TurnRequest`.
     """
-    wire = {field.name: getattr(request, field.name) for field in fields(TurnRequest)}
-    for name in _ABSENT_WHEN_NONE:
-        if wire[name] is None:
-            del wire[name]
-    if not request.resumes:
-        del wire["resumes"]
-    for name in ("contents", "client_tools"):
-        if values := wire.pop(name):
-            wire[name] = [dict(value) for value in values]
-    return wire
+    return _REQUEST.dump_python(request, mode="json", exclude_defaults=True)
 
 
 def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
-    """Decode a request, ignoring names unknown to this version."""
-    return TurnRequest(*field_values(TurnRequest, wire))
+    """Decode a request, ignoring names unknown to this version.
+
+    Raises:
+        RequestError: a field is missing, or of another type.
+    """
+    return _decode(_REQUEST, wire)
+
+
+def _decode[T](adapter: TypeAdapter[T], wire: Any) -> T:
+    try:
+        return adapter.validate_python(wire)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False)[0]
+        location = ".".join(map(str, details["loc"])) or "the input"
+        raise RequestError(f"{location!r} is not valid: {details['msg']}") from None
 
 
 def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, dict[str, Any] | None]:
@@ -90,32 +87,22 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
     """Encode an outcome as the result of the activity and the output of the orchestration.
 
     Returns:
-        A JSON object, with the names of `TurnOutcome`, except ``served``, ``spent`` and ``work``.
+        A JSON object, with the names of `TurnOutcome`.
     """
-    wire = {_OUTCOME_NAMES.get(field.name, field.name): getattr(outcome, field.name) for field in fields(TurnOutcome)}
-    wire |= {name: list(wire[name]) for name in ("entries", "pending", "messages")}
-    wire["stats"] = encode_stats(outcome.stats)
-    if outcome.sealing:
-        wire["sealing"] = encode_sealing(outcome.sealing)
-    if outcome.budget_usage is not None:
-        wire["spent"] = encode_budget_usage(outcome.budget_usage)
     return {
         name: value
-        for name, value in wire.items()
+        for name, value in _OUTCOME.dump_python(outcome, mode="json").items()
         if value or name in _ALWAYS_PRESENT or (name == "overlay" and value is not None)
     }
 
 
-def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
-    """Decode an outcome, ignoring names unknown to this version."""
-    return replace(
-        TurnOutcome(*field_values(TurnOutcome, wire)),
-        stats=decode_stats(wire.get("stats") or {}),
-        sealing=decode_sealing(wire["sealing"]) if wire.get("sealing") else None,
-        model_info=wire.get("served"),
-        budget_usage=decode_budget_usage(wire.get("spent")),
-        attempt_metrics=wire.get("work"),
-    )
+def decode_turn_outcome(wire: Any) -> TurnOutcome:
+    """Decode an outcome, ignoring names unknown to this version.
+
+    Raises:
+        RequestError: a field is missing, or of another type.
+    """
+    return _decode(_OUTCOME, wire)
 
 
 def encode_response_messages(messages: Sequence[ResponseMessageWire], agent: str) -> tuple[Mapping[str, Any], ...]:
@@ -147,44 +134,6 @@ def decode_response_messages(outcome: TurnOutcome, agent: str) -> list[ResponseM
         messages.append(message)
         start = end + len(SEPARATOR)
     return messages
-
-
-def check_turn_outcome(wire: Any) -> None:
-    """Check data that becomes a receipt: anyone who may call entities can call the operation.
-
-    Raises:
-        RequestError: it is not an outcome; says what is wrong with it.
-    """
-    check_turn_named(wire)
-    if (status := wire.get("status")) not in get_args(TurnStatus):
-        raise RequestError(f"the status of a turn's end is {status!r:.100}: one of {', '.join(get_args(TurnStatus))}")
-    for name in ("text", "finish_reason", "request_hash", "ended_at", "text_at", "joined_turn_id"):
-        if not isinstance(wire.get(name) or "", str):
-            raise RequestError(f"{name!r} of a turn's end is no text")
-    for name in ("error", "refusal", "agent_session", "overlay", "steered_by"):
-        if not isinstance(wire.get(name) or {}, dict):
-            raise RequestError(f"{name!r} of a turn's end is no object")
-    check_figures(wire)
-    error: dict[str, Any] = wire.get("error") or {}
-    if not all(isinstance(error.get(name, ""), str) for name in ("type", "message")):
-        raise RequestError("'error' of a turn's end has a 'type' or a 'message' that is no text")
-    entries: Any = wire.get("entries") or []
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in cast("list[Any]", entries)):
-        raise RequestError("'entries' of a turn's end is no list of objects")
-
-
-def check_figures(wire: Mapping[str, Any]) -> None:
-    """Check the figures of a turn's end.
-
-    Raises:
-        RequestError: a figure is not a number.
-    """
-    for name in ("stats", "spent"):
-        figures: Any = wire.get(name) or {}
-        if not isinstance(figures, dict):
-            raise RequestError(f"{name!r} of a turn's end is no object")
-        if not all(isinstance(figure, int | float) for figure in cast("dict[str, Any]", figures).values()):
-            raise RequestError("'stats' or 'spent' of a turn's end has a figure that is no number")
 
 
 def check_turn_named(wire: Any) -> None:

@@ -95,7 +95,7 @@ BROKEN = {
         "call call_1 has no result",
     ),
     "an unknown entry": ([{"$type": "summary", "text": "x"}, *turn("a", ("assistant", text("x")))], "is not known"),
-    "an entry of another shape": ([[], *turn("a", ("assistant", text("x")))], "an object is expected"),
+    "an entry of another shape": ([[], *turn("a", ("assistant", text("x")))], "Input should be a valid dictionary"),
     "a call in an entry of another shape": (
         [
             {"$type": "response", "messages": [5, {"role": "assistant", "contents": [call("call_1")]}]},

@@ -143,22 +143,24 @@ def commits(drive, usage):
     """Check that the turn is committed as failed, with what it has spent."""
     assert isinstance(drive.step, CallEntity)
     assert (drive.step.operation, drive.step.payload["status"]) == ("commit", "failed")
-    assert drive.step.payload.get("spent") == usage
+    assert drive.step.payload.get("budget_usage") == usage
     drive.expect(drive.step, committed_answer())
-    assert drive.end.get("spent") == usage
+    assert drive.end.get("budget_usage") == usage
 
 
-@pytest.mark.parametrize(("answer", "usage"), [({"spent": USAGE}, USAGE), ({}, None), (RuntimeError("no log"), None)])
+@pytest.mark.parametrize(
+    ("answer", "usage"), [({"budget_usage": USAGE}, USAGE), ({}, None), (RuntimeError("no log"), None)]
+)
 def test_a_turn_that_no_run_has_ended_is_settled(answer, usage):
     """Under a budget, what a turn had spent is committed with its failure; when it cannot be read, the failure is."""
     commits(failing_drive(COUNTING_GRANT).expect(FinalizeTurn(), answer), usage)
 
 
-@pytest.mark.parametrize("outcome", [OUTCOME | {"spent": USAGE}, OUTCOME])
+@pytest.mark.parametrize("outcome", [OUTCOME | {"budget_usage": USAGE}, OUTCOME])
 def test_a_rejected_commit_keeps_the_usage(outcome):
     """The failure that is committed in the outcome's place says what the turn has spent, as the agent or its log do."""
     drive = Drive().expect(ADMIT, COUNTING_GRANT).expect(RunAgent(), outcome)
-    if "spent" not in outcome:
-        drive.expect(FinalizeTurn(), {"spent": USAGE})
-    drive.expect(CallEntity("commit", OUTCOME | {"spent": USAGE}), RuntimeError("not what was sealed"))
+    if "budget_usage" not in outcome:
+        drive.expect(FinalizeTurn(), {"budget_usage": USAGE})
+    drive.expect(CallEntity("commit", OUTCOME | {"budget_usage": USAGE}), RuntimeError("not what was sealed"))
     commits(drive, USAGE)

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.schema_validation import find_limit_violations
-from durable_agent_host.codec.strict_json import is_nested_too_deeply
+from durable_agent_host.codec.strict_json import find_limit_violations, is_nested_too_deeply
 from durable_agent_host.model.provider_item import ItemPart
 
 _OPENING: Final = re.compile(r'\s*\{\s*"code"\s*:\s*"')
