@@ -16,8 +16,6 @@ from ncrontab import ScheduleError, parse_cron
 PREFIX = "DURABLE_AGENT_HOST_"
 NO_MAINTENANCE = "off"
 NOBODY = "nobody"
-PUBLIC_ADDRESS = "public"
-ANY_ADDRESS = "any"
 READ_PLAINTEXT = "read"
 REJECT_PLAINTEXT = "refuse"
 _ROLE = "role:"
@@ -28,7 +26,6 @@ _NEARNESS_OF_OTHERS = 0.9
 _FOR_TESTS = frozenset({PREFIX + "CRASH"})
 _CHOICES = {
     "adopt_sessions": (ANYBODY, NOBODY, _ROLE + "NAME"),
-    "notify_addresses": (PUBLIC_ADDRESS, ANY_ADDRESS),
     "encryption_plaintext": (READ_PLAINTEXT, REJECT_PLAINTEXT),
 }
 _MAY_BE_ZERO = frozenset({"session_ttl_seconds", "kept_call_bytes"})
@@ -96,11 +93,9 @@ class Settings(ResponseLimits):
         max_stream_readers: how many clients may follow one turn's events in one process; 429 above. Default 100.
         max_arriving_bytes: how much of large bodies may be arriving at once in one process; 429 above. Bytes, default
             256 MiB: eight of the largest uploads.
-        notify_secret: signs the notifications that are sent to a URL: ``whsec_`` and base64 of at least 24 bytes;
-            several separated by commas, while a receiver changes from one to another. Empty, the default, for apps
+        notify_secret: signs the notifications that are sent to a URL: ``whsec_`` and base64; several
+            separated by commas, while a receiver changes from one to another. Empty, the default, for apps
             that notify no URL.
-        notify_addresses: where that URL may lead: ``public`` addresses only, the default, or ``any``, also private,
-            loopback and link-local ones.
     """
 
     wait_seconds: float = 200.0
@@ -132,7 +127,6 @@ class Settings(ResponseLimits):
     max_stream_readers: int = 100
     max_arriving_bytes: int = 256 * 1024 * 1024
     notify_secret: str = field(default="", repr=False)
-    notify_addresses: str = PUBLIC_ADDRESS
 
     def __post_init__(self) -> None:
         """Refuse invalid values in settings that a program creates."""

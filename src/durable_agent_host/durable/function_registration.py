@@ -20,7 +20,7 @@ from durable_agent_host.durable.turn_client import ClientFor, TurnClient, TurnSe
 from durable_agent_host.durable.turn_notifications import (
     NOTIFY_ACTIVITY,
     NOTIFY_ORCHESTRATION,
-    deliver_notification,
+    NotificationSender,
     notify_of_run,
     run_notification,
 )
@@ -72,10 +72,10 @@ def register_run_notifications(app: df.DFApp, hub: TaskHub, *, is_notified: bool
     _register_activity(app, NOTIFY_RUN_ACTIVITY, partial(notify_of_run, is_notified=is_notified), hub)
 
 
-def register_notifications(app: df.DFApp, notify: Notify, hub: TaskHub) -> None:
+def register_notifications(app: df.DFApp, notify: Notify, hub: TaskHub, lease_seconds: float) -> None:
     """Register the orchestration ``notify_turn`` and its activity."""
-    _register_orchestration(app, NOTIFY_ORCHESTRATION, run_notification, hub)
-    _register_activity(app, NOTIFY_ACTIVITY, partial(deliver_notification, notify=notify), hub)
+    _register_orchestration(app, NOTIFY_ORCHESTRATION, partial(run_notification, lease_seconds=lease_seconds), hub)
+    _register_activity(app, NOTIFY_ACTIVITY, NotificationSender(notify).start, hub)
 
 
 def _register_orchestration(app: df.DFApp, name: str, run: Orchestrate, hub: TaskHub) -> None:

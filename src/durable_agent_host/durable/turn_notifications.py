@@ -1,12 +1,15 @@
 """Tells the app, or a URL, that a turn waits or has ended, or that a run of a workflow waits.
 
 Each notification is an orchestration, whose id is the notification's key: it survives the death of a process, and the
-pauses between attempts are durable timers. One that was not delivered is a failed orchestration with the reason.
+pauses between attempts are durable timers. Its activity only starts a delivery, whose end is an event. One that was not
+delivered is a failed orchestration with the reason.
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from inspect import isawaitable
 from typing import Any, Final
@@ -27,6 +30,8 @@ from durable_agent_host.turn.turn_events import TURN_CANCELLED, TURN_COMPLETED, 
 
 NOTIFY_ORCHESTRATION: Final = "notify_turn"
 NOTIFY_ACTIVITY: Final = "notify_agent_turn"
+END_EVENT: Final = "delivered"
+DELIVERIES_AT_ONCE: Final = 8
 RETRY_SECONDS: Final = (2, 30, 300, 1800, 7200, 21600, 54000)
 """Pauses between the attempts: eight within a day."""
 
@@ -57,28 +62,46 @@ async def start_notification(
             raise
 
 
-def run_notification(context: DurableOrchestrationContext) -> Generator[Any, Any]:
+def run_notification(context: DurableOrchestrationContext, lease_seconds: float) -> Generator[Any, Any]:
     """Deliver one notification, as an orchestration.
+
+    Args:
+        context: of the orchestration.
+        lease_seconds: how long an attempt is trusted to run, before it is started again: its process may have died.
 
     Raises:
         NotificationError: it was not delivered.
     """
     sdk: Any = context
     activity_input = {**sdk.get_input(), "key": sdk.instance_id}
-    pauses = iter(RETRY_SECONDS)
-    while True:
+    for attempt, pause in enumerate((*RETRY_SECONDS, None)):
         try:
-            reason: str | None = yield sdk.call_activity(NOTIFY_ACTIVITY, activity_input)
+            failure = yield from _run_delivery(sdk, activity_input | {"attempt": attempt}, lease_seconds)
         except Exception as error:  # noqa: BLE001 - whatever it is, a later attempt may succeed
-            reason = failure_reason(str(error))
-            if (pause := next(pauses, None)) is not None:
-                yield sdk.create_timer(sdk.current_utc_datetime + timedelta(seconds=pause))
-                continue
-        if reason is None:
+            failure = {"reason": failure_reason(str(error)), "retryable": True}
+        if failure is None:
             return
-        message = f"{_label(activity_input)}: the notification {sdk.instance_id} was not delivered: {reason}"
-        _LOGGER.error(message)
-        raise NotificationError(message)
+        if not failure["retryable"] or pause is None:
+            message = (
+                f"{_label(activity_input)}: the notification {sdk.instance_id} was not delivered: {failure['reason']}"
+            )
+            _LOGGER.error(message)
+            raise NotificationError(message)
+        yield sdk.create_timer(sdk.current_utc_datetime + timedelta(seconds=pause))
+
+
+def _run_delivery(
+    sdk: Any, activity_input: Mapping[str, Any], lease_seconds: float
+) -> Generator[Any, Any, dict[str, Any] | None]:
+    """Run one attempt: start it, and wait for its end."""
+    end = sdk.wait_for_external_event(f"{END_EVENT}-{activity_input['attempt']}")
+    while not end.is_completed:
+        yield sdk.call_activity(NOTIFY_ACTIVITY, activity_input)
+        timer = sdk.create_timer(sdk.current_utc_datetime + timedelta(seconds=lease_seconds))
+        yield sdk.task_any([end, timer])
+        if not timer.is_completed:
+            timer.cancel()
+    return json.loads(end.result) if isinstance(end.result, str) else end.result  # the client sends JSON as a text
 
 
 def _label(wire: Mapping[str, Any]) -> str:
@@ -99,27 +122,41 @@ async def notify_of_run(wire: Mapping[str, Any], client: DurableOrchestrationCli
         await start_notification(client, wire, {"status": WAITING})
 
 
-async def deliver_notification(
-    wire: Mapping[str, Any], client: DurableOrchestrationClient, notify: Notify
-) -> str | None:
-    """Deliver a notification once.
+class NotificationSender:
+    """Delivers notifications, few at once, in tasks and threads of their own: no turn waits for a receiver.
 
-    Returns:
-        None; or why it is not tried again.
-
-    Raises:
-        Exception: it was not delivered.
+    Args:
+        notify: the app's function.
     """
-    notification = await _build_notification(wire, client)
-    try:
-        delivery = await asyncio.to_thread(notify, notification)  # a plain function may block
-        if isawaitable(delivery):
-            await delivery
-    except NotificationError as error:
-        if error.retryable:
-            raise
-        return str(error)
-    return None
+
+    def __init__(self, notify: Notify) -> None:
+        self._notify = notify
+        self._slots = asyncio.Semaphore(DELIVERIES_AT_ONCE)
+        self._threads = ThreadPoolExecutor(DELIVERIES_AT_ONCE, "notify")
+        self._deliveries: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self, wire: Mapping[str, Any], client: DurableOrchestrationClient) -> None:
+        """Start to deliver a notification, unless this process is delivering it; its orchestration gets its end."""
+        key = wire["key"]
+        if key not in self._deliveries:
+            notification = await _build_notification(wire, client)
+            delivery = asyncio.create_task(self._deliver(notification, wire["attempt"], client))
+            self._deliveries[key] = delivery
+            delivery.add_done_callback(lambda _: self._deliveries.pop(key))
+
+    async def _deliver(self, notification: Notification, attempt: int, client: DurableOrchestrationClient) -> None:
+        failure: dict[str, Any] | None = None
+        try:
+            async with self._slots:
+                loop = asyncio.get_running_loop()
+                delivery = await loop.run_in_executor(self._threads, self._notify, notification)  # it may block
+                if isawaitable(delivery):
+                    await delivery
+        except NotificationError as error:
+            failure = {"reason": str(error), "retryable": error.retryable}
+        except Exception as error:  # noqa: BLE001 - the app's function may raise anything
+            failure = {"reason": f"{type(error).__name__}: {error}", "retryable": True}
+        await client.raise_event(notification.key, f"{END_EVENT}-{attempt}", failure)
 
 
 async def _build_notification(wire: Mapping[str, Any], client: DurableOrchestrationClient) -> Notification:
