@@ -30,7 +30,7 @@ IN_DOUBT = "outcome of this call is not known"
 _ID = re.compile(r"\b(call|fc|msg|resp|rs|toolu|af-call|chatcmpl|step|run|thread|asst)([_-])[0-9a-f-]{16,}")
 _TIME = re.compile(r'(?<=_at": )\d+')
 _REQUEST_ID = re.compile(r"\b([0-9a-f]{8})((?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
-_SIGNATURE = re.compile(r'(?<="thoughtSignature": )"[^"]*"')
+_SIGNATURE = re.compile(r'(?<="thoughtSignature": )"[^"]*"|(?<="fingerprint": )"[^"]*"')
 _LEFT_OUT = frozenset({"createdAt", "turn_id"})
 
 
