@@ -11,31 +11,17 @@ from tests.house.source import ROOT
 
 UNITS = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 FIXED = {
-    "head of a request: URL and headers": "functions_host.web.server.HEAD_BYTES",
-    "time without a request on a connection": "functions_host.web.server.KEEP_ALIVE_SECONDS",
-    "connections": "functions_host.web.server.MOST_CONNECTIONS",
-    "parts of a form": "http.body_parsing.MAX_FORM_PARTS",
     "line of an `import`": "segments.conversation_lines.MAX_LINE_BYTES",
-    "headers of a part of a form": "http.body_parsing.MAX_PART_HEADER_BYTES",
     "parts of a message": "turn.message_input.MAX_PARTS",
-    "URL in a part of a message": "turn.message_input._MAX_URL_CHARACTERS",
     "id of a session or turn": "model.ids.MAX_SESSION_ID_CHARACTERS",
     "`Idempotency-Key`": "model.ids.MAX_KEY_CHARACTERS",
-    "name of a file": "turn.file_names.MAX_NAME_CHARACTERS",
-    "levels of JSON in the body of `run` and of an approval": "codec.strict_json.MAX_LEVELS",
-    "levels of JSON in the arguments of a tool call": "codec.strict_json.MAX_LEVELS",
-    "levels of JSON in an answer of a model, other than in texts": "codec.journal_entry.MOST_ANSWER_LEVELS",
-    "`options` of a turn": "turn.request_options._MAX_BYTES",
     "`response_format` of a turn": "turn.response_format.MAX_SCHEMA_CHARACTERS",
-    "objects in a `response_format`": "turn.response_format.MAX_SCHEMA_OBJECTS",
     "time to check an answer against its `response_format`": "features.response_format.worker.CHECK_SECONDS",
     "uploads of a session that no message has used": "segments.uploads.MAX_UPLOADS",
     "sessions in a list": "http.parse.DEFAULT_LIMIT",
     "messages in a page": "http.parse.MAX_LIMIT",
     "bytes of a page of messages": "segments.conversation_pages.PAGE_BYTES",
-    "page of a stream of events": "http.event_stream.PAGE_BYTES",
     "characters that models send in one attempt of a turn": "agent.response_limits.MAX_TURN_CHARACTERS",
-    "pauses of a model in one answer": "agent.call_middleware._MOST_PAUSES",
 }
 """A limit without a setting → the constant that holds it; of `durable_agent_host` where it names no package."""
 OF_THE_HOST = {"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "functions_host.web.body_limit.DEFAULT_BODY_BYTES"}
