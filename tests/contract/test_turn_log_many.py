@@ -14,7 +14,6 @@ from tests.kit_services import redis
 # A cut connection is closed by the client's garbage collection.
 pytestmark = pytest.mark.filterwarnings("ignore:.*StreamWriter:pytest.PytestUnraisableExceptionWarning")
 TURNS = 12
-NETWORKED = pytest.mark.parametrize("networked_backend", ["blob", "blob-small", "redis"], indirect=True)
 
 
 @pytest.mark.drawn(2)

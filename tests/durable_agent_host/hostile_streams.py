@@ -24,42 +24,6 @@ def _named_event(name: str, data: Any) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-def beginning(client: str) -> bytes:
-    """Write what comes before the first word."""
-    match client:
-        case "Responses":
-            return events(*response_events("x")[:3])
-        case "Claude":
-            return events(*messages_events("x")[:2])
-        case "Agents":
-            return _named_event("thread.run.created", {"id": "run_1", "thread_id": "thread_1", "status": "queued"})
-        case _:
-            return b""
-
-
-def text_event(client: str, text: str) -> bytes:
-    """Write a piece of text."""
-    match client:
-        case "Responses":
-            return events(response_events("x")[3] | {"delta": text})
-        case "Completions":
-            return events(chat_chunk(text))
-        case "Claude":
-            return events(messages_events(text)[2])
-        case "Gemini":
-            return events({"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]})
-        case _:
-            delta = {"content": [{"index": 0, "type": "text", "text": {"value": text, "annotations": []}}]}
-            return _named_event(
-                "thread.message.delta", {"id": "msg_1", "object": "thread.message.delta", "delta": delta}
-            )
-
-
-def silence(client: str) -> bytes:
-    """Write a sign of life that says nothing; Google's SDK takes comments for words."""
-    return b"\n\n" if client == "Gemini" else b": ping" + b" " * 90 + b"\n\n"
-
-
 def tool_call_stream(client: str, calls: Calls) -> bytes:
     """Write an answer that calls the tool ``say``."""
     return _TOOL_CALL_STREAMS[client](calls)

@@ -1,6 +1,5 @@
 """Gemini's parts beside the neutral contents: what is kept of them, and what a store can have done to them."""
 
-import base64
 import codecs
 import json
 
@@ -13,23 +12,12 @@ from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.errors import RequestError
 from durable_agent_host.providers.gemini.provider import GEMINI
-from durable_agent_host.providers.gemini.raw_json_transport import request_json
 from durable_agent_host.turn.message_input import read_message
-from tests.durable_agent_host.gemini_lab import plain
 from tests.durable_agent_host.hostile_model import hostile_model, http_response
-
-SEAL = base64.urlsafe_b64encode(b"\xff\xfe sealed").decode()
-CALL = {"functionCall": {"id": "f1", "name": "f", "args": {"w": 1}}, "thoughtSignature": SEAL}
 
 
 def client():
     return GEMINI.adapt(GeminiChatClient(model="m", api_key="practice"))
-
-
-def sent(contents):
-    """The parts that a client of a new process sends of contents."""
-    _, contents_json = client()._prepare_gemini_messages([Message("user", ["x"]), Message("assistant", contents)])
-    return plain(request_json(contents_json)[1]["parts"])
 
 
 def round_trip(contents, role="assistant"):

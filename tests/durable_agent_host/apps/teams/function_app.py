@@ -5,7 +5,6 @@ from pathlib import Path
 
 from agent_framework import (
     Agent,
-    AgentExecutor,
     ContextProvider,
     Executor,
     Message,
@@ -220,7 +219,6 @@ def over(name: str, make) -> Agent:
 
 
 counter = Counter()
-shared_executor = AgentExecutor(member("shared"))
 built = line()
 TEAMS = {
     "": [
