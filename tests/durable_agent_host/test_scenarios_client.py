@@ -162,7 +162,7 @@ async def test_a_tool_of_the_request_is_run_by_the_client(call: Call, model: Pra
 
 async def test_a_refusal_has_status_and_reason(call: Call, model: PracticeModel):
     """A turn that fails names itself; what does not exist, or is somebody else's, is a 404; a wrong field is a 400."""
-    model.plan({"error": {"status": 400, "message": "no such model"}}, times=2)
+    model.plan({"error": {"status": 400, "message": "no such model"}})
     with pytest.raises(AgentClientError, match="no such model") as failure:
         await call("run", agent="Payer", message="hi", session_id=f"s-{uuid4().hex}")
     turn_id = failure.value.problem["turn_id"]

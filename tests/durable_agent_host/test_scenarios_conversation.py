@@ -64,7 +64,7 @@ def test_a_failed_turn_leaves_no_trace_in_the_conversation(lives, model):
     first = life.host.run("Ledger", {"message": "Hello"})
     session = first.json()["session_id"]
     before = life.host.session("Ledger", session)
-    model.plan({"error": {"status": 400, "message": "The request is refused."}}, times=2)
+    model.plan({"error": {"status": 400, "message": "The request is refused."}})
     failed_response = life.crash().run("Ledger", {"message": "Break", "session_id": session})
     assert failed_response.status_code == 502, failed_response.text
     after = life.host.session("Ledger", session)
