@@ -51,8 +51,8 @@ async def run_agent_turn(
     if runner is None:
         raise TurnError(f"the app has no agent {request.agent!r} any more")
     try:
-        session = await _session(request, client, is_resumed=bool(wire.get("resumes")))
-        if not wire.get("resumes") and (stored := await _find_stored_outcome(request, session, storage)) is not None:
+        session = await _session(request, client, is_resumed=bool(wire.get("failed_at")))
+        if not wire.get("failed_at") and (stored := await _find_stored_outcome(request, session, storage)) is not None:
             return stored
         request = await storage.load_request(request)
         replies = await storage.load_replies(request, wire.get("answers") or {})
@@ -62,7 +62,7 @@ async def run_agent_turn(
         failure = Failed(rebuild_error(wire["error"])) if wire.get("error") else None
         collects = Cancelled() if wire.get("cancelled") is True else failure
         running = runner.run(
-            session, request, replies, collects=collects, resumes=wire.get("resumes") or "", can_postpone=True
+            session, request, replies, collects=collects, resumes=wire.get("failed_at") or "", can_postpone=True
         )
         async with _recording_owner(request, session, storage):
             outcome = await asyncio.wrap_future(submit(running))

@@ -457,7 +457,7 @@ def activity_input(request: TurnRequest, step: RunAgent) -> dict[str, Any]:
 
     Returns:
         The request as JSON, with ``answers`` when there are some, ``cancelled`` when the turn was cancelled while it
-        waited for them, ``resumes`` when the turn resumes, and ``error`` when it fails.
+        waited for them, ``failed_at`` when it resumes from that failure, and ``error`` when it fails.
     """
     wire = encode_turn_request(replace(request, resumes=False))  # the session decides whether it resumes
     if step.replies:
@@ -465,7 +465,7 @@ def activity_input(request: TurnRequest, step: RunAgent) -> dict[str, Any]:
     if step.cancelled:
         wire["cancelled"] = True
     if step.resumes:
-        wire["resumes"] = step.resumes
+        wire["failed_at"] = step.resumes
     if step.error is not None:
         wire["error"] = dict(step.error)
     return wire
