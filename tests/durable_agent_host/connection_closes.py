@@ -53,7 +53,7 @@ STEP = {
 }
 COMPLETE_STREAMS = {
     "openai-responses": events(*RESPONSE),
-    "completions": events(
+    "chat-completions": events(
         chat_chunk("Hi"), chat_chunk(finish="stop"), chat_chunk() | {"choices": [], "usage": TOKENS}, "[DONE]"
     ),
     "anthropic": events(*messages_events("Hi")),
@@ -64,7 +64,7 @@ COMPLETE_STREAMS = {
             "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2, "totalTokenCount": 5},
         },
     ),
-    "agents": b"".join(
+    "azure-ai-agents": b"".join(
         (
             named_event("thread.run.created", RUN | {"status": "queued"}),
             named_event("thread.message.completed", MESSAGE),

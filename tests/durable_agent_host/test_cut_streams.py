@@ -10,14 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
 from agent_framework import Agent
-from agent_framework_anthropic import AnthropicClient
-from agent_framework_gemini import GeminiChatClient
-from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
-from anthropic import AsyncAnthropic
-from google import genai
 
 from durable_agent_host.agent import response_limits
 from durable_agent_host.agent.agent_runner import AgentRunner, RunLimits
@@ -25,7 +19,6 @@ from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for
-from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
 from tests.durable_agent_host.connection_closes import (
     COMPLETE_STREAMS,
     CONNECTION_CLOSES,
@@ -46,6 +39,7 @@ from tests.durable_agent_host.hostile_model import (
 )
 from tests.durable_agent_host.hostile_streams import AGENTS_ROUTES
 from tests.durable_agent_host.mutations import STREAM_MUTATIONS
+from tests.durable_agent_host.played_recordings import client_of
 from tests.kit import CASES, RECORDINGS
 from tests.sweeps import chooser
 
@@ -60,22 +54,6 @@ def model() -> Iterator[HostileModel]:
     """An endpoint that plays recordings."""
     with hostile_model() as running:
         yield running
-
-
-def client_of(kind: str, url: str) -> tuple[Any, Any]:
-    """Make the framework's client of a provider; with what closes its connections."""
-    if kind == "agents":
-        agents = AzureAIAgentsChatClient(agent_id="asst_1", endpoint=url, api_key="k")
-        return agents, agents.sdk.close
-    if kind == "anthropic":
-        sdk = AsyncAnthropic(api_key="k", base_url=url)
-        return AnthropicClient(model="m", anthropic_client=sdk), sdk.close
-    if kind == "gemini":
-        google = genai.Client(api_key="k", vertexai=False, http_options=genai.types.HttpOptions(base_url=url))
-        return GeminiChatClient(model="m", client=google), google.aio.aclose
-    sdk = openai.AsyncOpenAI(api_key="k", base_url=url)
-    client = OpenAIChatCompletionClient if kind == "completions" else OpenAIChatClient
-    return client(model="m", async_client=sdk), sdk.close
 
 
 def play(
@@ -166,7 +144,7 @@ LAST = events(chat_chunk(finish="stop"))
 def test_the_characters_of_a_turn_are_limited(model: HostileModel, monkeypatch: pytest.MonkeyPatch):
     """An answer that is longer fails the turn, and is not asked for again."""
     monkeypatch.setattr(response_limits, "MAX_TURN_CHARACTERS", 6)
-    outcome = play(model, "completions", stream(b"".join(CHUNKS) + LAST))
+    outcome = play(model, "chat-completions", stream(b"".join(CHUNKS) + LAST))
     assert outcome.error is not None
     assert "more than 6 characters" in outcome.error["message"]
     assert len(model.received) == 1
@@ -176,9 +154,9 @@ def test_an_interrupted_chat_completions_stream_is_retried(model: HostileModel):
     """The finish reason is its last word; an endpoint that leaves out the usage and ``[DONE]`` has said it all."""
     complete_stream = stream(b"".join(CHUNKS) + LAST + events("[DONE]"))
     for chunk_count in range(len(CHUNKS) + 1):
-        outcome = play(model, "completions", stream(b"".join(CHUNKS[:chunk_count])), complete_stream)
+        outcome = play(model, "chat-completions", stream(b"".join(CHUNKS[:chunk_count])), complete_stream)
         assert (outcome.status, outcome.text, len(model.received)) == ("completed", "One two three.", 2)
-    outcome = play(model, "completions", stream(b"".join(CHUNKS) + LAST))
+    outcome = play(model, "chat-completions", stream(b"".join(CHUNKS) + LAST))
     assert (outcome.status, outcome.text, len(model.received)) == ("completed", "One two three.", 1)
 
 
@@ -200,7 +178,7 @@ def test_an_interrupted_chat_completions_stream_is_retried(model: HostileModel):
 def test_a_chat_completions_stream_with_an_error_is_retried(model: HostileModel, failing):
     """An error among the chunks, in the form of any service, does not complete a response, whatever comes after it."""
     complete_stream = stream(b"".join(CHUNKS) + LAST + events("[DONE]"))
-    outcome = play(model, "completions", stream(CHUNKS[0] + events(failing, "[DONE]")), complete_stream)
+    outcome = play(model, "chat-completions", stream(CHUNKS[0] + events(failing, "[DONE]")), complete_stream)
     assert (outcome.status, outcome.text, len(model.received)) == ("completed", "One two three.", 2), outcome.error
 
 
@@ -232,9 +210,9 @@ CLAUDE = messages_events("Hi")
         ("anthropic", error_response(529, OVERLOADED), stream(events(*CLAUDE))),
         ("anthropic", stream(events(OVERLOADED)), stream(events(*CLAUDE))),
         ("anthropic", stream(events(*CLAUDE[:3], OVERLOADED)), stream(events(*CLAUDE))),
-        ("completions", error_response(429, {"error": {"message": "busy"}}), stream(CHUNKS[0] + LAST)),
+        ("chat-completions", error_response(429, {"error": {"message": "busy"}}), stream(CHUNKS[0] + LAST)),
         (
-            "completions",
+            "chat-completions",
             error_response(400, {"error": {"message": "odd"}}, x_should_retry="true"),
             stream(CHUNKS[0] + LAST),
         ),
@@ -257,14 +235,17 @@ def test_transient_errors_are_retried(model: HostileModel, kind: str, error_byte
             error_response(401, {"type": "error", "error": {"type": "authentication_error", "message": "no"}}),
         ),
         ("anthropic", stream(events({"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}))),
-        ("completions", stream(events({"code": "InvalidParameter", "message": "no", "request_id": "r"}))),
+        ("chat-completions", stream(events({"code": "InvalidParameter", "message": "no", "request_id": "r"}))),
         (
-            "completions",
+            "chat-completions",
             http_response(b'{"id": "", "choices": null, "base_resp": {"status_code": 1008, "status_msg": "no money"}}'),
         ),
         ("openai-responses", http_response(b'{"error": {"code": "invalid_prompt", "message": "no"}}')),
-        ("completions", error_response(503, {"error": {"message": "no"}}, x_should_retry="false")),
-        ("completions", error_response(429, {"error": {"message": "no"}}, retry_after="Wed, 21 Oct 2037 07:28:00 GMT")),
+        ("chat-completions", error_response(503, {"error": {"message": "no"}}, x_should_retry="false")),
+        (
+            "chat-completions",
+            error_response(429, {"error": {"message": "no"}}, retry_after="Wed, 21 Oct 2037 07:28:00 GMT"),
+        ),
     ],
 )
 def test_permanent_errors_are_not_retried(model: HostileModel, kind: str, error_bytes: bytes):
@@ -287,7 +268,10 @@ def test_a_failed_turn_carries_the_retry_delay(model: HostileModel):
 @pytest.mark.parametrize(
     ("kind", "answer"),
     [
-        ("completions", {"choices": [{"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}]}),
+        (
+            "chat-completions",
+            {"choices": [{"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}]},
+        ),
         ("openai-responses", response_events("Hi")[-1]["response"]),
         ("anthropic", CLAUDE[0]["message"] | {"content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn"}),
         ("gemini", [json.loads(event[6:]) for event in COMPLETE_STREAMS["gemini"].splitlines()[::2]]),
@@ -320,7 +304,7 @@ WRITINGS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("kind", COMPLETE_STREAMS)
 def test_a_complete_response_is_read_however_its_events_are_written(model: HostileModel, kind: str):
     """It is the same answer, and is paid for once; CRLF may come in two pieces."""
-    model.by_path = AGENTS_ROUTES if kind == "agents" else {}
+    model.by_path = AGENTS_ROUTES if kind == "azure-ai-agents" else {}
     complete_stream = COMPLETE_STREAMS[kind]
     split_stream = complete_stream.replace(b"\n", b"\r\n").replace(b"\r", b"\r|").split(b"|")
     bodies = {name: stream(write(complete_stream)) for name, write in WRITINGS.items()}
@@ -343,10 +327,10 @@ AT_ONCE = {"trailing bytes", "broken chunk"}
 @pytest.mark.parametrize("kind", COMPLETE_STREAMS)
 def test_a_complete_response_is_accepted_regardless_of_how_its_connection_closes(model: HostileModel, kind: str):
     """It is not asked for again, and its tokens are counted once, as those of an answer that ends well."""
-    model.by_path = AGENTS_ROUTES if kind == "agents" else {}
+    model.by_path = AGENTS_ROUTES if kind == "azure-ai-agents" else {}
     try:
         expected_outcome = play(model, kind, stream(COMPLETE_STREAMS[kind]))
-        for name in CONNECTION_CLOSES.keys() - (AT_ONCE if kind == "agents" else set()):
+        for name in CONNECTION_CLOSES.keys() - (AT_ONCE if kind == "azure-ai-agents" else set()):
             outcome = play(model, kind, CONNECTION_CLOSES[name](COMPLETE_STREAMS[kind]))
             assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 1), (name, outcome.error)
             usage_and_messages = (outcome.usage, outcome.entries[1]["messages"])
@@ -356,12 +340,12 @@ def test_a_complete_response_is_accepted_regardless_of_how_its_connection_closes
 
 
 @pytest.mark.drawn(2)
-@pytest.mark.parametrize("kind", ["openai-responses", "completions", "anthropic", "gemini"])
+@pytest.mark.parametrize("kind", ["openai-responses", "chat-completions", "anthropic", "gemini"])
 def test_a_response_without_its_last_event_is_retried(model: HostileModel, kind: str):
     """A connection that fails before the last event leaves no answer, even if all of the text has come."""
     complete_stream = stream(COMPLETE_STREAMS[kind])
     parts = COMPLETE_STREAMS[kind].split(b"\n\n")
-    end = -4 if kind == "completions" else -2
+    end = -4 if kind == "chat-completions" else -2
     for name in ("longer length", "no last chunk", "reset", "broken gzip"):
         outcome = play(model, kind, CONNECTION_CLOSES[name](b"\n\n".join([*parts[:end], b""])), complete_stream)
         assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 2), (name, outcome.error)
@@ -369,12 +353,12 @@ def test_a_response_without_its_last_event_is_retried(model: HostileModel, kind:
 
 def test_a_run_that_is_cut_off_within_its_last_event_has_not_ended(model: HostileModel):
     """The connection ends in good order, but the tokens of the run have not come."""
-    complete_stream = COMPLETE_STREAMS["agents"]
+    complete_stream = COMPLETE_STREAMS["azure-ai-agents"]
     model.by_path = AGENTS_ROUTES
     try:
-        expected_outcome = play(model, "agents", stream(complete_stream))
+        expected_outcome = play(model, "azure-ai-agents", stream(complete_stream))
         cut_stream = stream(complete_stream[: complete_stream.rindex(b"usage")])
-        outcome = play(model, "agents", cut_stream, stream(complete_stream))
+        outcome = play(model, "azure-ai-agents", cut_stream, stream(complete_stream))
         assert (outcome.text, outcome.usage, len(model.received)) == ("Hi", expected_outcome.usage, 2), outcome.error
     finally:
         model.by_path = {}
@@ -385,7 +369,7 @@ def test_a_complete_response_does_not_wait_for_an_open_connection():
 
     def turn(kind: str) -> tuple[Any, ...]:
         with hostile_model() as server:
-            server.by_path = AGENTS_ROUTES if kind == "agents" else {}
+            server.by_path = AGENTS_ROUTES if kind == "azure-ai-agents" else {}
             closed_by_client = threading.Event()
             outcome = play(server, kind, keep_open(COMPLETE_STREAMS[kind], closed_by_client))
             return kind, outcome.text, bool(outcome.usage), len(server.received), closed_by_client.wait(10)
@@ -403,7 +387,7 @@ INVALID_HTTP: dict[str, Callable[[bytes], bytes | Send]] = {
 
 
 @pytest.mark.drawn(2)
-@pytest.mark.parametrize("kind", ["openai-responses", "completions", "anthropic", "gemini"])
+@pytest.mark.parametrize("kind", ["openai-responses", "chat-completions", "anthropic", "gemini"])
 def test_invalid_http_is_retried(model: HostileModel, kind: str):
     """It counts as a broken connection, regardless of the status of the SDK's error."""
     complete_stream = COMPLETE_STREAMS[kind]
@@ -414,29 +398,19 @@ def test_invalid_http_is_retried(model: HostileModel, kind: str):
         assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 2), (name, outcome.error)
 
 
-FOLDERS = {
-    "chat-completions": "completions",
-    "openai-responses": "openai-responses",
-    "anthropic": "anthropic",
-    "gemini": "gemini",
-    "azure-ai-agents": "agents",
-}
-"""Folder of recordings → kind of client."""
-
 END_OF_CALLS = {
-    "completions": events(chat_chunk("Bye"), chat_chunk(finish="stop"), "[DONE]"),
+    "chat-completions": events(chat_chunk("Bye"), chat_chunk(finish="stop"), "[DONE]"),
     "openai-responses": events(*response_events("Bye", "resp_2")),
     "anthropic": events(*messages_events("Bye")),
     "gemini": events({"candidates": [{"content": {"parts": [{"text": "Bye"}]}, "finishReason": "STOP"}]}),
-    "agents": b"",
+    "azure-ai-agents": b"",
 }
 """What the model says when it has the results of a recorded answer's calls."""
 
 
 def answer_to(model: HostileModel, folder: str, body: bytes | Send) -> dict[str, Any]:
     """Play an answer, and give what a caller sees of it: text, reasoning, calls, usage, and the number of requests."""
-    kind = FOLDERS[folder]
-    outcome = play(model, kind, body, stream(END_OF_CALLS[kind]))
+    outcome = play(model, folder, body, stream(END_OF_CALLS[folder]))
     contents = [
         content for entry in outcome.entries[1:] for message in entry["messages"] for content in message["contents"]
     ]
@@ -529,7 +503,7 @@ def test_a_complete_answer_is_the_same_however_it_is_written(model: HostileModel
 )
 def test_a_small_input_comes_out_right(model: HostileModel, names: list[str], text: str, tool_calls: list[str]):
     """Each tool runs once, and the ids of the calls in a request are unique."""
-    kind = "completions" if names[0].startswith("chat") else "openai-responses"
+    kind = "chat-completions" if names[0].startswith("chat") else "openai-responses"
     started_calls: list[str] = []
 
     def look(what: str) -> None:

@@ -21,11 +21,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore:.*is discouraged:DeprecationWarning"),  # Google's SDK subclasses aiohttp's
 ]
-LAST_STREAMS = {
-    kind: COMPLETE_STREAMS[{"chat-completions": "completions", "azure-ai-agents": "agents"}.get(kind, kind)]
-    for kind in ("openai-responses", "anthropic", "gemini", "chat-completions", "azure-ai-agents")
-}
-"""What the model answers when it has the results."""
 
 
 class RecordedCall(NamedTuple):
@@ -184,7 +179,7 @@ def test_each_recorded_call_runs_once_unless_its_answer_was_cut(model: HostileMo
         return FunctionTool(name=tool_name, func=run, input_model=schema, approval_mode="never_require")
 
     tools = [tool(tool_name) for tool_name in sorted({call.name for call in calls})]
-    played = play(model, kind, to_wire(kind, recorded_events), LAST_STREAMS[kind], tools=tools)
+    played = play(model, kind, to_wire(kind, recorded_events), COMPLETE_STREAMS[kind], tools=tools)
     outcome = played.outcome
     assert outcome.status == "completed", outcome.error
     steps = [step for step in played.steps if step["kind"] == "tool_call" and step["runs_in"] == "host"]
@@ -193,7 +188,7 @@ def test_each_recorded_call_runs_once_unless_its_answer_was_cut(model: HostileMo
         assert (started, len(model.received)) == ([], 1)
         assert visible_turn_status("completed", outcome.finish_reason) in {"incomplete", "refused"}
         assert [(step["name"], step["outcome"]) for step in steps] == [(call.name, "not_run") for call in calls]
-        play(model, kind, LAST_STREAMS[kind], tools=tools, entries=outcome.entries)
+        play(model, kind, COMPLETE_STREAMS[kind], tools=tools, entries=outcome.entries)
         assert [call for call in sent_calls(_conversation(model)) if call[0] in names] == []
         return
     expected = [(call.name, _parsed(call.arguments)) for call in calls]
