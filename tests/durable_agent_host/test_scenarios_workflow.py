@@ -44,7 +44,7 @@ def test_agents_of_a_workflow_are_not_public(pipeline: AgentHost, model: Practic
     """Only agents that were given to the app have routes."""
     assert [agent["name"] for agent in pipeline.get("/agents").json()["agents"]] == ["Solo"]
     assert pipeline.run("pipeline-Writer", "hello").status_code == 404
-    assert model.requests() == []
+    assert "You write." not in [request["body"].get("instructions") for request in model.requests()]
 
 
 @pytest.mark.parametrize("text", ["Yes.", "[" * 50_000], ids=["text", "brackets"])

@@ -69,7 +69,9 @@ def test_a_bare_agents_stream_is_folded_and_stored(model: PracticeModel):
     assert isinstance(back, AgentResponse)
     assert to_dicts(back.messages) == to_dicts(response.messages)
     assert (back.response_id, back.usage_details) == (response.response_id, response.usage_details)
-    assert len(json.dumps(encode(response))) < 4000
+    stored_text = json.dumps(encode(response))
+    assert stored_text.count('"item": {') == 4
+    assert len(stored_text) < 5000
 
 
 def test_a_conversation_of_the_programs_own_is_sent_again_unchanged(model: PracticeModel):

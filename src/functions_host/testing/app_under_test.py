@@ -141,13 +141,13 @@ class AppUnderTest:
         except urllib.error.HTTPError as error:
             with error:
                 answer = HttpAnswer(error.code, error.headers, error.read())
-        self.settle()
+        self.wait_until_idle()
         return answer
 
     def run_timer(self, name: str, *, past_due: bool = False) -> bool:
         """Call a timer function with its retry policy; returns whether it succeeded."""
         has_succeeded = self._call(self._running.run_timer(name, past_due=past_due))
-        self.settle()
+        self.wait_until_idle()
         return has_succeeded
 
     # --- time --------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class AppUnderTest:
         """Advance the clock; timers and retries on the way fire at their times, in order."""
         self._call(self._running.advance(time.total_seconds()))
 
-    def settle(self) -> None:
+    def wait_until_idle(self) -> None:
         """Wait until nothing more can happen before the clock moves; all other methods end with this."""
         self._call(self._running.wait_until_idle())
 
@@ -218,7 +218,7 @@ class AppUnderTest:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_PATIENCE_SECONDS)
 
     def _do[Result](self, step: Callable[[], Result]) -> Result:
-        """Run a coroutine on the engine's loop, and settle."""
+        """Run a coroutine on the engine's loop, and wait until it is idle."""
 
         async def run() -> Result:
             try:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -50,12 +49,6 @@ async def dawdle(text: str, seconds: float) -> str:
         raise
     trace(f"end {text}")
     return f"dawdled {text}"
-
-
-async def stall(seconds: float) -> str:
-    """Block the event loop, as a careless async tool does."""
-    time.sleep(seconds)
-    return "stalled"
 
 
 def identify() -> str:
@@ -173,7 +166,6 @@ TOOLS: list[Any] = [
     write_text,
     linger,
     dawdle,
-    stall,
     identify,
     fail,
     leave,
