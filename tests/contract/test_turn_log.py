@@ -197,26 +197,6 @@ async def test_attempts_that_hammer_do_not_interleave(backend):
     assert f"{current}:29" in offsets
 
 
-async def test_records_of_all_writers_of_an_attempt_are_read(backend):
-    """Concurrent appends of one attempt, from two processes, are all there, each in one piece."""
-    if backend.is_encrypted:
-        pytest.skip("entries are bound to offsets that an attempt's only writer knows before it appends")
-    logs, log_id = [backend.log(), backend.log()], new_id()
-    attempt = await logs[0].open(log_id)
-
-    async def write(number: int) -> None:
-        for count in range(8):
-            pair = [delta(f"{number}.{count}a"), delta(f"{number}.{count}b")]
-            await logs[number % 2].append(log_id, pair, attempt=attempt)
-
-    await asyncio.gather(*map(write, range(6)))
-    records = await read_all(logs[0], log_id)
-    assert_consecutive(records)
-    found = texts(records)
-    assert sorted(found) == sorted(f"{n}.{c}{half}" for n in range(6) for c in range(8) for half in "ab")
-    assert all(first[:-1] == second[:-1] for first, second in zip(found[::2], found[1::2], strict=True))
-
-
 async def test_a_follower_resumes_where_it_was(backend):
     """Followers that break off and resume at their offset, over and over, miss nothing and see nothing twice."""
     log, other, log_id = backend.log(), backend.log(), new_id()

@@ -1,16 +1,11 @@
-"""What a recorded stream says in its finished blocks, read without the host's code, compared with what callers see.
-
-``python -m tests.durable_agent_host.finished_blocks [part of a name]`` plays recordings and prints each difference.
-"""
+"""What a recorded stream says in its finished blocks, read without the host's code, compared with what callers see."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.durable_agent_host.hostile_model import hostile_model
-from tests.durable_agent_host.played_recordings import Played, play, read_events, recorded_files, to_wire
+from tests.durable_agent_host.played_recordings import Played
 
 Json = dict[str, Any]
 
@@ -386,24 +381,3 @@ def _compare_calls(blocks: Blocks, played: Played, *, has_ids: bool) -> Iterator
         for label, known in (("events", completed[call_id]["result"]), ("step", steps[call_id]["result"])):
             if not any(text in known or json.dumps(text, ensure_ascii=False)[1:-1] in known for text in texts):
                 yield f"call {call_id}: {label} lack {texts} in {known!r}"
-
-
-def main(part: str) -> int:
-    """Play recordings, and print the differences."""
-    count = 0
-    with hostile_model() as model:
-        for name in [name for name in recorded_files() if part in name]:
-            kind = name.partition("/")[0]
-            events = read_events(name)
-            played = play(model, kind, to_wire(kind, events))
-            if played.outcome.status not in {"completed", "suspended"}:
-                print(f"{name}: {played.outcome.status}: {(played.outcome.error or {}).get('message')}")
-                continue
-            for difference in differences(kind, events, played):
-                count += 1
-                print(f"{name}: {difference}")
-    return 1 if count else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else ""))

@@ -26,7 +26,7 @@ def model() -> Iterator[HostileModel]:
         yield running
 
 
-@pytest.mark.drawn(60)
+@pytest.mark.drawn(30)
 @pytest.mark.parametrize("name", recorded_files() if RECORDINGS.is_dir() else ["none"])
 def test_events_and_answer_say_what_the_finished_blocks_say(model: HostileModel, name: str):
     """Texts, citations, arguments and outcomes, in the events, the answer and the steps."""

@@ -47,10 +47,11 @@ def needs_recordings():
 @pytest.mark.drawn(10)
 @pytest.mark.parametrize("name", names())
 def test_every_block_of_a_recorded_stream_is_stored_and_comes_back(name):
-    """What is sent back after the store is what the service had streamed, block by block."""
+    """What is sent back after the store is what was streamed, block by block, however the stream was cut and folded."""
     needs_recordings()
     events = recorded_streams()[name]
-    response = Fold(parse_updates(events), ANTHROPIC).response()
+    updates = parse_updates(events)
+    response = Fold(updates, ANTHROPIC).response()
     wire = json.loads(json.dumps(encode_model_response(ChatResponse(messages=response.messages))))
     messages = ANTHROPIC.replay(decode_model_response(wire).messages, session_id="s")
     sent = ANTHROPIC.adapt(AnthropicLab.bare_client())._prepare_messages_for_anthropic(
@@ -65,14 +66,6 @@ def test_every_block_of_a_recorded_stream_is_stored_and_comes_back(name):
         and not (block.get("tool_use_id") and block["tool_use_id"] not in block_ids)  # of a call in another message
     ]
     assert back == expected_blocks
-
-
-@pytest.mark.drawn(8)
-@pytest.mark.parametrize("name", names())
-def test_a_recorded_stream_folds_alike_however_it_is_cut(name):
-    """Folded in parts, twice, or from what was folded: the same response."""
-    needs_recordings()
-    updates = parse_updates(recorded_streams()[name])
     expected_json = to_stored_json(fold_updates(updates, ANTHROPIC))
     for size in (1, 3, 17):
         parts = [updates[start : start + size] for start in range(0, len(updates), size)]
@@ -88,6 +81,7 @@ def to_stored_json(response):
     return json.dumps(encode_model_response(ChatResponse(messages=response.messages)), sort_keys=True)
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", conversations())
 async def test_a_cold_process_sends_what_the_service_has_accepted(name):
     """Each recorded turn, played and stored; the next request has the messages of the recorded one."""

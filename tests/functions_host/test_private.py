@@ -142,7 +142,7 @@ def test_a_stop_during_a_request_prints_no_traceback(start_host: StartHost, tmp_
     assert only.endswith("begun")
 
 
-@pytest.mark.parametrize("port", ["99999", "65536", "-1"])
+@pytest.mark.parametrize("port", ["65536", "-1"])
 def test_an_invalid_port_is_reported(tmp_path: Path, port: str):
     """One sentence, and status 1."""
     host = Host(write_app(tmp_path / "app"), tmp_path / "data", "--port", port)
