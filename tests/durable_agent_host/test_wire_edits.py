@@ -1,10 +1,16 @@
-"""What a middleware changes in the history of one turn is what the model gets, whatever the service's items say."""
+"""What a middleware changes in the history of one turn is what the model gets, whatever the service's items say.
+
+The same is true of contents whose items are damaged.
+"""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from agent_framework import ChatMiddleware, Content, tool
 
+from durable_agent_host.model.provider_item import STAMP
 from tests.durable_agent_host.provider_lab import ProviderLab
 
 SECRET, MASK = "SECRET", "[mask]"
@@ -55,3 +61,37 @@ async def test_a_masked_history_is_sent_masked(kind: str, padding: str):
     sent = json.dumps(lab.bodies[first_count:])
     assert SECRET not in sent
     assert sent.count(MASK) >= 2
+
+
+DAMAGES: dict[str, Any] = {"text": "x", "null": None, "list": [1], "empty": {}, "no type": {"id": "x"}}
+
+
+def damage(entries: Any, item: Any) -> Any:
+    """Copy entries, with another value for every stored item."""
+
+    def change(fields: dict[str, Any]) -> dict[str, Any]:
+        if STAMP in fields:
+            fields[STAMP]["item"] = item
+        return fields
+
+    return json.loads(json.dumps(entries), object_hook=change)
+
+
+@pytest.mark.drawn(6)
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "gemini", "chat"])
+@pytest.mark.parametrize("name", DAMAGES)
+async def test_a_damaged_item_is_none(kind: str, name: str):
+    """The next turn sends what its contents say, and the service accepts it."""
+    lab = ProviderLab(tools=[find_word])
+    call = {"name": "look_up", "arguments": {"word": "a word"}}
+    items = [{"reasoning": "hm"}, {"code": "print('code')", "logs": "ok\n"}, {"calls": [call]}]
+    lab.plan({"items": items}, {"items": [{"reasoning": "r"}, {"text": "It is so."}]})
+    assert (await lab.cold_turn(kind, "first")).status == "completed"
+    assert STAMP in json.dumps(lab.session.entries)
+    lab.session = replace(lab.session, entries=tuple(damage(lab.session.entries, DAMAGES[name])))
+    lab.plan({"text": "Fine."})
+    outcome = await lab.cold_turn(kind, "second")
+    assert (outcome.status, outcome.error, lab.refusals) == ("completed", None, [])
+    sent = json.dumps(lab.bodies[-1])
+    assert [text in sent for text in ("a word", "found it", "It is so.")] == [True] * 3
+    assert kind not in {"openai", "anthropic"} or "print('code')" in sent

@@ -59,7 +59,7 @@ def restore_shared_texts(contents: Sequence[Content]) -> None:
                 for path, source in shared:
                     _put(group[0].additional_properties[STAMP][ITEM], path, _find(group, source))
             except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-                del group[0].additional_properties[STAMP]
+                group[0].additional_properties[STAMP].pop(ITEM, None)
         for content in group:
             restore_shared_texts(_item_outputs(content))
 

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
+from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import ITEM, PART_OF, STAMP
 
@@ -29,7 +30,7 @@ class ItemMetadata:
         self.provider = provider
 
     def find(self, content: Content) -> Mapping[str, Any] | None:
-        """Return the metadata of a content that starts an item of this provider, or None.
+        """Return the metadata of a content that starts an item of this provider, or None, also when it is damaged.
 
         Returns:
             ``type``, ``id`` and the item itself, under `ITEM`.
@@ -39,7 +40,7 @@ class ItemMetadata:
             return None  # the framework copies the properties of a function's call to its result
         metadata = cast("dict[str, Any]", stored)
         is_own = metadata.get("provider") == self.provider and metadata.get("type")
-        return metadata if is_own and isinstance(metadata.get(ITEM), dict) else None
+        return metadata if is_own and value_at(metadata, ITEM, "type") == metadata["type"] else None
 
     def group(self, contents: Iterable[Content]) -> Iterator[list[Content]]:
         """Split contents into items of this provider and single contents that belong to none.

@@ -19,7 +19,7 @@ from agent_framework import Content, Message
 
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.provider_item import ITEM, LOST_RESULT, STAMP
+from durable_agent_host.model.provider_item import ITEM, LOST_RESULT, PART_OF, STAMP
 from durable_agent_host.providers.call_pairing import object_arguments, unique_id
 from durable_agent_host.providers.cross_provider_history import SERVICE_CONTENTS, as_neutral, describe_content
 from durable_agent_host.providers.item_metadata import is_edited
@@ -179,14 +179,15 @@ def replayable_messages(
 
 
 def _without_edited_items(message: Message) -> Message:
-    """Remove the item of contents that no longer say what it says."""
+    """Remove the item of contents that no longer say what it says, and items that are damaged."""
     contents: list[Content] = []
     for group in group_by_item(message.contents):
-        contents += (
-            group
-            if find_item_metadata(group[0]) is None or not is_edited(group)
-            else [as_neutral(content, SERVICE_CONTENTS) for content in group]
-        )
+        was_item = not group[0].additional_properties.keys().isdisjoint((STAMP, PART_OF))
+        if was_item and (find_item_metadata(group[0]) is None or is_edited(group)):
+            # Reasoning is encrypted as it was, and has to be followed by its item.
+            contents += [as_neutral(content, SERVICE_CONTENTS) for content in group if content.type != "text_reasoning"]
+        else:
+            contents += group
     return message if contents == list(message.contents) else with_contents(message, contents)
 
 
