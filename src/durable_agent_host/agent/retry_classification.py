@@ -39,8 +39,6 @@ _PASSING_CODES: Final = frozenset(
         *("overloaded_error", "api_error", "rate_limit_error", "timeout_error"),  # Anthropic
         *("server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"),  # OpenAI
         *("unavailable", "resource_exhausted", "internal", "deadline_exceeded", "aborted"),  # Google
-        *("throttlingexception", "throttling", "toomanyrequestsexception", "serviceunavailableexception"),  # AWS
-        *("internalserverexception", "modeltimeoutexception", "modelnotreadyexception", "modelstreamerrorexception"),
         "tool_use_failed",  # Groq: the model has written a call that cannot be read
     }
 )
@@ -184,11 +182,11 @@ def _find_status(error: BaseException) -> int | None:
 
 def _find_code(error: BaseException) -> str:
     """Return the service's error code, in lower case; a stream's error may have it in place of a status."""
-    for holder in (getattr(error, "body", None), getattr(error, "details", None), getattr(error, "response", None)):
+    for holder in (getattr(error, "body", None), getattr(error, "details", None)):
         if isinstance(holder, Mapping):
             fields = cast("Mapping[str, Any]", holder)
-            inner = value_at(fields, "error") or value_at(fields, "Error") or fields
-            for name in ("code", "Code", "status", "type"):
+            inner = value_at(fields, "error") or fields
+            for name in ("code", "status", "type"):
                 code = value_at(inner, name)
                 if isinstance(code, str) and code.lower() in _PASSING_CODES:
                     return code.lower()

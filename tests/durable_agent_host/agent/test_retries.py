@@ -44,11 +44,10 @@ class OfGoogleError(Exception):
 class OfAwsError(Exception):
     """The errors of botocore have a dictionary as their response."""
 
-    def __init__(self, status: int, code: str = "", **headers: str) -> None:
+    def __init__(self, status: int, **headers: str) -> None:
         super().__init__("refused")
         header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.response = {"Error": {"Code": code}}
-        self.response["ResponseMetadata"] = {"HTTPStatusCode": status, "HTTPHeaders": header_fields}
+        self.response = {"ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": header_fields}}
 
 
 class ServiceRequestError(Exception):
@@ -125,8 +124,7 @@ def service_failed(by: Exception) -> ChatClientException:
         (raise_from(OfGoogleError(500)), 1),
         (OfAwsError(429), 1),
         (OfAwsError(503, retry_after="4"), 4),
-        (OfAwsError(400, "ThrottlingException"), 1),
-        (OfAwsError(400, "ValidationException"), None),
+        (OfAwsError(400), None),
         (ServiceRequestError("cannot connect"), 1),
         (raise_from(OfAnthropicStreamError("overloaded_error")), 1),
         (raise_from(OfAnthropicStreamError("invalid_request_error")), None),
