@@ -67,11 +67,10 @@ async def test_an_open_call_is_closed_in_the_next_request(mode, first, log):
     assert (await cold.cold_turn("and then?")).stats.calls_refused == 0
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_a_custom_call_is_not_sent_again(mode, log):
-    """A custom call of a cancelled turn is omitted from the transcript with its reasoning, and stays stored."""
+async def test_a_custom_call_is_not_sent_again(log):
+    """It is omitted from the transcript that replaces the service's conversation, with its reasoning; it is stored."""
     item = {"type": "custom_tool_call", "name": "grep", "input": "needle"}
-    cold = lab(mode, [[THINK, {"item": item}]], [[THINK, SAY]], [[SAY]])
+    cold = lab("unset", [[THINK, {"item": item}]], [[THINK, SAY]], [[SAY]])
     await cold.waiting_turn("ask", lambda: log, is_cancelled=True)
     for text in ("and now?", "and then?"):
         outcome = await cold.cold_turn(text)

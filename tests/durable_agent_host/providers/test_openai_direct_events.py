@@ -93,7 +93,7 @@ async def test_odd_events_are_read_alike():
 async def test_recorded_streams_are_read_alike():
     """What services have really sent."""
     streams = [stream.events for stream in read_recordings()]
-    streams = chooser("direct events").sample(streams, len(streams) if IS_LONG else min(len(streams), 30))
+    streams = chooser("direct events").sample(streams, len(streams) if IS_LONG else min(len(streams), 15))
     if not streams:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
     await compare(streams)
