@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from durable_agent_host.codec.message import decode_message
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.overlay import MessagePosition, MessageRange, Overlay, SummaryMessage
+from durable_agent_host.model.overlay import MessagePosition, Overlay
 
 
 def encode_overlay(overlay: Overlay) -> dict[str, Any]:
@@ -13,11 +13,12 @@ def encode_overlay(overlay: Overlay) -> dict[str, Any]:
     wire: dict[str, Any] = {
         "madeBy": overlay.compaction_id,
         "entries": overlay.entries,
-        "turnId": overlay.turn_id,
         "tail": list(overlay.tail),
     }
     if overlay.pieces:
-        wire["pieces"] = [_encode_piece(piece) for piece in overlay.pieces]
+        wire["pieces"] = [
+            list(piece) if isinstance(piece, MessagePosition) else dict(piece) for piece in overlay.pieces
+        ]
     return wire
 
 
@@ -36,36 +37,16 @@ def decode_overlay(wire: Any) -> Overlay | None:
             tail=_decode_position(overlay_json["tail"]),
             compaction_id=str(overlay_json["madeBy"]),
             entries=int(overlay_json["entries"]),
-            turn_id=str(overlay_json.get("turnId") or ""),
         )
-    except (AttributeError, CorruptStateError, IndexError, KeyError, TypeError, ValueError):
+    except (AttributeError, CorruptStateError, KeyError, TypeError, ValueError):
         return None
 
 
-def _encode_piece(piece: MessageRange | SummaryMessage) -> Any:
-    if isinstance(piece, MessageRange):
-        return [*piece.first, *piece.last]
-    return {
-        "name": piece.name,
-        "message": dict(piece.message),
-        "standsFor": [*piece.first, *piece.last],
-        "count": piece.count,
-        "turns": [piece.first_turn_id, piece.last_turn_id],
-    }
-
-
-def _decode_piece(wire: Any) -> MessageRange | SummaryMessage:
+def _decode_piece(wire: Any) -> MessagePosition | Mapping[str, Any]:
     if isinstance(wire, list):
-        numbers = cast("list[Any]", wire)
-        return MessageRange(_decode_position(numbers[:2]), _decode_position(numbers[2:]))
-    decode_message(wire["message"])
-    positions = wire["standsFor"]
-    turns = wire["turns"]
-    first = _decode_position(positions[:2])
-    last = _decode_position(positions[2:])
-    return SummaryMessage(
-        str(wire["name"]), wire["message"], first, last, int(wire["count"]), str(turns[0]), str(turns[1])
-    )
+        return _decode_position(cast("list[Any]", wire))
+    decode_message(wire)
+    return wire
 
 
 def _decode_position(numbers: Any) -> MessagePosition:

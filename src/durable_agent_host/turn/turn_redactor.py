@@ -20,7 +20,7 @@ from durable_agent_host.codec.content_fields import dump_value
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.codec.shared_text import detach_shared_texts, restore_shared_texts
 from durable_agent_host.errors import RedactionError
-from durable_agent_host.model.overlay import Overlay, SummaryMessage
+from durable_agent_host.model.overlay import MessagePosition, Overlay
 from durable_agent_host.model.provider_item import PART_OF, STAMP
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.redaction import MASK
@@ -286,13 +286,11 @@ class Redactor:
         return {**region, **{name: self._move(region[name], text, new_text) for name in names}}
 
     def _piece(self, piece: Any) -> Any:
-        if not isinstance(piece, SummaryMessage):
+        if isinstance(piece, MessagePosition):
             return piece
-        message = decode_message(piece.message)
+        message = decode_message(piece)
         (redacted_message,) = self.messages([message])
-        if redacted_message is message:
-            return piece
-        return replace(piece, message=encode_message(redacted_message))
+        return piece if redacted_message is message else encode_message(redacted_message)
 
     def _message(self, message: Message) -> Message:
         detached_contents = detach_shared_texts(message.contents)  # what an item repeats is redacted in the contents

@@ -1,10 +1,10 @@
 """The context of one run: before each model call, the strategies decide which messages are sent.
 
 Theory of operation. The framework applies a strategy to the list that its tool loop keeps. A hosted run applies it
-here instead, before the journal, on copies: the loop's list stays whole, and the strategies' decisions are kept in
-slots, one per message, plus slots for messages that a strategy inserts. A model call answered by the journal passes
-here as well, so afterwards the slots are what they were when it was made. Their decisions on the record, at the end of
-the turn, become the session's overlay.
+here instead, before the journal, on copies: the loop's list stays whole. Of the strategies' decisions, two last: which
+messages are left out, and which messages were added for them, the summaries; a message that a strategy changes is
+changed for one call. A model call answered by the journal passes here as well, so afterwards the decisions are what
+they were when it was made. At the end of the turn, they become the session's overlay.
 
 Messages of the session's stored context carry the name of their place (`durable_agent_host.session.context_selection`);
 the others are the turn's own: what context providers add, the request, and the output of model and tools.
@@ -15,13 +15,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_framework import (
     EXCLUDE_REASON_KEY,
     EXCLUDED_KEY,
     GROUP_ANNOTATION_KEY,
-    SUMMARY_OF_MESSAGE_IDS_KEY,
     CharacterEstimatorTokenizer,
     ChatContext,
     Message,
@@ -35,21 +34,14 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.compaction import Compaction, CompactionModelCalls, answering, tightened
+from durable_agent_host.codec.message import encode_message
 from durable_agent_host.codec.overlay import encode_overlay
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
-from durable_agent_host.errors import log_reason
+from durable_agent_host.errors import CorruptStateError, log_reason
 from durable_agent_host.model.call_path import CallPath
-from durable_agent_host.model.overlay import Overlay, SummaryMessage
+from durable_agent_host.model.overlay import MessagePosition, Overlay
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.session.context_selection import (
-    RECORD,
-    MessageSlot,
-    build_overlay,
-    decode_position,
-    decode_turn_id,
-    encode_summary_id,
-    expand_to_groups,
-)
+from durable_agent_host.session.context_selection import RECORD, decode_position, expand_to_groups
 from durable_agent_host.turn.turn_redactor import Redactor
 
 _LOGGER = logging.getLogger(__name__)
@@ -59,6 +51,31 @@ _TOKENIZER: Final = CharacterEstimatorTokenizer()
 _LEAST_PART: Final = 1 / 16
 """Of the share to which a request that is too long is to shrink: a strategy's limits are lowered no further."""
 _STRATEGY_FAILED: Final = "%s: its context could not be compacted, and goes to the model as it was before: %s"
+
+
+@dataclass(eq=False)
+class _ContextMessage:
+    """One message before a model call: of the loop's list, or added by a strategy in this turn.
+
+    Attributes:
+        message: as the model gets it.
+        token: identifies it in the run.
+        name: identifies it to strategies.
+        position: in the record, or None.
+        is_summary: whether it was added for messages that were left out.
+        is_in: whether it is part of the context.
+        is_added: whether a strategy has added it in this turn.
+        is_summarized: whether it was left out when a summary was added.
+    """
+
+    message: Message
+    token: str | int
+    name: str
+    position: MessagePosition | None = None
+    is_summary: bool = False
+    is_in: bool = True
+    is_added: bool = False
+    is_summarized: bool = False
 
 
 @dataclass
@@ -90,10 +107,13 @@ class ContextWindow:
     has_our_history: bool = True
     usage: UsageDetails | None = None
     question: Message | None = None
-    _slots: list[MessageSlot] = field(default_factory=list[MessageSlot])
-    _by_token: dict[str | int, MessageSlot] = field(default_factory=dict[str | int, MessageSlot])
-    _inserted_count: int = 0
-    _unnamed_count: int = 0
+    _messages: list[Message] = field(default_factory=list[Message])
+    _left_out: dict[str | int, _ContextMessage] = field(default_factory=dict[str | int, _ContextMessage])
+    _summaries: list[tuple[_ContextMessage | None, _ContextMessage]] = field(
+        default_factory=list[tuple[_ContextMessage | None, _ContextMessage]]
+    )
+    _request: str | int | None = None
+    _added_count: int = 0
 
     async def project(self, context: ChatContext, path: CallPath, /, *, replayed: bool) -> list[Message]:
         """Choose the messages of a model call.
@@ -112,178 +132,168 @@ class ContextWindow:
         messages = list(context.messages)
         if (context.options or {}).get("conversation_id"):
             return messages
-        self._update_slots(messages)
+        self._messages = messages
+        items = self._list_items()
+        self._request = self._find_request(items)
         calls = self.new_calls(path)
         strategies = self.compaction.strategies
-        await self._apply_all(strategies, calls, replayed=replayed)
+        items = await self._apply_all(items, strategies, calls, replayed=replayed)
         if (share := self.shares.get(path)) is not None:
-            max_tokens = max(int(self._count_tokens() * share), 1)
+            max_tokens = max(int(_count_tokens(items) * share), 1)
             part = share
-            while strategies and part > share * _LEAST_PART and self._count_tokens() > max_tokens:
-                await self._apply_all([tightened(strategy, part) for strategy in strategies], calls, replayed=replayed)
+            while strategies and part > share * _LEAST_PART and _count_tokens(items) > max_tokens:
+                tightened_strategies = [tightened(strategy, part) for strategy in strategies]
+                items = await self._apply_all(items, tightened_strategies, calls, replayed=replayed)
                 part /= 2
             oldest_first = TruncationStrategy(max_n=max_tokens, compact_to=max_tokens, tokenizer=_TOKENIZER)
-            await self._apply(oldest_first, _TOKENIZER)
-        if self.before is not None or not all(slot.is_in for slot in self._slots):
-            self._begin_with_question()
+            items = await self._apply(items, oldest_first, _TOKENIZER)
+        if self.before is not None or not all(item.is_in for item in items):
+            self._begin_with_question(items)
+        self._store_decisions(items)
         self.usage = add_usage_details(self.usage, calls.usage)
-        return [slot.message for slot in self._slots if slot.is_in]
+        return [item.message for item in items if item.is_in]
 
-    def _count_tokens(self) -> int:
-        copies = [_copy(slot) for slot in self._slots if slot.is_in]
-        annotate_message_groups(copies, tokenizer=_TOKENIZER)
-        return included_token_count(copies)
+    def _list_items(self) -> list[_ContextMessage]:
+        """List the loop's messages and the turn's summaries, as the calls before have left them."""
+        items = [copy.copy(summary) for previous, summary in self._summaries if previous is None]
+        tokens: set[str | int] = set()
+        for number, message in enumerate(self._messages):
+            name = message.additional_properties.get(RECORD)
+            is_stored = isinstance(name, str)
+            token = _unused(name, tokens) if is_stored else id(message)
+            tokens.add(token)
+            position = decode_position(name) if is_stored else None
+            item = _ContextMessage(message, token, str(token) if is_stored else f"turn-{number}", position)
+            item.is_summary = is_stored and position is None
+            if (left_out := self._left_out.get(token)) is not None:
+                item.is_in = False
+                item.is_summarized = left_out.is_summarized
+            items.append(item)
+            items += [
+                copy.copy(summary)
+                for previous, summary in self._summaries
+                if previous is not None and previous.token == token
+            ]
+        return items
 
-    def _begin_with_question(self) -> None:
+    def _store_decisions(self, items: Sequence[_ContextMessage]) -> None:
+        """Store what lasts: what is left out, and the turn's summaries, each with the message before it."""
+        self._left_out = {item.token: item for item in items if not item.is_in}
+        self._summaries.clear()
+        previous: _ContextMessage | None = None
+        for item in items:
+            if not item.is_added:
+                previous = item
+            elif item.is_summary and item.is_in:
+                self._summaries.append((previous, item))
+
+    def _begin_with_question(self, items: Sequence[_ContextMessage]) -> None:
         """Leave out what precedes the first question: services refuse a context that begins with an answer or a call.
 
-        A summary of questions stays; when it comes first, it is the user's message.
+        A summary stays; when it comes first, it is the user's message.
         """
-        slots = [slot for slot in self._slots if slot.is_in]
-        is_item = self.compaction.is_compaction_item
+        included_items = [item for item in items if item.is_in]
+        is_service_item = self.compaction.is_compaction_item
         first = next(
             (
                 n
-                for n, slot in enumerate(slots)
-                if _has_question(slot) or (is_item is not None and is_item(slot.message))
+                for n, item in enumerate(included_items)
+                if _is_question(item) or (is_service_item is not None and is_service_item(item.message))
             ),
             0,
         )
-        if slots and _has_question(slots[first]):
-            slots[first].message.role = "user"
-        self._keep({slot for n, slot in enumerate(slots) if n >= first or _instructs(slot)})
+        if included_items and _is_question(included_items[first]):
+            included_items[first].message.role = "user"
+        self._keep(items, {item for n, item in enumerate(included_items) if n >= first or _instructs(item)})
 
-    async def _apply_all(self, strategies: Sequence[Any], calls: CompactionModelCalls, *, replayed: bool) -> None:
+    async def _apply_all(
+        self,
+        items: list[_ContextMessage],
+        strategies: Sequence[Any],
+        calls: CompactionModelCalls,
+        *,
+        replayed: bool,
+    ) -> list[_ContextMessage]:
         """Apply strategies; when one fails, the context stays as it was."""
-        before = [(slot, slot.is_in, slot.is_replaced) for slot in self._slots]
+        chosen = [copy.copy(item) for item in items]
         try:
-            self._leave_out_compacted()
+            self._leave_out_compacted(chosen)
             with answering(calls):
                 for strategy in strategies:
-                    await self._apply(strategy, self.compaction.tokenizer)
+                    chosen = await self._apply(chosen, strategy, self.compaction.tokenizer)
         except Exception as error:  # noqa: BLE001 - a strategy's; the turn continues without it
             if not replayed:
                 _LOGGER.warning(_STRATEGY_FAILED, self.label, log_reason(error))
-            self._slots = [slot for slot, _, _ in before]
-            for slot, is_in, is_replaced in before:
-                slot.is_in = is_in
-                slot.is_replaced = is_replaced
+            return items
+        return chosen
 
-    def _update_slots(self, messages: Sequence[Message]) -> None:
-        """Make slots for messages new to the list, and drop slots of removed ones."""
-        slots_by_token: dict[str | int, MessageSlot] = {}
-        new_after: dict[MessageSlot | None, list[MessageSlot]] = {}
-        last: MessageSlot | None = None
-        for message in messages:
-            token = _token(message, slots_by_token)
-            if (slot := self._by_token.get(token)) is not None:
-                slot.message = message
-                last = slot
-            else:
-                slot = self._create_slot(message, token)
-                new_after.setdefault(last, []).append(slot)
-            slots_by_token[token] = slot
-        current_slots = set(slots_by_token.values())
-        retained_slots = [slot for slot in self._slots if slot.replaced_slots is not None or slot in current_slots]
-        self._slots = new_after.get(None, []) + [
-            ordered_slot for slot in retained_slots for ordered_slot in (slot, *new_after.get(slot, ()))
-        ]
-        self._by_token = slots_by_token
-
-    def _create_slot(self, message: Message, token: str | int) -> MessageSlot:
-        name = message.additional_properties.get(RECORD)
-        if not isinstance(name, str):
-            self._unnamed_count += 1
-            return MessageSlot(message, f"turn-{self._unnamed_count}")
-        if (position := decode_position(name)) is not None:
-            return MessageSlot(message, str(token), position, decode_turn_id(name))
-        pieces = self.before.pieces if self.before is not None else ()
-        summaries = (
-            piece for piece in pieces if isinstance(piece, SummaryMessage) and encode_summary_id(piece.name) == name
-        )
-        return MessageSlot(message, str(token), summary=next(summaries, None))
-
-    def _leave_out_compacted(self) -> None:
+    def _leave_out_compacted(self, items: Sequence[_ContextMessage]) -> None:
         """Leave out what the model's service has compacted into a later message; instructions stay."""
-        is_compaction_item = self.compaction.is_compaction_item
-        if is_compaction_item is None:
+        is_service_item = self.compaction.is_compaction_item
+        if is_service_item is None:
             return
-        last = max(
-            (n for n, slot in enumerate(self._slots) if slot.is_in and is_compaction_item(slot.message)), default=0
-        )
+        last = max((n for n, item in enumerate(items) if item.is_in and is_service_item(item.message)), default=0)
         if last:
-            self._keep({slot for n, slot in enumerate(self._slots) if slot.is_in and (n >= last or _instructs(slot))})
+            self._keep(items, {item for n, item in enumerate(items) if item.is_in and (n >= last or _instructs(item))})
 
-    async def _apply(self, strategy: Any, tokenizer: TokenizerProtocol | None) -> None:
-        """Apply one strategy to copies of the included messages, and store its decisions."""
-        slots = [slot for slot in self._slots if slot.is_in]
-        copies = [_copy(slot) for slot in slots]
-        by_copy = {id(message_copy): slot for message_copy, slot in zip(copies, slots, strict=True)}
-        by_name = {slot.name: slot for slot in slots}
-        chosen = await apply_compaction(list(copies), strategy=strategy, tokenizer=tokenizer)
-        retained_slots: set[MessageSlot] = set()
-        ordered_slots: list[MessageSlot] = []
-        remaining_slots = iter(self._slots)
-        visited_slots: set[MessageSlot] = set()
-        for message in chosen:
-            slot = by_copy.get(id(message))
-            while slot is not None and slot not in visited_slots:
-                ordered_slots.append(next(remaining_slots))
-                visited_slots.add(ordered_slots[-1])
-            if slot is not None and _is_same(message, slot.message):
-                retained_slots.add(slot)
-                continue
-            if slot is not None:
-                slot.is_replaced = True
-            ordered_slots.append(
-                self._insert(message, (slot,) if slot is not None else _find_summarized_slots(message, by_name))
-            )
-            retained_slots.add(ordered_slots[-1])
-        self._slots = [*ordered_slots, *remaining_slots]
-        left_out = tuple(slot for slot in slots if slot not in retained_slots and not slot.is_replaced)
-        for slot in ordered_slots:
-            if (
-                slot.replaced_slots == () and slot not in visited_slots
-            ):  # the strategy does not declare what it summarizes
-                slot.replaced_slots = left_out
-        self._keep(retained_slots)
-
-    def _keep(self, retained_slots: set[MessageSlot]) -> None:
-        """Leave out the other messages, except the request, without separating messages that belong together."""
-        if (request_slot := self.request_slot()) is not None:
-            retained_slots = retained_slots | {request_slot}
-        candidates = [slot for slot in self._slots if not slot.is_replaced]
-        included_indexes = expand_to_groups(
-            [slot.message for slot in candidates],
-            [index for index, slot in enumerate(candidates) if slot in retained_slots],
+    async def _apply(
+        self, items: Sequence[_ContextMessage], strategy: Any, tokenizer: TokenizerProtocol | None
+    ) -> list[_ContextMessage]:
+        """Apply one strategy to copies of the included messages; what it adds follows what it left before it."""
+        copies = [(_copy(item), item) for item in items if item.is_in]
+        by_copy = {id(message_copy): item for message_copy, item in copies}
+        chosen = await apply_compaction(
+            [message_copy for message_copy, _ in copies], strategy=strategy, tokenizer=tokenizer
         )
-        still_in = {candidates[index] for index in included_indexes}
-        for slot in self._slots:
-            slot.is_in = slot in still_in
+        retained_items = {by_copy[id(message)] for message in chosen if id(message) in by_copy}
+        left_out = [item for _, item in copies if item not in retained_items]
+        added_items: dict[_ContextMessage | None, list[_ContextMessage]] = {}
+        previous: _ContextMessage | None = None
+        for message in chosen:
+            item = by_copy.get(id(message))
+            if item is None:
+                added_items.setdefault(previous, []).append(self._add(message, is_summary=bool(left_out)))
+                continue
+            if not _is_same(message, item.message):
+                item.message = _without(message, _MARKS, item.message.message_id)
+            previous = item
+        result = added_items.get(None, []) + [each for item in items for each in (item, *added_items.get(item, ()))]
+        self._keep(result, {*retained_items, *(item for items in added_items.values() for item in items)})
+        if added_items:
+            for item in left_out:
+                item.is_summarized = not item.is_in
+        return result
 
-    def _insert(self, message: Message, replaced_slots: Sequence[MessageSlot]) -> MessageSlot:
-        self._inserted_count += 1
-        name = f"{self.request.turn_id}/{self._inserted_count}"
-        summary_message = copy.copy(message)
-        summary_message.message_id = None
-        summary_message.additional_properties = {
-            k: v for k, v in message.additional_properties.items() if k not in _MARKS
-        }
-        return MessageSlot(summary_message, name, replaced_slots=tuple(replaced_slots))
+    def _keep(self, items: Sequence[_ContextMessage], retained_items: set[_ContextMessage]) -> None:
+        """Leave out the other messages, except the request, without separating messages that belong together."""
+        included_indexes = expand_to_groups(
+            [item.message for item in items],
+            [index for index, item in enumerate(items) if item in retained_items or item.token == self._request],
+        )
+        for index, item in enumerate(items):
+            item.is_in = index in included_indexes
 
-    def request_slot(self) -> MessageSlot | None:
-        """Return the slot of the request, which is never left out."""
+    def _add(self, message: Message, *, is_summary: bool) -> _ContextMessage:
+        self._added_count += 1
+        name = f"{self.request.turn_id}/{self._added_count}"
+        summary_message = _without(message, (*_MARKS, RECORD), None)
+        return _ContextMessage(summary_message, name, name, is_summary=is_summary, is_added=True)
+
+    def _find_request(self, items: Sequence[_ContextMessage]) -> str | int | None:
+        """Return the token of the request, which is never left out."""
         question = self.question
         if question is None or not question.contents:
             return None
-        turn_slots = [
-            slot for slot in reversed(self._slots) if slot.position is slot.summary is slot.replaced_slots is None
-        ]
+        own_items = [item for item in reversed(items) if _is_of_turn(item)]
         copies = (
-            slot for slot in turn_slots if any(content is question.contents[0] for content in slot.message.contents)
+            item.token
+            for item in own_items
+            if any(content is question.contents[0] for content in item.message.contents)
         )
         alike = (
-            slot for slot in turn_slots if slot.message.role == question.role and slot.message.text == question.text
+            item.token
+            for item in own_items
+            if item.message.role == question.role and item.message.text == question.text
         )
         return next(copies, None) or next(alike, None)
 
@@ -307,62 +317,96 @@ class ContextWindow:
             response: None for a turn that has failed: of what the strategies did in it, only summaries stay.
 
         Returns:
-            The overlay; None when the previous one stays.
+            The overlay; None when the previous one stays: the strategies decided on messages of the turn that are
+            missing in the record, or a summary cannot be stored. The next turn decides again.
         """
-        if not self._slots or not self.has_our_history:
+        if not self._messages or not self.has_our_history:
             return None
+        items = self._list_items()
         if response is None:
-            replaced_slots = {replaced_slot for slot in self._slots for replaced_slot in slot.replaced_slots or ()}
-            if self.shares or not replaced_slots:
+            if self.shares or not self._summaries:
                 return None
-            for slot in self._slots:
-                slot.is_in = slot not in replaced_slots
-        return build_overlay(
-            self._slots,
-            self.request_slot(),
-            response,
-            before=self.before,
-            entries=self.entries,
-            compaction_id=self.compaction.compaction_id,
-            turn_id=self.request.turn_id,
-        )
+            for item in items:
+                item.is_in = item.is_in or not item.is_summarized
+        request = next((n for n, item in enumerate(items) if item.token == self._request), len(items))
+        output = [item for item in items[request + 1 :] if _is_of_turn(item)]
+        if response is not None and request < len(items):
+            items[request].position = MessagePosition(self.entries, 0)
+            if _are_stored(output, response):
+                for number, item in enumerate(output):
+                    item.position = MessagePosition(self.entries + 1, number)
+        if any(item.position is None and not item.is_in for item in output):
+            return None
+        end = MessagePosition(self.entries, 0) if response is None else MessagePosition(self.entries + 1, len(output))
+        try:
+            pieces, tail = self._list_pieces([item for item in items if item.position or item.is_summary], end)
+        except CorruptStateError:
+            return None
+        entries = self.entries if response is None else self.entries + 2
+        return Overlay(pieces, tail, self.compaction.compaction_id, entries)
+
+    def _list_pieces(
+        self, items: Sequence[_ContextMessage], end: MessagePosition
+    ) -> tuple[tuple[MessagePosition | Mapping[str, Any], ...], MessagePosition]:
+        """Return the context before the last message that is left out or summarizes others, and the tail after it."""
+        start = self.before.tail if self.before is not None else MessagePosition(0, 0)
+        tail_index = 0
+        for index, item in enumerate(items, 1):
+            if item.position is None or not item.is_in or item.position < start:
+                tail_index = index
+        pieces: dict[MessagePosition | int, MessagePosition | Mapping[str, Any]] = {}
+        for index, item in enumerate(items[:tail_index]):
+            if item.is_in:
+                pieces[item.position or index] = item.position or encode_message(
+                    _without(item.message, (RECORD,), None)
+                )
+        tail = next((item.position for item in items[tail_index:] if item.position is not None), end)
+        return tuple(pieces.values()), tail
 
 
-def _token(message: Message, used_tokens: Mapping[str | int, MessageSlot]) -> str | int:
-    """Return a message's identity: its name in the record, else its object."""
-    name = message.additional_properties.get(RECORD)
-    if not isinstance(name, str):
-        return id(message)
+def _unused(name: str, tokens: set[str | int]) -> str:
+    """Return a name, with a number when the provider's adapter has split its message."""
     token = name
     times = 1
-    while token in used_tokens:  # the provider's adapter split this message
+    while token in tokens:
         token = f"{name}#{times}"
         times = times + 1
     return token
 
 
-def _instructs(slot: MessageSlot) -> bool:
-    return slot.message.role in {"system", "developer"}
+def _count_tokens(items: Sequence[_ContextMessage]) -> int:
+    copies = [_copy(item) for item in items if item.is_in]
+    annotate_message_groups(copies, tokenizer=_TOKENIZER)
+    return included_token_count(copies)
 
 
-def _has_question(slot: MessageSlot) -> bool:
-    """Return whether a message is a user's question, or the summary of some."""
-    is_question = slot.message.role == "user" and any(content.type not in _REPLIES for content in slot.message.contents)
-    summary = slot.summary
-    return (
-        is_question
-        or (summary is not None and summary.first.entry < summary.last.entry)
-        or any(map(_has_question, slot.replaced_slots or ()))
+def _instructs(item: _ContextMessage) -> bool:
+    return item.message.role in {"system", "developer"}
+
+
+def _is_of_turn(item: _ContextMessage) -> bool:
+    """Return whether a message is of the loop's list and not of the stored context."""
+    return item.position is None and not item.is_summary
+
+
+def _is_question(item: _ContextMessage) -> bool:
+    """Return whether a message is a user's question, or a summary."""
+    return item.is_summary or (
+        item.message.role == "user" and any(content.type not in _REPLIES for content in item.message.contents)
     )
 
 
-def _copy(slot: MessageSlot) -> Message:
-    message_copy = copy.copy(slot.message)
-    message_copy.message_id = slot.name
-    message_copy.contents = [copy.copy(content) for content in slot.message.contents]
-    message_copy.additional_properties = {
-        name: value for name, value in slot.message.additional_properties.items() if name not in _MARKS
-    }
+def _without(message: Message, keys: Sequence[str], message_id: str | None) -> Message:
+    """Copy a message without some of its additional properties."""
+    message_copy = copy.copy(message)
+    message_copy.message_id = message_id
+    message_copy.additional_properties = {k: v for k, v in message.additional_properties.items() if k not in keys}
+    return message_copy
+
+
+def _copy(item: _ContextMessage) -> Message:
+    message_copy = _without(item.message, _MARKS, item.name)
+    message_copy.contents = [copy.copy(content) for content in item.message.contents]
     return message_copy
 
 
@@ -373,8 +417,13 @@ def _is_same(message_copy: Message, message: Message) -> bool:
     )
 
 
-def _find_summarized_slots(message: Message, by_name: Mapping[str, MessageSlot]) -> list[MessageSlot]:
-    """Return the slots that a strategy's message replaces, as the strategy declares."""
-    annotation: Any = message.additional_properties.get(GROUP_ANNOTATION_KEY)
-    names: Any = cast("Mapping[str, Any]", annotation).get(SUMMARY_OF_MESSAGE_IDS_KEY) if annotation else None
-    return [by_name[name] for name in names or () if name in by_name]
+def _are_stored(output: Sequence[_ContextMessage], response: Sequence[Message]) -> bool:
+    """Return whether the turn's messages are the first of the response, one by one."""
+    return len(output) <= len(response) and all(
+        _fingerprint(item.message) == _fingerprint(message) for item, message in zip(output, response, strict=False)
+    )
+
+
+def _fingerprint(message: Message) -> tuple[object, ...]:
+    contents = [(content.type, content.call_id) for content in message.contents if content.type != "usage"]
+    return (message.role, message.text, contents)
