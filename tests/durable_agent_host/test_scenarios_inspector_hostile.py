@@ -17,7 +17,8 @@ HOSTILE_SESSION_ID = "<img src=x onerror='hacked=1'>\u202e"
 HOSTILE_NAME = "invoice\u202efdp.exe\u200b\u0007"
 ESCAPED_NAME = "invoice\\u202efdp.exe\\u200b\\u0007"
 SVG = "data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9ImhhY2tlZD0xIj48c2NyaXB0PmhhY2tlZD0xPC9zY3JpcHQ+PC9zdmc+"
-LONG_TEXT = "long and longer " * 330_000
+LONG_TEXT = "long and longer " * 50_000
+LEFT_OUT_TEXT = "long and longer " * 330_000
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 
@@ -78,7 +79,8 @@ async def test_hostile_content_is_neither_executed_nor_hidden(people: AgentHost,
         {"$type": "error", "message": HOSTILE_HTML, "errorCode": HOSTILE_HTML, "details": HOSTILE_HTML},
         {"$type": "unknown", "content": {"type": HOSTILE_HTML, "text": HOSTILE_HTML}},
     ]
-    url = import_document(people, HOSTILE_SESSION_ID, conversation(([text(f"{HOSTILE_HTML} {LONG_TEXT}")], contents)))
+    turns = ([text(LEFT_OUT_TEXT)], [text("Well.")]), ([text(f"{HOSTILE_HTML} {LONG_TEXT}")], contents)
+    url = import_document(people, HOSTILE_SESSION_ID, conversation(*turns))
     async with open_browser("about:blank", tmp_path / "browser") as page:
         watch = "window.broken = []; addEventListener('securitypolicyviolation', (e) => broken.push(e.blockedURI))"
         await page.send_command("Page.enable")
@@ -94,7 +96,11 @@ async def test_hostile_content_is_neither_executed_nor_hidden(people: AgentHost,
         assert 420_000 < await page.evaluate("$('messages').textContent.length") < 430_000
         await click(page, "Fork here")
         assert await page.evaluate("document.querySelector('dialog textarea').value.length") > len(LONG_TEXT)
-        await page.evaluate("close(); document.querySelector('[data-act=curl]').click()")
+        await page.evaluate("close()")
+        await click(page, "Earlier messages")
+        text_content = (await page.until("messages", lambda text_content: "is left out" in text_content))[-1]
+        assert f"({len(LEFT_OUT_TEXT):,} bytes, messages[0].contents[0].text). Download the session" in text_content
+        await page.evaluate("document.querySelector('[data-act=curl]').click()")
         await page.until("dialog", lambda text_content: "curl" in text_content)
         foreign = (
             "main img, main svg, main script, dialog img, dialog svg, dialog script, a[href^=javascript], a[href^=data]"
