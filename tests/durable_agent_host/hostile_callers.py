@@ -57,7 +57,6 @@ ROWS: Mapping[str, RouteRequest | None] = {
     "http-verify": RouteRequest(),
     "http-repair": RouteRequest(),
     "http-fork": RouteRequest(b"{}", {}, _JSON),
-    "http-context-reset": RouteRequest(),
     "http-delete": RouteRequest(),
     "http-files": RouteRequest(),
     "http-upload": RouteRequest(b"SECRET of a stranger", {"name": "s.txt"}),

@@ -373,8 +373,9 @@ def test_a_structured_response_with_a_non_json_number_fails_the_turn(
     assert "is not JSON, as response_format asks" in reply.json()["detail"]
     url = f"{host.url}/api/agents/Completions/sessions/{session}"
     turn = f"{url}/turns/{reply.headers['x-ms-turn-id']}"
-    for view_url in (url, turn, f"{turn}/steps", f"{turn}/calls", f"{url}/export"):
-        json.loads(requests.get(view_url).text, parse_constant=reject_constant)
+    views = [requests.get(view_url).text for view_url in (url, turn, f"{turn}/steps", f"{turn}/calls")]
+    for text in [*views, *requests.get(f"{url}/export").text.splitlines()]:
+        json.loads(text, parse_constant=reject_constant)
     for line in requests.get(f"{turn}/events").text.splitlines():
         if line.startswith("data: "):
             json.loads(line.removeprefix("data: "), parse_constant=reject_constant)

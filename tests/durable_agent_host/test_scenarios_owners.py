@@ -549,15 +549,13 @@ def test_only_the_owner_steers(site: Site, model: PracticeModel):
     assert ("It is urgent." in sent, "I am" in sent) == (True, False)
 
 
-def test_the_command_line_says_who_may_answer(site: Site, model: PracticeModel):
-    """The way to answer is told, as the command was given, to somebody who may, and to nobody else."""
-    for caller, tool, may_answer in (("ada@contoso", "pay", False), ("ada@contoso:finance", "lend", True)):
-        model.plan({"calls": [{"name": tool, "arguments": {"amount": 3}}]}, user_text=tool)
-        header = f"x-who: {caller}"
-        result = run_piped(["chat", "--url", site.host.url, "--header", header, "Payer"], f"{tool}\n")
-        assert (result.returncode, f"{tool}(" in result.stderr) == (2, True), result.stderr
-        command = f" --url {site.host.url} --header '{header}'"
-        assert ("somebody else" in result.stderr, command in result.stderr) == (not may_answer, may_answer)
+def test_the_command_line_says_how_a_call_is_answered(site: Site, model: PracticeModel):
+    """Its error shows the way to answer, for the host and the caller of the command."""
+    model.plan({"calls": [{"name": "lend", "arguments": {"amount": 3}}]}, user_text="lend")
+    header = "x-who: ada@contoso:finance"
+    result = run_piped(["chat", "--url", site.host.url, "--header", header, "Payer"], "lend\n")
+    assert (result.returncode, "lend(" in result.stderr) == (2, True), result.stderr
+    assert f" --url {site.host.url} --header '{header}'" in result.stderr
 
 
 def test_changed_arguments_need_another_approver(site: Site, model: PracticeModel):

@@ -89,9 +89,11 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
     Returns:
         A JSON object, with the names of `TurnOutcome`.
     """
+    wire: dict[str, Any] = _OUTCOME.dump_python(outcome)  # mode="json" takes no names with half a character
+    wire |= {name: list(wire[name]) for name in ("messages", "entries", "pending")}
     return {
         name: value
-        for name, value in _OUTCOME.dump_python(outcome, mode="json").items()
+        for name, value in wire.items()
         if value or name in _ALWAYS_PRESENT or (name == "overlay" and value is not None)
     }
 

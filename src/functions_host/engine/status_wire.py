@@ -31,7 +31,7 @@ def encode_stored(stored_json: str | None) -> str:
     try:
         return strict_json(stored_json or "null")
     except (ValueError, RecursionError):
-        return json.dumps(stored_json)
+        return json.dumps(stored_json, default=repr)
 
 
 def strict_json(stored_json: str) -> str:
