@@ -133,8 +133,7 @@ def decode_session(state: Any) -> Session:
     raise_if_encrypted(document)
     if version is None:
         raise CorruptStateError(
-            "the stored session has no schemaVersion: see what 'durable-agent-host sessions verify' says of it; "
-            "nothing was changed"
+            "the stored session has no schemaVersion: restore a copy, or delete it; nothing was changed"
         )
     if not isinstance(version, str) or not _READABLE.fullmatch(version):
         raise UnknownSchemaVersionError(version)
