@@ -128,8 +128,10 @@ def test_an_uncaught_failure_fails_the_instance(host: Host):
 def test_continue_as_new_keeps_the_id_and_carries_events(host: Host):
     """Events that come ahead of their generation are not lost."""
     instance_id = host.run("count_down", 3)
+    host.send("POST", f"{MANAGEMENT}/instances/{instance_id}/suspend")
     for number in (1, 2, 3):
         host.send("POST", f"{MANAGEMENT}/instances/{instance_id}/raiseEvent/Next", str(number), **JSON)
+    host.send("POST", f"{MANAGEMENT}/instances/{instance_id}/resume")
     assert host.wait(instance_id)["output"] == ["lift-off", 3]
 
 

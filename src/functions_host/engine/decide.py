@@ -70,18 +70,18 @@ def decide_episode(
     if problem is not None:
         decision.outcome = _fail(generation, problem)
     elif walk.is_at_end:
-        decision.outcome = _decide_outcome(answer, generation, has_open_tasks=bool(walk.open))
+        decision.outcome = _decide_outcome(answer, generation, walk)
     else:
         decision.hang = walk.describe_hang(is_over=answer.is_done or answer.error is not None)
     return decision
 
 
-def _decide_outcome(answer: OrchestratorResult, generation: Generation, *, has_open_tasks: bool) -> Outcome | None:
+def _decide_outcome(answer: OrchestratorResult, generation: Generation, walk: Walk) -> Outcome | None:
     """An instance ends only after its timers, activities and children."""
     last = answer.actions[-1] if answer.actions else None
     if answer.is_done and answer.error is None and isinstance(last, ContinueAsNew):
-        return Renewed(last.input_json)
-    if has_open_tasks:
+        return Renewed(last.input_json, walk.early_events.values())
+    if walk.open:
         return None
     if answer.error is not None:
         return _fail(generation, answer.error)

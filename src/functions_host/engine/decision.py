@@ -3,9 +3,10 @@
 Guarantee: values only.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from functions_host.engine.events import Operation, Scheduling, TimerScheduled
+from functions_host.engine.events import EventRaised, Operation, Scheduling, TimerScheduled
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The orchestrator continues as new."""
+    """The orchestrator continues as new, with the external events that no wait has taken, by name."""
 
     input_json: str
+    events: Iterable[Sequence[EventRaised]]
 
 
 type Outcome = Completed | Failed | Renewed

@@ -71,9 +71,8 @@ def open_episode(run: Run, arrivals: list[Arrival], now: float) -> Episode:
     if not run.texts:
         record = run.record
         opening.append(ExecutionStarted(record.instance_id, record.execution_id, record.name, record.version))
-    texts = [encode_event(event, now) for event in opening]
-    events = [*opening, *(decode_event(arrival.text) for arrival in arrivals)]
-    return Episode(run, now, arrivals, events, texts + [arrival.text for arrival in arrivals])
+    texts = [encode_event(event, now) for event in opening] + [arrival.text for arrival in arrivals]
+    return Episode(run, now, arrivals, [*opening, *(decode_event(arrival.text) for arrival in arrivals)], texts)
 
 
 def read_answer(result: Returned | Raised) -> OrchestratorResult:
@@ -95,15 +94,9 @@ def close_episode(
     """Turn the answer into the episode's commit; adds its history to ``episode``."""
     run = episode.run
     now = episode.now
-    record = episode.run.record
+    record = run.record
     generation = Generation(record.instance_id, record.execution_id, record.name)
-    decision = decide_episode(
-        [*run.events, *episode.events],
-        answer,
-        catalog=catalog,
-        generation=generation,
-        now=now,
-    )
+    decision = decide_episode([*run.events, *episode.events], answer, catalog=catalog, generation=generation, now=now)
     commit = EpisodeCommit(
         key=record.key,
         at=now,
@@ -124,7 +117,8 @@ def close_episode(
     for child in decision.children:
         _add_child(commit, record, child, new_id, find_instance(child.instance_id))
     if isinstance(decision.outcome, Renewed):
-        commit.renewal = (new_id(), encode_text(decision.outcome.input_json))
+        event_texts = [encode_event(event, now) for events in decision.outcome.events for event in events]
+        commit.renewal = (new_id(), encode_text(decision.outcome.input_json), event_texts)
     elif decision.outcome is not None:
         _end(episode, commit, decision.outcome)
     return commit
@@ -156,8 +150,9 @@ def _add_child(
         commit.own_arrivals.append(OwnArrival(child.task_id, None, text))
         return
     parent = Parent(record.instance_id, record.execution_id, child.task_id)
-    new = NewInstance(child.instance_id, child.name, child.version, new_id(), child.input_json, parent)
-    commit.children.append(new)
+    commit.children.append(
+        NewInstance(child.instance_id, child.name, child.version, new_id(), child.input_json, parent)
+    )
 
 
 def _end(episode: Episode, commit: EpisodeCommit, outcome: Completed | Failed) -> None:
@@ -170,5 +165,4 @@ def _end(episode: Episode, commit: EpisodeCommit, outcome: Completed | Failed) -
     _append(episode, ExecutionEnded(commit.status, commit.output_json))
     parent = episode.run.record.parent
     if parent is not None:
-        text = encode_end(parent, commit.status, commit.output_json, episode.now)
-        commit.parent_reply = ParentReply(parent, text)
+        commit.parent_reply = ParentReply(parent, encode_end(parent, commit.status, commit.output_json, episode.now))

@@ -316,10 +316,18 @@ def _finish_instance(db: sqlite3.Connection, commit: EpisodeCommit) -> None:
     db.execute("DELETE FROM arrivals WHERE instance = ?", (commit.key,))
 
 
-def _renew_instance(db: sqlite3.Connection, commit: EpisodeCommit, execution_id: str, input_json: str) -> None:
+def _renew_instance(
+    db: sqlite3.Connection, commit: EpisodeCommit, execution_id: str, input_json: str, event_texts: Sequence[str]
+) -> None:
     # External events that no wait has taken are carried over; answers to the old generation are not.
     db.execute("DELETE FROM history WHERE instance = ?", (commit.key,))
     db.execute("DELETE FROM arrivals WHERE instance = ? AND task IS NOT NULL", (commit.key,))
+    for text in reversed(event_texts):  # before those that have arrived since
+        db.execute(
+            "INSERT INTO arrivals(instance, seq, event)"
+            " SELECT ?1, ifnull(min(seq), 1) - 1, ?2 FROM arrivals WHERE instance = ?1",
+            (commit.key, text),
+        )
     db.execute(
         "UPDATE instances SET execution_id = ?, input = ?, status = 'Running', updated_at = ? WHERE key = ?",
         (execution_id, input_json, commit.at, commit.key),

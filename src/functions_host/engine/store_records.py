@@ -1,5 +1,6 @@
 """What the store keeps, and the contents of each kind of commit."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from functions_host.engine.decision import ActivityWork, OperationWork
@@ -130,7 +131,7 @@ class EpisodeCommit:
     activities: list[ActivityWork] = field(default_factory=list[ActivityWork])
     operations: list[OperationWork] = field(default_factory=list[OperationWork])
     children: list[NewInstance] = field(default_factory=list[NewInstance])
-    renewal: tuple[str, str] | None = None
+    renewal: tuple[str, str, Sequence[str]] | None = None
     parent_reply: ParentReply | None = None
     hang: str | None = None
 

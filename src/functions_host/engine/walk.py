@@ -11,7 +11,7 @@ Guarantee: pure.
 Source: ``OutOfProcOrchestrationShim.cs`` (``ProcessAsyncActionsV2``) of the Durable Task extension 3.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -76,6 +76,7 @@ class Walk:
         known_count: how many of them the history has.
         open: numbers of activities, timers and sub-orchestrations that have not ended.
         divergence: how the answer differs from the history; None when it fits.
+        early_events: external events that no wait has taken, oldest first, by name.
     """
 
     def __init__(self, actions: Sequence[Action], now: float) -> None:
@@ -89,7 +90,7 @@ class Walk:
         self._current: _Task | None = None
         self._tasks: dict[int, _Task] = {}
         self._event_tasks: dict[str, list[_Task]] = {}
-        self._early_counts: Counter[str] = Counter()
+        self.early_events = defaultdict[str, list[EventRaised]](list)
 
     @property
     def is_at_end(self) -> bool:
@@ -105,7 +106,7 @@ class Walk:
                 if event_tasks := self._event_tasks.get(name.casefold()):
                     event_tasks.pop().is_done = True  # a stack: the latest wait is answered
                 else:
-                    self._early_counts[name.casefold()] += 1
+                    self.early_events[name.casefold()].append(event)
                 self._advance()
             case ActivityFailed(task_id) | ChildFailed(task_id):
                 self._end(task_id, has_failed=True)
@@ -148,8 +149,8 @@ class Walk:
         task = _Task(action, is_done=isinstance(action, ContinueAsNew))
         if isinstance(action, WaitForEvent):
             name = action.name.casefold()
-            if self._early_counts[name]:
-                self._early_counts[name] -= 1
+            if early_events := self.early_events[name]:
+                early_events.pop(0)
                 task.is_done = True
             else:
                 self._event_tasks.setdefault(name, []).append(task)
