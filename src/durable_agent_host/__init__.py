@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from durable_agent_host.conversation_json import Conversation, decode, encode, fold
     from durable_agent_host.durable.session_entity import DurableAgentEntity
     from durable_agent_host.errors import AgentClientError, HostUnreachableError
-    from durable_agent_host.model.budget import Budget, Budgets, Price
+    from durable_agent_host.model.budget import Budget, Budgets
     from durable_agent_host.model.notification import Notification
     from durable_agent_host.model.pending_call import PendingCall
     from durable_agent_host.model.principal import ANONYMOUS, THE_APP, Owner, Principal
@@ -40,7 +40,6 @@ __all__ = [
     "Owner",
     "PendingCall",
     "PendingTurnCall",
-    "Price",
     "Principal",
     "Settings",
     "ToolCall",
@@ -73,7 +72,6 @@ _MODULES = {
     "Owner": "model.principal",
     "PendingCall": "model.pending_call",
     "PendingTurnCall": "agent_client",
-    "Price": "model.budget",
     "Principal": "model.principal",
     "Settings": "settings",
     "ToolCall": "tool_calls",

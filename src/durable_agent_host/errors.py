@@ -33,7 +33,7 @@
             ├── ProcessDiedError           the process died at it again and again
             ├── InvalidAnswerError         the answer does not match the requested response format
             ├── HistoryError               a history provider of the app does not answer
-            ├── BudgetExceededError        the next call would cross a budget; it was not made
+            ├── BudgetExceededError        a budget is used up; the next call was not made
             ├── RedactionError             the app's function that redacts contents failed
             └── ProviderError              the model service failed; says whether a retry can help
                 ├── ContextOverflowError   the request is longer than the model's context window
@@ -230,7 +230,7 @@ class InvalidAnswerError(TurnError):
 
 
 class BudgetExceededError(TurnError):
-    """The next call would cross a budget of the turn or its session; it was not made."""
+    """A budget of the turn or its session is used up; the next call was not made."""
 
 
 class RedactionError(TurnError):

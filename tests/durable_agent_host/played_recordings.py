@@ -19,7 +19,6 @@ from google import genai
 
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.http.response_views import response_view
-from durable_agent_host.model.budget import Price
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT
 from durable_agent_host.model.session import Session
@@ -156,7 +155,7 @@ async def _turn(
         runner = AgentRunner("Agent", agent, provider_for, open_log=lambda: log, **arguments)
         outcome = await runner.run(session, REQUEST)
         page = await log.read(turn_log_id("Agent", "session", "turn"))
-        steps = StepReader(Turn(REQUEST, outcome), dict[str, Price]())
+        steps = StepReader(Turn(REQUEST, outcome))
         steps.read(page.records)
     return Played(
         outcome, response_view(REQUEST, outcome, "http://host/api"), list(_client_events(page.records)), steps.steps()

@@ -69,7 +69,7 @@ from durable_agent_host.errors import (
     log_reason,
     strip_error_text,
 )
-from durable_agent_host.model.budget import NO_BUDGETS, BudgetUsage, Price
+from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.session import Session
@@ -258,11 +258,6 @@ class AgentRunner:
     def service_files(self) -> ServiceFiles:
         """The files kept by the service of the agent's chat client."""
         return ServiceFiles(self._host)
-
-    @property
-    def prices(self) -> Mapping[str, Price]:
-        """The prices of the agent's models; empty when the app gives none."""
-        return next((feature.prices for feature in self._features if feature.prices), NO_BUDGETS.prices)
 
     def used(self, records: JournalState) -> BudgetUsage | None:
         """Count what a turn has used that no longer runs; None when nothing counts it."""

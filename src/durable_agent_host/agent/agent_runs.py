@@ -415,7 +415,7 @@ class AgentRuns:
             messages = [*self._without_losses(messages)]
         options = dict(context.options or {})
         if not is_finished:
-            await run.admit(path, messages, options)
+            await run.admit()
             run.gate.raise_if_waiting()
         return chain_model_call(layers, ModelCall(path, context.client, self.provider, messages, options, send))
 

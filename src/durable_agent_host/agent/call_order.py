@@ -5,13 +5,10 @@ four places in them, see `durable_agent_host.agent.feature.RunPart`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-from agent_framework import Message
 
 from durable_agent_host.agent.declarations import RemovedTool, is_agent_tool, is_hand_off, runs_at_client
 from durable_agent_host.agent.feature import CurrentRun
@@ -35,7 +32,6 @@ from durable_agent_host.agent.response_limits import stream_with_timeout, turn_t
 from durable_agent_host.agent.running_tool import RunningTool
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer, text_result
-from durable_agent_host.model.call_path import CallPath
 
 
 @dataclass(frozen=True)
@@ -51,11 +47,11 @@ class ModelLayers:
     exchange_recorder: ExchangeRecorder | None
     response: ReadResponse
     nested: StopNestedRun | None
-    admit: Callable[[CallPath, Sequence[Message], Mapping[str, Any]], Awaitable[bool]]
+    admit: Callable[[], Awaitable[bool]]
 
     async def admit_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Make a call if the features admit it; a layer of its chain."""
-        await self.admit(call.path, call.messages, call.options)
+        await self.admit()
         async with aclosing(call_next(call)) as items:
             async for item in items:
                 yield item

@@ -10,7 +10,6 @@ between them. What it wants to find again after a crash it appends to the run's 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from agent_framework import AgentResponse, ChatContext, ChatResponse, Message, UsageDetails
@@ -34,7 +33,7 @@ from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.wire_types import MessageWire
 from durable_agent_host.errors import TurnError
-from durable_agent_host.model.budget import BudgetUsage, Price
+from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.overlay import Overlay
 from durable_agent_host.model.session import Session
@@ -138,10 +137,10 @@ class CurrentRun:
     parts: Sequence["RunPart"] = ()
     nested: StopNestedRun | None = None
 
-    async def admit(self, path: CallPath, messages: Sequence[Message], options: Mapping[str, Any]) -> bool:
+    async def admit(self) -> bool:
         """Ask the features whether a model call may be made; see `RunPart.admit`."""
         admits = [part.admit for part in self.parts if part.admit is not None]
-        return all([await admit(path, messages, options) for admit in admits])
+        return all([await admit() for admit in admits])
 
 
 class Clock(Protocol):
@@ -218,7 +217,7 @@ class RunPart:
     sends_transcript: bool = False
     add_messages: AddMessages | None = None
     context: RunContext | None = None
-    admit: Callable[[CallPath, Sequence[Message], Mapping[str, Any]], Awaitable[bool]] | None = None
+    admit: Callable[[], Awaitable[bool]] | None = None
     next_messages: Callable[[], Awaitable[list[Message]]] | None = None
     restart_after: Callable[[Exception], Awaitable[RunRestarted | None]] | None = None
     clock: Clock | None = None
@@ -264,8 +263,6 @@ class AttemptFeature(Protocol):
 class AgentFeature:
     """A feature of one agent."""
 
-    prices: Mapping[str, Price] = MappingProxyType({})
-    """The prices of the agent's models."""
     counts_usage: bool = False
     """Whether it counts what turns use."""
 

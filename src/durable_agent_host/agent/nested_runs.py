@@ -126,7 +126,7 @@ class NestedRun:
         if recorded_response is None:
             run.gate.check_nested()
             check_limits(started_count=1)
-            if not await run.admit(path, context.messages, options):
+            if not await run.admit():
                 await self._stop()
         self._message_count = len(context.messages)
         messages = self._with_replies(context.messages, is_stored="conversation_id" in options)

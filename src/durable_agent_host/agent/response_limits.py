@@ -3,78 +3,17 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from contextvars import ContextVar
 from typing import Any, Final, cast
 from weakref import WeakSet
 
-from agent_framework import ChatResponse, ChatResponseUpdate, Content
+from agent_framework import Content
 
 from durable_agent_host.errors import TurnLimitError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.turn import ResponseLimits
-from durable_agent_host.stream.fold import ItemReader
-from durable_agent_host.turn.token_estimate import characters_of_json
-
-
-class OutputCounter:
-    """Counts the characters of texts, reasoning, arguments and code that one streamed answer says.
-
-    Services end a streamed text by repeating it as a whole. A whole counts as far as it is longer than what has come of
-    it in pieces: of the same part of the same item, or, where no item is known, of the text or call just before it.
-
-    Args:
-        items: the provider's knowledge of items.
-
-    Attributes:
-        characters: so far; never less than the complete contents have together.
-    """
-
-    def __init__(self, items: ItemReader) -> None:
-        self.characters = 0
-        self._items = items
-        self._counts: dict[int | str, dict[tuple[str, ...], int]] = {}
-        self._unmatched: dict[tuple[str, ...], int] = {}
-
-    def add(self, update: ChatResponseUpdate) -> None:
-        """Count an update."""
-        part = None if update.raw_representation is None else self._items.read_item(update)
-        if part is not None and part.first_item_id is not None and part.position is not None:
-            self._counts[part.position] = {}  # some services give all items one place
-        for content in update.contents:
-            kind = content.type, content.call_id or content.id or ""
-            if part is not None and part.position is not None:
-                self._add(self._counts.setdefault(part.position, {}), (*kind, part.part), content)
-                continue
-            self._unmatched = {kind: self._unmatched.get(kind, 0)}
-            self._add(self._unmatched, kind, content)
-            if content.merge_mode == "replace":
-                self._unmatched = {}
-
-    def _add(self, counts: dict[tuple[str, ...], int], key: tuple[str, ...], content: Content) -> None:
-        if size := _count_characters(content):
-            before = counts.get(key, 0)
-            more = max(size - before, 0) if content.merge_mode == "replace" else size
-            self.characters += more
-            counts[key] = before + more
-
-
-def count_output_characters(response: ChatResponse[Any]) -> int:
-    """Count what a whole answer says."""
-    return sum(_count_characters(content) for message in response.messages for content in message.contents)
-
-
-def _count_characters(content: Content) -> int:
-    """Count what a content says in its text, its arguments and its code."""
-    arguments: Any = content.arguments
-    size = len(content.text) if isinstance(content.text, str) else 0
-    if isinstance(arguments, str):
-        size += len(arguments)
-    elif isinstance(arguments, Mapping):
-        size += characters_of_json(arguments)
-    return size + sum(map(_count_characters, content.inputs or ()))
-
 
 MAX_TURN_CHARACTERS: Final = 128 * 1024 * 1024
 """Maximum characters that the models of a turn send in one attempt: room for dozens of generated images."""

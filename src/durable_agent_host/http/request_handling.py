@@ -29,7 +29,6 @@ from durable_agent_host.http.problem_details import problem, problem_of_error
 from durable_agent_host.http.rate_limits import ArrivingBodies, StreamReaders
 from durable_agent_host.http.response_types import HostedAgentWire
 from durable_agent_host.model.access import RequestContext
-from durable_agent_host.model.budget import Price
 from durable_agent_host.model.conversation_file import ServiceFileReader
 from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.ids import check_session_id, turn_log_id
@@ -60,11 +59,6 @@ class RoutedAgent(Protocol):
     @property
     def service_files(self) -> ServiceFileReader:
         """The files kept by its chat client's service."""
-        ...
-
-    @property
-    def prices(self) -> Mapping[str, Price]:
-        """The prices of its models; empty when the app gives none."""
         ...
 
     @property

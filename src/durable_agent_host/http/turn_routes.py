@@ -203,7 +203,7 @@ async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClien
     first = parse_position(call.query) or 0
     turn = await named_turn(host, call, client)
     request = turn.request
-    reader = StepReader(turn, host.agents[request.agent].prices, host.feature_views)
+    reader = StepReader(turn, host.feature_views)
     redactor = client.storage.redactor_of(request.agent)
     async for records in read_log(host, request):
         visible_records = records if redactor is None else await asyncio.to_thread(_redact_records, records, redactor)

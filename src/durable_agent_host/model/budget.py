@@ -1,7 +1,7 @@
-"""Spending limits of a turn or session, prices, and what has been spent."""
+"""Spending limits of a turn or session, and what has been spent."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, cast
 
 from agent_framework import Content
@@ -20,18 +20,6 @@ _COUNTS: Final = "_token_count"
 def is_count(value: Any) -> bool:
     """Return whether a value is a number of tokens: finite, not negative, of a possible size."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_LIMIT
-
-
-def is_measured(usage: Mapping[str, Any] | None) -> bool:
-    """Return whether token counts tell what a call has taken: what was written, or all together.
-
-    Zeros say nothing, because every call takes tokens.
-
-    Args:
-        usage: by the framework's names.
-    """
-    counts = known_counts(usage)
-    return bool(counts.get("output_token_count") or counts.get("total_token_count"))
 
 
 def known_counts(usage: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -67,25 +55,7 @@ def _is_storable(value: Any) -> bool:
 Kind = Literal["tokens", "cost", "model_calls", "tool_calls", "seconds"]
 """What a `Budget` limits."""
 
-MOST_RESERVED: Final = 10**9
-"""The largest figure that is reserved for one model call; no service allows a larger one."""
-
 KINDS: Final[tuple[Kind, ...]] = ("tokens", "cost", "model_calls", "tool_calls", "seconds")
-
-
-@dataclass(frozen=True)
-class Price:
-    """Prices of a model's tokens, in a currency of the app's choice.
-
-    Attributes:
-        input: per million tokens that the model reads.
-        output: per million tokens that the model writes, including its reasoning.
-        cached_input: per million tokens that the service reads from its cache; defaults to the price of ``input``.
-    """
-
-    input: float
-    output: float
-    cached_input: float | None = None
 
 
 @dataclass(frozen=True)
@@ -94,8 +64,8 @@ class Budget:
 
     Attributes:
         tokens: input and output tokens of all model calls.
-        cost: by the app's prices, in their currency.
-        model_calls: requests to the model's service that were answered, or whose answer is unknown.
+        cost: in US dollars, by the prices of the library ``genai-prices``.
+        model_calls: requests to the model's service that were answered, or failed with token counts.
         tool_calls: started calls of the app's tools, including repetitions after a crash.
         seconds: working time of the agent; waits for a person and in the queue do not count.
         exceeded: ``fail`` ends the turn; ``ask`` suspends it until a person allows the same amount again.
@@ -114,24 +84,20 @@ _NO_LIMIT: Final = Budget()
 
 @dataclass(frozen=True)
 class Budgets:
-    """The spending limits of an agent, and the prices of its models.
+    """The spending limits of an agent.
 
     Attributes:
         turn: each turn of the agent.
         session: all turns of a session together.
-        prices: by the name of a model, or the prefix of the names of its versions; ``*`` for all others. A model
-            without a price counts as the most expensive.
     """
 
     turn: Budget = _NO_LIMIT
     session: Budget = _NO_LIMIT
-    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
 
     @property
     def counts(self) -> bool:
-        """Whether calls are reserved, and the spending of turns is stored with their session."""
-        has_limits = any(getattr(budget, kind) is not None for budget in (self.turn, self.session) for kind in KINDS)
-        return has_limits or bool(self.prices)
+        """Whether calls are counted, and the spending of turns is stored with their session."""
+        return any(getattr(budget, kind) is not None for budget in (self.turn, self.session) for kind in KINDS)
 
 
 NO_BUDGETS: Final = Budgets()
@@ -139,7 +105,7 @@ NO_BUDGETS: Final = Budgets()
 
 @dataclass(frozen=True)
 class BudgetUsage:
-    """Spending, in the units of `Budget`; the cost is None where the app gave no prices."""
+    """Spending, in the units of `Budget`; the cost is None where a model call has no price."""
 
     tokens: int = 0
     cost: float | None = None
@@ -147,12 +113,17 @@ class BudgetUsage:
     tool_calls: int = 0
     seconds: float = 0.0
 
+    @property
+    def is_cost_unknown(self) -> bool:
+        """Whether a model call had no price."""
+        return self.model_calls > 0 and self.cost is None
+
     def plus(self, other: Self) -> "BudgetUsage":
         """Add two values."""
-        cost = self.cost if other.cost is None else other.cost if self.cost is None else self.cost + other.cost
+        has_cost = not (self.is_cost_unknown or other.is_cost_unknown)
         return BudgetUsage(
             self.tokens + other.tokens,
-            cost,
+            (self.cost or 0.0) + (other.cost or 0.0) if has_cost else None,
             self.model_calls + other.model_calls,
             self.tool_calls + other.tool_calls,
             self.seconds + other.seconds,
@@ -170,18 +141,3 @@ class BudgetUsage:
 
 
 NO_USAGE = BudgetUsage()
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """The possible spending of a model call that has begun and not finished.
-
-    Attributes:
-        tokens: estimated before the call.
-        cost: of these tokens; None without prices.
-        output_tokens: of these, those that the model may write; known where the call is made, and not stored.
-    """
-
-    tokens: int = 0
-    cost: float | None = None
-    output_tokens: int = 0

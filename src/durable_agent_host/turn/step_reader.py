@@ -21,7 +21,6 @@ from durable_agent_host.codec.journal_entry import (
     tool_result_text,
 )
 from durable_agent_host.codec.log_entry import format_entry_time
-from durable_agent_host.model.budget import Price, is_measured
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ending import RefusalWire, VisibleStatus, end_of_answer, visible_turn_status
 from durable_agent_host.model.journal_entry import (
@@ -81,16 +80,12 @@ class StepReader:
 
     Args:
         turn: its current state, for what the log does not contain.
-        prices: of the app, for the cost of model calls; as for `price_of`.
         feature_views: shows the entries of each feature.
     """
 
-    def __init__(
-        self, turn: Turn, prices: Mapping[str, Price], feature_views: Mapping[str, ShowEntry] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, turn: Turn, feature_views: Mapping[str, ShowEntry] = MappingProxyType({})) -> None:
         self._turn = turn
         self._feature_views = feature_views
-        self._prices = prices
         queue: WaitStepWire = {
             "kind": "wait",
             "reason": "queue",
@@ -479,7 +474,7 @@ class StepReader:
         }
         if end.refusal:
             response["refusal"] = cast("RefusalWire", end.refusal)
-        cost = usage_of_response(usage, model_response.model, self._prices).cost if is_measured(usage) else None
+        cost = usage_of_response(usage, model_response.model).cost if usage else None
         if cost is not None:
             response["cost"] = cost
         return response

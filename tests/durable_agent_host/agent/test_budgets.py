@@ -3,10 +3,12 @@
 import re
 
 import pytest
+from genai_prices import Usage, calc_price
 
-from durable_agent_host import Budget, Budgets, DurableAgentApp, Price
+from durable_agent_host import Budget, Budgets, DurableAgentApp
 from durable_agent_host.errors import RegistrationError
-from durable_agent_host.turn.budget_checks import price_of, usage_of_response
+from durable_agent_host.model.budget import BudgetUsage
+from durable_agent_host.turn.budget_checks import usage_of_response
 
 
 @pytest.mark.parametrize(
@@ -15,14 +17,19 @@ from durable_agent_host.turn.budget_checks import price_of, usage_of_response
         (Budgets(turn=Budget(tokens=0)), "tokens=0: give a number above 0"),
         (Budgets(session=Budget(seconds=float("nan"))), "seconds=nan"),
         (Budgets(turn=Budget(exceeded="stop")), "exceeded='stop': give 'fail' or 'ask'"),  # type: ignore[arg-type]
-        (Budgets(session=Budget(cost=1.0)), "there are no prices"),
-        (Budgets(prices={"gpt": Price(-1, 1)}), "the price of model 'gpt'"),
     ],
 )
 def test_a_budget_without_meaning_keeps_the_app_from_starting(budgets: Budgets, message: str):
     """The error says what is wrong and what to give."""
     with pytest.raises(RegistrationError, match=re.escape(message)):
         DurableAgentApp(budgets=budgets)
+
+
+def test_a_budget_of_cost_needs_prices(monkeypatch: pytest.MonkeyPatch):
+    """The extra is named when the library is not there."""
+    monkeypatch.setattr("durable_agent_host.features.budgets.options.find_spec", lambda _: None)
+    with pytest.raises(RegistrationError, match=re.escape("pip install 'durable-agent-host[prices]'")):
+        DurableAgentApp(budgets=Budgets(session=Budget(cost=1.0)))
 
 
 def test_an_agent_without_a_journal_has_no_budget_of_its_own():
@@ -40,61 +47,32 @@ def test_an_agent_without_a_journal_has_no_budget_of_its_own():
     app.add_agent(Silent())  # type: ignore[arg-type]
 
 
-def test_a_model_has_the_price_of_its_most_specific_prefix():
-    """A dated version has its model's price; an unknown model the one of ``*``, or the dearest."""
-    prices = {"gpt-5": Price(1, 10), "gpt-5-mini": Price(0.2, 2)}
-    assert price_of(prices, "gpt-5-mini-2025-08-07") == prices["gpt-5-mini"]
-    assert price_of(prices, "gpt-5-2025-08-07") == prices["gpt-5"]
-    assert price_of(prices, "claude") == prices["gpt-5"]
-    assert price_of(prices | {"*": Price(0, 0)}, "claude") == Price(0, 0)
-    assert price_of({}, "claude") is None
+NAMES = tuple(f"{name}_token_count" for name in ("input", "output", "total", "cache_read_input", "tool_use_input"))
 
 
 @pytest.mark.parametrize(
-    ("usage", "tokens", "cost"),
+    ("counts", "usage"),
     [
-        ({"input_token_count": 1000, "output_token_count": 10, "total_token_count": 1010}, 1010, 1000 * 2 + 10 * 8),
-        (
-            {
-                "input_token_count": 1000,
-                "output_token_count": 10,
-                "total_token_count": 1010,
-                "cache_read_input_token_count": 900,
-            },
-            1010,
-            100 * 2 + 900 * 0.5 + 10 * 8,
-        ),
-        (  # no total: the cache's tokens are beside the input
-            {
-                "input_token_count": 100,
-                "output_token_count": 10,
-                "cache_read_input_token_count": 900,
-                "cache_creation_input_token_count": 50,
-            },
-            1060,
-            150 * 2 + 900 * 0.5 + 10 * 8,
-        ),
-        (None, 0, 0),
+        ((1000, 10, 1010), Usage(input_tokens=1000, output_tokens=10)),
+        ((1000, 10, 1010, 900), Usage(input_tokens=1000, cache_read_tokens=900, output_tokens=10)),
+        ((100, 10, None, 900), Usage(input_tokens=1000, cache_read_tokens=900, output_tokens=10)),  # beside the input
+        ((10, 5, 415), Usage(input_tokens=10, output_tokens=405)),  # reasoning beside the output
+        ((10, 5, 1015, None, 300), Usage(input_tokens=310, output_tokens=705)),  # what tools of the service gave
+        ((5000, 5000, 1), Usage(input_tokens=5000, output_tokens=5000)),  # a total that is none
+        ((5, 5, 10, 900), Usage(input_tokens=5, cache_read_tokens=5, output_tokens=5)),  # nor is this
+        ((), Usage(input_tokens=0, output_tokens=0)),
     ],
 )
-def test_tokens_of_a_cache_cost_what_the_cache_costs(usage, tokens: int, cost: float):
-    """Whether a service counts them in its input or beside it."""
-    found = usage_of_response(usage, "m", {"m": Price(2, 8, cached_input=0.5)})
-    assert (found.tokens, found.cost) == (tokens, pytest.approx(cost / 1_000_000))
+def test_the_cost_is_that_of_the_tokens(counts, usage: Usage):
+    """Whether a service counts the cache's in its input or beside it, and thoughts in its output or beside it."""
+    found = usage_of_response(dict(zip(NAMES, counts, strict=False)), "gpt-4o-2024-08-06")
+    assert found.tokens == (usage.input_tokens or 0) + (usage.output_tokens or 0)
+    assert found.cost == float(calc_price(usage, "gpt-4o").total_price)
+    assert usage_of_response(dict(zip(NAMES, counts, strict=False)), "in-house").cost is None
 
 
-@pytest.mark.parametrize(
-    ("counts", "tokens", "cache_read", "cache_written"),
-    [
-        ((10, 500, 510, 400), 510, 10, 500),  # reasoning within the output
-        ((10, 5, 415, 400), 415, 10, 405),  # reasoning beside it
-        ((10, 5, 415, None), 415, 10, 405),  # the same, and nothing says what it is
-        ((5000, 5000, 1, None), 10_000, 5000, 5000),  # a total that is none
-        ((10, 5, None, 400), 15, 10, 5),
-    ],
-)
-def test_the_cost_is_that_of_the_tokens(counts, tokens: int, cache_read: int, cache_written: int):
-    """Tokens that only the total has were written; a total below input and output counts as they do."""
-    names = "input_token_count", "output_token_count", "total_token_count", "reasoning_output_token_count"
-    found = usage_of_response(dict(zip(names, counts, strict=True)), "m", {"m": Price(2, 8)})
-    assert (found.tokens, found.cost) == (tokens, pytest.approx((cache_read * 2 + cache_written * 8) / 1_000_000))
+def test_a_call_without_a_price_leaves_the_cost_unknown():
+    """Whatever was and will be called besides it; tool calls and time have no cost."""
+    priced, unpriced = BudgetUsage(cost=0.5, model_calls=1), BudgetUsage(tokens=7, model_calls=1)
+    assert priced.plus(BudgetUsage(tool_calls=1)).plus(priced) == BudgetUsage(cost=1.0, model_calls=2, tool_calls=1)
+    assert priced.plus(unpriced).plus(priced) == BudgetUsage(tokens=7, cost=None, model_calls=3)

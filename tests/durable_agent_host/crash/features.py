@@ -46,19 +46,18 @@ def check_features(case: Case, witnesses: Witnesses) -> None:
 
 
 def check_usage(case: Case, witnesses: Witnesses) -> None:
-    """Turns add up to their session, and what is counted is what was done, or was in flight at a kill."""
+    """Turns add up to their session, and what is counted is what was done, except for what a kill cut off."""
     session = case.site.ask("GET", case.path).json()
     views = [clients.read_turn(case.site, request)["spent"] for request in case.requests]
     for kind in ("tokens", "model_calls", "tool_calls"):
         assert session["spent"][kind] == sum(view[kind] for view in views), (kind, session["spent"], views)
-    assert abs(session["spent"]["cost"] - sum(view["cost"] for view in views)) < 1e-9
     kills = len(witnesses.kills)
     for turn, usage in enumerate(views):
         mark = case.mark(turn)
         call_count, lines = len(witnesses.calls[mark]), len(witnesses.effects.get(mark, []))
         taken_steps = [step for steps in case.steps_by_agent(turn).values() for step in steps]
         tool_call_count = sum(len(step.get("calls", [])) for step in taken_steps)
-        assert call_count <= usage["model_calls"] <= call_count + kills, (mark, call_count, usage)
+        assert call_count - kills <= usage["model_calls"] <= call_count, (mark, call_count, usage)
         assert lines <= usage["tool_calls"] <= tool_call_count * (1 + kills), (mark, lines, tool_call_count, usage)
         assert usage["tokens"] > 0
 

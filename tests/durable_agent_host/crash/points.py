@@ -40,8 +40,5 @@ UPKEEP_POINTS: Final = (
 )
 """Passed by erasures and sweeps."""
 
-BUDGET_POINTS: Final = ("journal.budget.before_append", "journal.budget.after_append")
-"""Passed by agents with a budget: before each model call, and when the service refuses one."""
-
 CLEANUP_POINTS: Final = ("forget.before_delete", "forget.between", "forget.after_delete")
 """Passed by the deletion of an ended turn's log and raw pieces, for apps that redact."""

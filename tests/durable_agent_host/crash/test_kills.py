@@ -12,7 +12,7 @@ import pytest
 from functions_host.engine.crash_points import POINTS
 from tests.durable_agent_host.crash.features import CANARY, SINGLE, check_features, featured_site
 from tests.durable_agent_host.crash.oracle import CaseResult, Figures, Witnesses, check_case, check_site, read_result
-from tests.durable_agent_host.crash.points import BUDGET_POINTS, CLEANUP_POINTS, JOURNAL_POINTS, WORKFLOW_POINTS
+from tests.durable_agent_host.crash.points import CLEANUP_POINTS, JOURNAL_POINTS, WORKFLOW_POINTS
 from tests.durable_agent_host.crash.scenarios import SCENARIOS, WAITING, Case
 from tests.durable_agent_host.crash.site import Site
 from tests.kit import PracticeModel
@@ -99,7 +99,6 @@ PLANS = [
         for features in (ALL, *(frozenset({feature}) for feature in SINGLE))
         for point in (
             *(*JOURNAL_POINTS, *ENGINE),
-            *(BUDGET_POINTS if "budgets" in features else ()),
             *(CLEANUP_POINTS if "redaction" in features else ()),
         )
         if passes("sequence", point) or passes("large", point)

@@ -3,7 +3,7 @@
 import pytest
 
 from durable_agent_host.codec.content import decode_usage
-from durable_agent_host.model.budget import Price, known_counts
+from durable_agent_host.model.budget import known_counts
 from durable_agent_host.turn.budget_checks import usage_of_response
 
 ODD = [float("inf"), float("nan"), -1, 10**30, 1e300]
@@ -25,5 +25,4 @@ def test_records_that_have_such_figures_are_readable(odd: float):
     """Upstream stores what came."""
     record = {"inputTokenCount": odd, "outputTokenCount": 3, "totalTokenCount": None, "extensionData": {"x": odd}}
     assert decode_usage(record) == {"output_token_count": 3}
-    usage = usage_of_response({"input_token_count": odd, "output_token_count": 3}, "m", {"m": Price(1.0, 1.0)})
-    assert (usage.tokens, usage.cost) == (3, 3 / 1_000_000)
+    assert usage_of_response({"input_token_count": odd, "output_token_count": 3}, "m").tokens == 3

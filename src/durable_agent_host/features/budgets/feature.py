@@ -1,4 +1,4 @@
-"""Budgets as a feature: what an attempt may use, asked before each call and counted at each request."""
+"""Budgets as a feature: what an attempt may use, checked before each call and counted after it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,8 +7,7 @@ from typing import Any, override
 
 from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
 from durable_agent_host.agent.pending_calls import PendingCalls
-from durable_agent_host.features.budgets.accounting import APPROVAL_NAME, BudgetAccount, usage_from_journal
-from durable_agent_host.features.budgets.entries import read_budget_entries
+from durable_agent_host.features.budgets.accounting import NAME, BudgetAccount, seconds_of_work, usage_from_journal
 from durable_agent_host.model.budget import Budgets, BudgetUsage
 from durable_agent_host.model.pending_call import PendingCall
 from durable_agent_host.turn_log.journal import JournalState
@@ -23,7 +22,6 @@ class BudgetsOfAgent(AgentFeature):
 
     def __init__(self, budgets: Budgets) -> None:
         self._budgets = budgets
-        self.prices = budgets.prices
         self.counts_usage = budgets.counts
 
     @override
@@ -34,7 +32,7 @@ class BudgetsOfAgent(AgentFeature):
     @override
     def used(self, records: JournalState) -> BudgetUsage | None:
         """Count what a turn has used that no longer runs."""
-        return usage_from_journal(records, self._budgets)
+        return usage_from_journal(records) if self.counts_usage else None
 
 
 class BudgetsOfAttempt:
@@ -48,7 +46,7 @@ class BudgetsOfAttempt:
     def __init__(self, budgets: Budgets, start: AttemptStart) -> None:
         self._budgets = budgets
         self._start = start
-        self._elapsed_before = read_budget_entries(start.attempt.recorded).seconds
+        self._elapsed_before = seconds_of_work(start.attempt.recorded)
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Begin an account, which counts the calls of agents within the turn's agent, too."""
@@ -68,10 +66,10 @@ class BudgetsOfAttempt:
             admit=account.admit_model_call,
             clock=account,
             complete_outcome=lambda outcome: replace(outcome, budget_usage=account.total),
-            end=account.end,
+            end=account.record_time,
         )
 
 
 async def _ask(pending_calls: PendingCalls, call_id: str, figures: Mapping[str, Any], sentence: str) -> None:
     """Ask a person whether a turn may use more; the run stops before its next model call."""
-    await pending_calls.ask(PendingCall(call_id, "budget", APPROVAL_NAME, figures, "", reason=sentence))
+    await pending_calls.ask(PendingCall(call_id, "budget", NAME, figures, "", reason=sentence))

@@ -1,21 +1,21 @@
 """The budgets that an app chooses, checked when it starts."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any, cast
 
 from agent_framework import SupportsAgentRun, WorkflowAgent
 
 from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.errors import RegistrationError
-from durable_agent_host.model.budget import KINDS, NO_BUDGETS, Budget, Budgets, Price
+from durable_agent_host.model.budget import KINDS, NO_BUDGETS, Budget, Budgets
 
 
 def default_budgets(budgets: Budgets | None) -> Budgets:
     """Return the budgets of agents without their own.
 
     Raises:
-        RegistrationError: a limit or a price is invalid.
+        RegistrationError: a limit is invalid, or there are no prices.
     """
     budgets = NO_BUDGETS if budgets is None else budgets
     _check_budgets(budgets, "the app")
@@ -26,15 +26,13 @@ def choose_budgets(name: str, agent: SupportsAgentRun, budgets: Budgets | None, 
     """Return the budgets of an agent.
 
     Raises:
-        RegistrationError: a limit or price is invalid, or the agent's own budgets cannot be enforced.
+        RegistrationError: a limit is invalid, there are no prices, or the agent's own budgets cannot be enforced.
     """
     why_not = "" if isinstance(agent, WorkflowAgent) else why_no_journal(agent)
     if budgets is None:
         return NO_BUDGETS if why_not else default
     if why_not:
         raise RegistrationError(f"the budgets of agent {name!r} cannot be kept: {why_not}")
-    if isinstance(budgets, Budgets) and not budgets.prices:  # pyright: ignore[reportUnnecessaryIsInstance] - apps say more
-        budgets = replace(budgets, prices=default.prices)
     _check_budgets(budgets, f"agent {name!r}")
     return budgets
 
@@ -47,13 +45,11 @@ def _check_budgets(budgets: Any, label: str) -> None:
         )
     for budget in both:
         _check_limits(budget, label)
-        if budget.cost is not None and not budgets.prices:
+        if budget.cost is not None and find_spec("genai_prices") is None:
             raise RegistrationError(
                 f"a budget of {label} limits the cost, and there are no prices: "
-                "give Budgets(prices={'MODEL': Price(input=…, output=…)}, …)"
+                "pip install 'durable-agent-host[prices]'"
             )
-    for name, price in budgets.prices.items():
-        _check_price(name, price)
 
 
 def _check_limits(budget: Budget, label: str) -> None:
@@ -65,13 +61,3 @@ def _check_limits(budget: Budget, label: str) -> None:
             raise RegistrationError(f"a budget of {label} has {kind}={limit!r}: give a number above 0, or None")
     if budget.exceeded not in {"fail", "ask"}:
         raise RegistrationError(f"a budget of {label} has exceeded={budget.exceeded!r}: give 'fail' or 'ask'")
-
-
-def _check_price(name: str, price: Any) -> None:
-    if not isinstance(price, Price):
-        raise RegistrationError(f"the price of model {name!r} is {price!r}: give Price(input=…, output=…)")
-    amounts: tuple[Any, ...] = (price.input, price.output, 0 if price.cached_input is None else price.cached_input)
-    if any(
-        not isinstance(amount, int | float) or amount is True or not 0 <= amount < float("inf") for amount in amounts
-    ):
-        raise RegistrationError(f"the price of model {name!r} is {price!r}: give numbers of 0 or more")

@@ -32,7 +32,7 @@ from azure.core.pipeline.policies import AzureKeyCredentialPolicy, HeadersPolicy
 from azure.functions import AuthLevel, HttpRequest, HttpResponse
 from google import genai
 
-from durable_agent_host import Budget, Budgets, DurableAgentApp, Price, Principal
+from durable_agent_host import Budget, Budgets, DurableAgentApp, Principal
 from durable_agent_host.http.gate import Action, AuthorizationTarget
 from durable_agent_host.tool_calls import current_tool_call, durable_tool
 from durable_agent_host.turn_log.crash_points import armed_plan, planned_crash
@@ -268,8 +268,8 @@ def authorize(principal: Principal, action: Action, session: AuthorizationTarget
     return (principal.id, action) in {("ann", "session.import"), ("eve", "turn.answer")}
 
 
-LIMITS = Budget(tokens=10**9, cost=10**6, model_calls=10**4, tool_calls=10**4, seconds=10**5)
-BUDGETS = Budgets(turn=LIMITS, session=LIMITS, prices={"*": Price(input=1.0, output=10.0)})
+LIMITS = Budget(tokens=10**9, model_calls=10**4, tool_calls=10**4, seconds=10**5)
+BUDGETS = Budgets(turn=LIMITS, session=LIMITS)
 app = DurableAgentApp(
     identify=identify if "owners" in FEATURES else None,
     authorize=authorize if "owners" in FEATURES else None,
