@@ -282,11 +282,6 @@ def encode_stats(stats: TurnStats) -> StatsWire:
     return cast("StatsWire", stats_json)
 
 
-def decode_stats(wire: Mapping[str, Any]) -> TurnStats:
-    """Decode the stats of a turn; unknown names are ignored."""
-    return TurnStats(*field_values(TurnStats, wire))
-
-
 def field_values(kind: type[Any], wire: Mapping[str, Any]) -> list[Any]:
     """Read the values of a dataclass from the JSON object with its names, in order.
 

@@ -40,10 +40,6 @@ class InstanceRecord:
         """Return whether the instance has ended."""
         return self.status in TERMINAL_STATUSES
 
-    def as_parent(self, task_id: int) -> Parent:
-        """Return this generation as the parent of the child with this number."""
-        return Parent(self.instance_id, self.execution_id, task_id)
-
     @property
     def runtime_status(self) -> str:
         """The status as the management API names it."""
