@@ -210,10 +210,11 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
             f"'turn_id' is {fields['turn_id']!r}, and the orchestration has the instance id {instance_id!r}: "
             "start it with the turn's id as its instance id, or leave turn_id out"
         )
-    fields["session_id"] = check_session_id(fields.get("session_id") or derived_id("session", instance_id))
+    fields["session_id"] = fields.get("session_id") or derived_id("session", instance_id)
     fields["traceparent"] = valid_traceparent(fields.get("traceparent"))
     defaults = {"turn_id": instance_id, "created_at": created_at}
     request = decode_turn_request(defaults | fields)
+    check_session_id(request.session_id)
     hashed_values = [request.message, request.role, request.response_format, request.enable_tool_calls, request.options]
     hashed_values += [list(request.contents)] if request.contents else []
     return request if request.request_hash else replace(request, request_hash=hash_of(hashed_values))

@@ -1,9 +1,13 @@
 """Requests of turns, whoever asks."""
 
 import json
+from contextlib import suppress
+
+import pytest
 
 from durable_agent_host.codec.message import decode_messages, encode_request_entry, options_of
 from durable_agent_host.durable.session_entity import read_run_request
+from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_run
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.turn.turn_requests import hash_of, read_turn_request
@@ -48,3 +52,15 @@ def test_a_request_with_contents_is_read_and_stored():
     assert options_of(document["entry"]) == request.options == {"temperature": 0.5}
     (message,) = decode_messages([document["entry"]])
     assert [content.type for content in message.contents] == ["text", "data", "uri", "hosted_file"]
+
+
+def test_an_input_of_wrong_types_is_refused():
+    """An orchestration of the app can start a turn with any input: what is no request is refused, field by field."""
+    fields = {"turn_id": "turn", "session_id": "s", "traceparent": TRACE, "role": "user"} | read().__dict__
+    for name in fields:
+        for value in ([], ["x"], {}, {"x": 1}, 1, 1.5, True, "\ud800", float("nan")):
+            with suppress(RequestError):
+                read(**{name: value})
+    for session_id in (["x"], {"x": 1}, 1, " "):
+        with pytest.raises(RequestError, match="session"):
+            read(session_id=session_id)
