@@ -1,13 +1,13 @@
 """A session of one provider continues with another, and returns."""
 
 import json
+import re
 from itertools import pairwise, permutations
 
 import pytest
 
+from tests.durable_agent_host.provider_blocks import BLOCKS
 from tests.durable_agent_host.provider_lab import KINDS, ProviderLab
-from tests.durable_agent_host.provider_table.probes import MARK
-from tests.durable_agent_host.provider_table.table import PROBES
 
 
 def look_up(word: str) -> str:
@@ -22,6 +22,9 @@ STEPS = (
 )
 EXPECTED_TEXTS = "amber", "birch", "found on page 7", "print('cedar')", "cedar-out", "Dogwood is the answer."
 """What the next model has to read of that turn; Chat Completions runs no code, so nothing is put out there."""
+
+
+DONE = {"text": "Done."}
 
 
 def start_session(kind):
@@ -64,22 +67,35 @@ async def test_a_conversation_moves_to_another_provider_and_back(first, second):
         assert _conversation(sent)[: len(_conversation(own_body))] == _conversation(own_body)
 
 
+def note(text: str) -> str:
+    """Take a note."""
+    return f"noted {len(text)} characters"
+
+
+def marks(text, kind="canary|stored"):
+    """Find the marked values in a text."""
+    return set(re.findall(rf"(?:{kind})\d{{3}}", text))
+
+
 @pytest.mark.parametrize("first", KINDS)
-async def test_every_block_of_a_provider_is_accepted_by_the_others(first):
-    """After each kind of block that a provider knows, every other provider's service takes the conversation."""
-    blocks = [probe.steps for probe in PROBES[first] if len(probe.steps) == 1]
-    lab = ProviderLab(tools=[look_up])
-    for number, ((items),) in enumerate(blocks):
-        lab.plan({"items": list(items)})
-        outcome = await lab.cold_turn(first, f"Question {number}")
-        assert outcome.status == "completed"
+async def test_every_value_of_a_block_is_stored_replayed_and_accepted(first):
+    """docs/reference/providers.md: by the provider that wrote it word for word, and by every other service."""
+    lab = ProviderLab(tools=[note])
+    for number, items in enumerate(BLOCKS[first]):
+        is_call = '"note"' in json.dumps(items)
+        lab.plan({"items": items}, DONE) if is_call else lab.plan({"items": [*items, *[DONE] * (first != "chat")]})
+        assert (await lab.cold_turn(first, f"Question {number}")).status == "completed"
+        assert marks(json.dumps(items)) <= marks(lab.document)
         lab.clear_refusals()
+    if KINDS[first].keeps_conversation:
+        await lab.lose_conversation()
     before = lab.session
+    assert marks(await turn(lab, first, "Go on")) == marks(json.dumps(BLOCKS[first]), "canary")
     for second in [kind for kind in KINDS if kind != first]:
         lab.session = before
         sent_text = await turn(lab, second, "Go on elsewhere")
-        assert sent_text.count("Question ") == len(blocks)
-        assert MARK in sent_text
+        assert sent_text.count("Question ") == len(BLOCKS[first])
+        assert marks(sent_text)
 
 
 @pytest.mark.drawn(2)
