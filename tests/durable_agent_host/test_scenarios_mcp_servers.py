@@ -431,27 +431,9 @@ def test_a_server_at_a_url_that_restarts_is_used_again(using: AgentHost, model: 
     assert ledger(remote.folder) == ["note before", "note after", "note after"]
 
 
-def waiting_turn(host: AgentHost, agent: str, session: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run a turn until a server's question waits; gives the turn and the question."""
-    response = turn(host, agent, session)
-    assert response.status_code == 202, response.text
-    (question,) = response.json()["pending_calls"]
-    return response.json(), question
-
-
 def answer(turn_url: str, question: dict[str, Any], **answer: Any) -> requests.Response:
     """Answer a question."""
     return requests.post(f"{turn_url}/answers", json={"call_id": question["call_id"]} | answer)
-
-
-def next_question(turn_url: str, earlier: dict[str, Any]) -> dict[str, Any]:
-    """Wait for the next question of a turn."""
-
-    def read() -> dict[str, Any] | None:
-        calls = requests.get(turn_url).json().get("pending_calls", ())
-        return next((call for call in calls if call["call_id"] != earlier["call_id"]), None)
-
-    return wait_until(read)
 
 
 def end_of(turn_url: str) -> str:
@@ -460,33 +442,10 @@ def end_of(turn_url: str) -> str:
 
 
 @pytest.mark.drawn(1)
-def test_a_question_of_a_server_is_a_pending_call(using: AgentHost, model: PracticeModel, server: Local | Remote):
-    """The turn waits for what a server asks, refuses another type, and the server gets the answer."""
+def test_a_question_of_a_server_is_declined(using: AgentHost, model: PracticeModel, server: Local | Remote):
+    """The tool that asks does not go on, and the model learns that its call has failed."""
     server.start()
     model.plan({"calls": [call("reserve", room="blue")]}, {"text": "Done."})
-    waiting, question = waiting_turn(using, server.agent, f"asks-{server.agent}")
-    assert (question["kind"], question["name"], question["arguments"]) == ("input", "reserve", {"room": "blue"})
-    assert question["reason"] == "How many seats in blue?"
-    assert question["schema"]["properties"]["count"]["type"] == "integer"
-    refused = answer(waiting["turn_url"], question, result={"count": "many"})
-    assert (refused.status_code, "$.count" in refused.text) == (400, True), refused.text
-    assert answer(waiting["turn_url"], question, result={"count": 4}).status_code == 200
-    assert end_of(waiting["turn_url"]) == "completed"
-    assert ["reserved blue with 4" in output for output in outputs(model)] == [True]
-    assert ledger(server.folder) == ["reserve blue 4"]
-    events = requests.get(waiting["events_url"]).text
-    assert [events.count(f"event: {name}\n") for name in ("tool.started", "tool.completed")] == [1, 1]
-
-
-def test_questions_of_an_older_server_are_accepted_and_declined(using: AgentHost, model: PracticeModel, folder: Path):
-    """A call is given up at each question, and made again with the answers so far; an error declines."""
-    model.plan({"calls": [call("order", dish="soup")]}, {"text": "Done."})
-    waiting, plates = waiting_turn(using, "Older", "older")
-    assert plates["reason"] == "How many plates of soup?"
-    assert answer(waiting["turn_url"], plates, result={"count": 2}).status_code == 200
-    table = next_question(waiting["turn_url"], plates)
-    assert table["reason"] == "At which table?"
-    assert answer(waiting["turn_url"], table, error="no table").status_code == 200
-    assert end_of(waiting["turn_url"]) == "completed"
-    assert [output.endswith("accept 2 decline -") for output in outputs(model)] == [True]
-    assert ledger(folder) == ["soup: cancel - cancel -", "soup: accept 2 cancel -", "soup: accept 2 decline -"]
+    assert turn(using, server.agent, f"asks-{server.agent}").status_code == 200
+    assert outputs(model) == ["Error: Function failed."]
+    assert ledger(server.folder) == []

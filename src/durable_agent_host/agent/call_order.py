@@ -17,7 +17,6 @@ from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
 from durable_agent_host.agent.layers.callback import AwaitCallback
 from durable_agent_host.agent.layers.client_tool import AskClient
-from durable_agent_host.agent.layers.elicitation import AnswerElicitations
 from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
@@ -65,7 +64,6 @@ class ToolLayers:
     progress: StreamProgress
     approval: RequireApproval
     client_tool: AskClient
-    elicitation: AnswerElicitations
     lost_server: RecoverLostCalls
     in_doubt: ResolveDoubt
     tool_layers: Sequence[ToolLayer]
@@ -122,7 +120,6 @@ def new_tool_layers(run: CurrentRun) -> ToolLayers:
         progress=run.progress,
         approval=RequireApproval(run.pending_calls),
         client_tool=AskClient(run.pending_calls),
-        elicitation=AnswerElicitations(run.pending_calls),
         lost_server=RecoverLostCalls(run.label, run.gate.fail),
         in_doubt=ResolveDoubt(run.pending_calls, label=run.label),
         tool_layers=[part.tool for part in run.parts if part.tool is not None],
@@ -194,7 +191,7 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
     if of_run.approval.pending_calls.needs_approval(call):
         layers.append(of_run.approval)
     if may_lose_server:
-        layers += [of_run.elicitation, of_run.lost_server]
+        layers.append(of_run.lost_server)
     is_resumed = call.starts > 0 and is_agent_tool(call.tool)  # what is in doubt is within it
     if runs_at_client(call.tool):
         layers.append(of_run.client_tool)

@@ -7,16 +7,11 @@ they are now. A call that ends with its connection, or with something else than 
 effect, so it is not made again here: `ConnectionLostError` leaves that to
 `durable_agent_host.agent.layers.lost_server`. The SDK says of any HTTP error only that there was one, so hooks of its
 client record whether a request was sent, and the status: 4xx is refused before a tool runs.
-
-A server may ask a question within a call (elicitation). Over HTTP, and in later versions of the protocol, the SDK
-handles it in the context of that call, which has the function that answers. Otherwise all calls share one stream, and
-the question belongs to the only call that runs; with several it is refused, because it could reach somebody else.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
@@ -60,13 +55,6 @@ UNKNOWN: Final = (
 DID_NOT_RUN: Final = "Error: The tool did not run: "
 
 
-AnswerElicitation = Callable[[str, Mapping[str, Any] | None], Awaitable[Mapping[str, Any] | None]]
-"""Takes a question's text and the schema of its answer; returns the answer, or None to give the call up."""
-
-ELICITATION: Final[ContextVar[AnswerElicitation | None]] = ContextVar("durable_agent_host_elicitation", default=None)
-"""Answers the questions of the current call of an MCP tool."""
-
-
 class ConnectionLostError(TurnError):
     """A server has not answered a call, which may or may not have taken effect."""
 
@@ -87,7 +75,6 @@ def with_reconnection(servers: Sequence[Any]) -> list[Any]:
         view: Any = object.__new__(overridden_class(cast("type[Any]", type(server)), _Reconnecting))
         view.__dict__ = server.__dict__
         view.__dict__.setdefault("_reconnecting", asyncio.Lock())
-        view.__dict__.setdefault("_running_calls", [])
         views.append(view)
     return views
 
@@ -98,7 +85,6 @@ class _Reconnecting:
     name: str
     _connection: Any
     _reconnecting: asyncio.Lock
-    _running_calls: list[AnswerElicitation | None]
 
     async def _prepare_for_run(self, kwargs: Any) -> None:
         server: Any = super()
@@ -144,33 +130,6 @@ class _Reconnecting:
     def _function_load_callback(self, callback: Any) -> None:
         self.__dict__["_function_load_callback"] = callback
 
-    @property
-    def _exit_stack(self) -> AsyncExitStack:
-        stack = self.__dict__["_exit_stack"]
-        stack.__class__ = _ElicitingStack
-        stack.answer_elicitation = self._answer_elicitation
-        return stack
-
-    @_exit_stack.setter
-    def _exit_stack(self, stack: AsyncExitStack) -> None:
-        self.__dict__["_exit_stack"] = stack
-
-    async def _answer_elicitation(self, _: Any, question: Any) -> Any:
-        """Answer a server's question; a callback of the MCP SDK."""
-        types: Any = import_module("mcp.types")
-        answer = ELICITATION.get() or (self._running_calls[0] if len(self._running_calls) == 1 else None)
-        if answer is None:
-            reason = "Elicitation is not possible here, or not while other calls of this server run"
-            return types.ErrorData(code=types.INVALID_REQUEST, message=reason)
-        url = getattr(question, "url", None)
-        text = f"{question.message} {url}" if url else question.message
-        reply = await answer(text, getattr(question, "requested_schema", None))
-        if reply is None:
-            return types.ElicitResult(action="cancel")
-        if "error" in reply:
-            return types.ElicitResult(action="decline")
-        return types.ElicitResult(action="accept", content=None if url else reply["result"])
-
     def _mark(self, tool: FunctionTool, annotations: Any) -> None:
         """Mark a tool of the server, and whether it may be run again; the framework keeps no annotations."""
         properties = cast("dict[str, Any]", tool.additional_properties)
@@ -184,7 +143,6 @@ class _Reconnecting:
 
     async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
         connection = await self.live_connection()
-        self._running_calls.append(ELICITATION.get())
         exchange = _Exchange()
         token = _EXCHANGE.set(exchange)
         try:
@@ -204,7 +162,6 @@ class _Reconnecting:
             raise
         finally:
             _EXCHANGE.reset(token)
-            self._running_calls.remove(ELICITATION.get())
 
     async def _connect_again(self, lost: Any) -> None:
         """Replace a connection, unless another call has done so."""
@@ -212,7 +169,6 @@ class _Reconnecting:
         async with self._reconnecting:
             if self._connection is not lost:
                 return
-            token = ELICITATION.set(None)  # the connection outlives the call
             try:
                 await asyncio.to_thread(import_module, "mcp")  # takes seconds, in which no turn could go on
                 await server.connect(reset=True)
@@ -223,23 +179,10 @@ class _Reconnecting:
                     raise
                 _LOGGER.warning("MCP server %r cannot be reached: %s", self.name, error)
                 raise self._unreachable() from error
-            finally:
-                ELICITATION.reset(token)
 
     def _unreachable(self) -> UnreachableError:
         text = f"the MCP server {self.name!r} cannot be reached: see that it runs, and try again"
         return UnreachableError(text, retryable=True)
-
-
-class _ElicitingStack(AsyncExitStack):
-    """Gives a client of the MCP SDK the callback for questions before it connects; the framework gives it none."""
-
-    answer_elicitation: Any
-
-    async def enter_async_context[T](self, cm: AbstractAsyncContextManager[T]) -> T:
-        if hasattr(cm, "elicitation_callback"):
-            cast("Any", cm).elicitation_callback = self.answer_elicitation
-        return await super().enter_async_context(cm)
 
 
 _REFUSAL_STATUSES: Final = frozenset(range(400, 500)) - {408}

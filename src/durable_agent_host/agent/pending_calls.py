@@ -30,7 +30,7 @@ from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.call_path import CallPath, parse_call_path
 from durable_agent_host.model.journal_entry import ToolCallCompletedEntry
-from durable_agent_host.model.pending_call import PendingCall, PendingCallWire, PendingKind
+from durable_agent_host.model.pending_call import PendingCall, PendingKind
 from durable_agent_host.tool_calls import APPROVED_BY
 from durable_agent_host.turn.call_results import check_fit
 from durable_agent_host.turn.client_tools import tool_result_of
@@ -184,16 +184,6 @@ class PendingCalls:
         """Return the id under which a call waits for its callback: the same however often its tool has started."""
         may_ask = self.needs_approval(call) or in_doubt_policy(call.tool) == "ask"
         return f"{self.call_id(call.path)}{CALLBACK_SUFFIX if may_ask else ''}"
-
-    def questions_within(self, path: CallPath) -> list[PendingCallWire]:
-        """Return the questions that earlier attempts have asked within a call, as clients have them."""
-        recorded_calls = self._journal.recorded.pending_calls.values()
-        return [call for call in recorded_calls if call["kind"] == "input" and call["path"] == str(path)]
-
-    async def ask_again(self, call: PendingCallWire) -> None:
-        """Leave a call that clients have to somebody outside, as an earlier attempt did."""
-        self.pending.append(call)
-        await self._observers.notify(CallPending(call, replayed=True))
 
     async def ask(self, call: PendingCall) -> None:
         """Leave a call to somebody outside: the run finishes the other calls of the batch, then stops.

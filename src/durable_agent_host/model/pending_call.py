@@ -9,7 +9,7 @@ PendingKind = Literal["approval", "in_doubt", "client_tool", "callback", "input"
 
 ``approval``, ``in_doubt`` and ``budget`` ask a person for a decision: whether a tool may run, whether it is run again,
 whether a turn may use more. ``client_tool`` asks the caller, ``callback`` a job elsewhere, for a tool's result;
-``input`` is a question of a workflow or of an MCP server.
+``input`` is a question of a workflow.
 """
 
 DECISIONS: Final[frozenset[str]] = frozenset({"approval", "in_doubt", "budget"})

@@ -26,8 +26,7 @@ CALLBACK_SUFFIX: Final = ":callback"
 """Suffix of ids of calls that wait for their callback, where people may have been asked about the same call."""
 
 _GENERATED_ID: Final = re.compile(
-    rf"\A{BUDGET_PREFIX}|\A(?:m[0-9]+|[ta]:[^/]*)/|@[0-9]+\.[0-9]+\Z|:(?:q[0-9a-f]*\.)?[0-9]+(?:\.[0-9]+)?\Z|"
-    rf"{CALLBACK_SUFFIX}\Z"
+    rf"\A{BUDGET_PREFIX}|\A(?:m[0-9]+|[ta]:[^/]*)/|@[0-9]+\.[0-9]+\Z|:[0-9]+(?:\.[0-9]+)?\Z|{CALLBACK_SUFFIX}\Z"
 )
 
 
@@ -45,17 +44,6 @@ def pending_call_id(path: CallPath, number: int = 0, changes: int = 0, *, is_rep
     needs_position = is_repeated or _GENERATED_ID.search(path.call_id) is not None
     position_suffix = f"@{path.position}.{path.occurrence}" if needs_position else ""
     return f"{path.call_id}{position_suffix}{suffix}"
-
-
-def question_id(call_id: str, digest: str, occurrence: int) -> str:
-    """Return the id of a question that is asked within a call.
-
-    Args:
-        call_id: of the call, from `pending_call_id`.
-        digest: of the question, hexadecimal.
-        occurrence: 0, or more when the same question comes again.
-    """
-    return f"{call_id}:q{digest}.{occurrence}"
 
 
 _MAX_CHARACTERS: Final = 5800

@@ -26,8 +26,6 @@ def agent(name: str, *tools: Any) -> Agent:
 command = [str(SERVER), *(str(FOLDER / name) for name in ("pids", "ledger", "tools"))]
 local = MCPStdioTool("ledger", sys.executable, args=command, load_prompts=False)
 inner = MCPStdioTool("inner", sys.executable, args=command, load_prompts=False)
-older_command = [str(SERVER.with_name("older_server.py")), str(FOLDER / "ledger")]
-older = MCPStdioTool("older", sys.executable, args=older_command, load_prompts=False)
 remote = MCPStreamableHTTPTool("remote", os.environ["MCP_URL"], load_prompts=False)
 behind = MCPStreamableHTTPTool("behind", os.environ["GATEWAY_URL"], load_prompts=False)
 approving = MCPStreamableHTTPTool(
@@ -37,7 +35,7 @@ helper = agent("Helper", inner).as_tool(name="ask_helper", arg_name="task")
 locate = FunctionTool(name="locate", func=None, input_model={"type": "object", "properties": {}})
 app = DurableAgentApp(
     agents=[
-        *(agent("Older", older), agent("Local", local), agent("Remote", remote), agent("Asking", helper)),
+        *(agent("Local", local), agent("Remote", remote), agent("Asking", helper)),
         *(agent("Behind", behind), agent("Approving", approving, locate)),
     ]
 )
