@@ -250,6 +250,8 @@ def _become(request: dict, stdout: int, stderr: int) -> None:
         sys.argv = [module, *arguments]
         python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         sys.path[:1] = [request["cwd"], *(folder for folder in python_path if folder and folder not in sys.path)]
+        if plan := os.environ.pop("DURABLE_AGENT_HOST_CRASH", ""):
+            importlib.import_module("tests.durable_agent_host.crash.points").arm(plan)
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         status = 0
     except SystemExit as end:

@@ -23,7 +23,6 @@ _SCHEDULE_FIELDS: Final = "{second} {minute} {hour} {day} {month} {weekday}"
 _NEARNESS_OF_OTHERS = 0.9
 """How similar an unprefixed variable must be to a setting to count as a mistake: one or two letters, or a word."""
 
-_FOR_TESTS = frozenset({PREFIX + "CRASH"})
 _CHOICES = {
     "adopt_sessions": (ANYBODY, NOBODY, _ROLE + "NAME"),
     "encryption_plaintext": (READ_PLAINTEXT, REJECT_PLAINTEXT),
@@ -205,17 +204,15 @@ def _expected_instead(setting: Field[Any], value: Any) -> str:
 
 
 def _reject_unknown(environment: Mapping[str, str]) -> None:
-    known_names = {PREFIX + field.name.upper() for field in fields(Settings)} | _FOR_TESTS
+    known_names = {PREFIX + field.name.upper() for field in fields(Settings)}
     for name in sorted(environment):
         has_prefix = name.upper().startswith(PREFIX)
         if name not in known_names and (has_prefix or "AGENT" in name.upper()):
             nearness = 0.5 if has_prefix else _NEARNESS_OF_OTHERS
-            similar = get_close_matches(name.upper(), sorted(known_names - _FOR_TESTS), n=1, cutoff=nearness)
+            similar = get_close_matches(name.upper(), sorted(known_names), n=1, cutoff=nearness)
             if not has_prefix and not similar:
                 continue
-            hint = (
-                f"did you mean {similar[0]}?" if similar else f"there are {', '.join(sorted(known_names - _FOR_TESTS))}"
-            )
+            hint = f"did you mean {similar[0]}?" if similar else f"there are {', '.join(sorted(known_names))}"
             raise SettingError(f"there is no setting {name}: {hint} Correct it, or remove it")
 
 

@@ -81,7 +81,6 @@ from durable_agent_host.session.external_messages import without_messages
 from durable_agent_host.session.ownership import external_session_id
 from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn.turn_redactor import Redactor
-from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.journal import JournalState
 from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
 
@@ -491,7 +490,6 @@ class AgentRunner:
         await runs.attempt.flush()
         request_message, *response_messages = decode_messages(outcome.entries)
         await histories.save(request_message, response_messages, is_cut_off=outcome.status != "completed")
-        reach("history.after_save")
         return replace(outcome, agent_session=save_session(runs.agent_session))
 
     async def _store_outcome(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:

@@ -45,7 +45,6 @@ from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.trace_ids import trace_of
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_wire import decode_turn_outcome, encode_turn_outcome
-from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.journal import Journal, JournalState, read_journal
 from durable_agent_host.turn_log.protocol import TurnLog, missing_entries
 from durable_agent_host.turn_log.writer import TurnLogWriter
@@ -223,7 +222,6 @@ class TurnAttempt:
             raise LogUnavailableError(f"{error}{_HINT}") from error
         except TimeoutError as error:
             raise LogUnavailableError(f"the turn log has not responded for {_OPEN_SECONDS:g} s{_HINT}") from error
-        reach("turn.after_open")
         attempt = cls(log, ObservedTurn(request, number), observers, redactor)
         if number > 1:
             attempt.recorded = await read_journal(log, attempt.log_id)

@@ -13,7 +13,6 @@ from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.segments.conversation_reader import ConversationReader, ReadExternalMessages
 from durable_agent_host.segments.turn_data_storage import SessionKey
 from durable_agent_host.session.ownership import stored_external_session_id
-from durable_agent_host.turn_log.crash_points import reach
 
 
 class ExternalSessions:
@@ -55,7 +54,6 @@ class ExternalSessions:
             return
         history.where.reject_unsupported(name.agent, "delete")
         await _on_loop(history.clear(await _get_provider_id(name, record)))
-        reach("history.after_clear")
 
 
 async def _get_provider_id(name: SessionKey, record: ConversationReader) -> str:

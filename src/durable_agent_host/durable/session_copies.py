@@ -15,7 +15,6 @@ from durable_agent_host.segments.conversation_fork import make_fork
 from durable_agent_host.segments.conversation_lines import export_lines, import_lines
 from durable_agent_host.segments.session_files import prefetch_first
 from durable_agent_host.segments.turn_data_storage import SessionKey, session_owner
-from durable_agent_host.turn_log.crash_points import reach
 
 _TRIES: Final = 5
 """How often a fork is tried while its session changes."""
@@ -82,7 +81,6 @@ class SessionCopier:
         )
         owner = session.owner or access.owner
         used_at = datetime.now(UTC).isoformat() if owner is not None else ""
-        reach("import.before_head")
         document = encode_session(replace(session, owner=owner, used_at=used_at))
         await self._documents.put(agent, session_id, document, instead_of=None, namespace=session.sealed.namespace)
         return session.message_count
@@ -123,11 +121,9 @@ class SessionCopier:
                 if await self._documents.read(agent, session_id) == state:
                     raise
                 continue  # what it has copied is swept
-            reach("fork.after_copy")
             break
         else:
             raise TurnRejectedError(f"session {session_id!r} keeps changing: try again")
-        reach("fork.before_head")
         copy = replace(fork.session, owner=owner)
         if owner is not None:
             copy = replace(copy, used_at=datetime.now(UTC).isoformat())

@@ -37,7 +37,6 @@ from durable_agent_host.segments.conversation_repair import find_problems, repai
 from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, session_owner
 from durable_agent_host.session.admission import is_erasing, raise_if_busy
 from durable_agent_host.session.repair import RepairChange, make_readable
-from durable_agent_host.turn_log.crash_points import reach
 
 _AT_ONCE: Final = 16
 """Maximum concurrent reads of states."""
@@ -295,13 +294,10 @@ class SessionDocuments:
             backup = await copy_session(store, record.session, backup_owner)
             await backup.store(store, backup_owner)
             original = encode_session(backup.session)
-            reach("repair.after_copy")
             if await self.read(agent, session_id) != state:  # what was copied is swept
                 raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: try again")
         await self.put(agent, keep_as, original, instead_of=None)
-        reach("repair.after_original")
         await fork.store(store, session_owner(agent, session_id))
-        reach("repair.before_head")
         await self.put(agent, session_id, encode_session(fork.session), instead_of=state)
         return changes + more
 

@@ -56,7 +56,6 @@ from durable_agent_host.segments.uploads import upload_namespaces
 from durable_agent_host.session.admission import raise_if_busy
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.turn.turn_requests import read_turn_request
-from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import TurnLog
 
 ERASE_ORCHESTRATION: Final = "erase_session"
@@ -262,7 +261,6 @@ class Eraser:
             return _erased_result(
                 dict.fromkeys(_COUNTED_KINDS, 0)
             )  # by an earlier attempt, and the session is a new one
-        reach("erasure.after_mark")
         if not wire.get("keeps_history"):
             with suppress(HistoryElsewhereError):  # expires here even if it stays elsewhere
                 await self._external_sessions.clear(SessionKey(agent, session_id), self._storage.record(session))
@@ -270,7 +268,6 @@ class Eraser:
         await erasing.delete_blobs(session)
         if session.owner is not None:
             await self._storage.owned.remove(agent, session_id, session.owner, is_erased=True)
-        reach("erasure.before_head")
         try:
             await documents.put(agent, session_id, None, instead_of=state)
         except TurnRejectedError:  # or it is erased, and has begun again before that was seen
@@ -367,7 +364,6 @@ class _Erasing:
         namespaces = [turn_log_id(self._agent, self._session_id, turn_id) for turn_id in turns]
         await asyncio.gather(*map(erase, turns, namespaces))
         await self._log.delete(*namespaces)
-        reach("erasure.between_turns")
 
     async def delete_blobs(self, session: Session) -> None:
         """Delete the pieces of the session, and its uploads."""
@@ -383,7 +379,6 @@ class _Erasing:
 
     async def _erase_namespace(self, namespace: str) -> None:
         result = await self._collector.erase(namespace)
-        reach("erasure.between_namespaces")
         self.erased_counts["pieces"] += result.pieces
         self.erased_counts["bytes"] += result.size
 

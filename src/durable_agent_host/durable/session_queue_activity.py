@@ -21,7 +21,6 @@ from durable_agent_host.model.turn import Turn, TurnRequest
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.session.admission import terminated_outcome
 from durable_agent_host.turn.turn_wire import decode_turn_outcome, encode_turn_outcome
-from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.journal import read_journal
 from durable_agent_host.turn_log.protocol import TurnLog
 
@@ -217,11 +216,8 @@ async def _manage(
         return True
     if wire["do"] == "forget":
         log_id = turn_log_id(agent, session_id, turn_id)
-        reach("forget.before_delete")
         await storage.delete_unredacted(log_id)
-        reach("forget.between")
         await stopper.delete_log(log_id)
-        reach("forget.after_delete")
         return True
     if wire["do"] == "settle":
         async with asyncio.timeout(_FINALIZE_SECONDS):

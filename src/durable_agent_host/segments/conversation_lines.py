@@ -32,7 +32,6 @@ from durable_agent_host.session.sealing import (
     divide_turns,
     turn_mark,
 )
-from durable_agent_host.turn_log.crash_points import reach
 
 ENTRY_COUNT: Final = "entryCount"
 """Field of a header: how many entries follow, so that a cut file is recognized."""
@@ -293,9 +292,7 @@ class _ConversationWriter:
         if not self._blobs:
             return
         await self._hold()
-        reach("import.before_put")
         await self._open_store().put(self._namespace, self._blobs)
-        reach("import.after_put")
         self._blobs = {}
 
     async def _hold(self) -> None:

@@ -29,7 +29,6 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.segments.protocol import OWNER, BlobStore, StoredBlob
 from durable_agent_host.segments.turn_data_storage import is_session
 from durable_agent_host.session.sealing import blobs_of_head, list_turn_ids, referenced_blobs
-from durable_agent_host.turn_log.crash_points import reach
 
 _AT_ONCE: Final = 16
 """How many segments or indexes are read at once."""
@@ -168,7 +167,6 @@ class GarbageCollector:
             return SweepResult()
         if not old_pieces:
             return SweepResult()
-        reach("sweep.before_delete")
         return await self._delete(namespace, old_pieces, older_than_seconds=age + time.monotonic() - started_at)
 
     async def erase(self, namespace: str) -> SweepResult:

@@ -22,7 +22,6 @@ from durable_agent_host.session.receipts import expired_outcome
 from durable_agent_host.session.sealing import Withdrawal, seal_outcome
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_wire import join_request, raw_fields, split_request
-from durable_agent_host.turn_log.crash_points import reach
 
 TRAVELS_BYTES: Final = 4 * 1024
 """Largest part of a request, answer or response that travels through orchestrations; larger ones go by reference."""
@@ -117,7 +116,6 @@ class TurnDataStorage:
             is_new = not session.sealed.namespace
             owner = {OWNER: session_owner(request.agent, request.session_id).encode()} if is_new else {}
             await self.open_store().put(sealed_outcome.namespace, {**owner, **sealed_outcome.pieces})
-            reach("pieces.after_put")
         travelling_outcome = sealed_outcome.outcome
         if len(json_bytes_of([outcome.text, outcome.messages])) > TRAVELS_BYTES:
             is_in_record = outcome.entries and external_provider_of(outcome.entries[-1]) is None

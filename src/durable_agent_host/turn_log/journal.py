@@ -60,26 +60,11 @@ from durable_agent_host.model.log_entry import (
 )
 from durable_agent_host.model.pending_call import PendingCallWire
 from durable_agent_host.turn import turn_events
-from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import TurnLog, check_order, missing_entries
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
 _NESTED_STARTS: Final = frozenset({turn_events.TOOL_STARTED, turn_events.MESSAGE_COMPLETED})
 _FinishedCall = ModelCallCompletedEntry | ToolCallCompletedEntry
-_CRASH_POINTS: Final[Mapping[type[JournalStep], tuple[str, str]]] = {
-    ModelCallStartedEntry: ("journal.background.before_append", "journal.background.after_append"),
-    ModelCallCompletedEntry: ("journal.model.before_append", "journal.model.after_append"),
-    ToolCallCompletedEntry: ("journal.tool.after_run", "journal.tool.after_append"),
-    CompactionCallCompletedEntry: ("journal.side_call.before_append", "journal.side_call.after_append"),
-    WorkflowWaitingEntry: ("journal.workflow.before_append", "journal.workflow.after_append"),
-}
-"""The points before and after an entry is durable."""
-
-
-def _crash_points(step: JournalStep) -> tuple[str, str]:
-    if isinstance(step, FeatureEntry):
-        return f"journal.{step.feature}.before_append", f"journal.{step.feature}.after_append"
-    return _CRASH_POINTS[type(step)]
 
 
 @dataclass
@@ -447,12 +432,9 @@ class Journal:
 
     async def append(self, step: JournalStep) -> None:
         """Append a step of a call; durable when this returns."""
-        before_append, after_append = _crash_points(step)
         if isinstance(step, ModelCallStartedEntry | FeatureEntry):
             self.recorded.add_start(step)
-        reach(before_append)
         await self._writer.commit(encode_journal_entry(step))
-        reach(after_append)
         if isinstance(step, _FinishedCall) and step.path.is_nested:
             self.recorded.add_finished(step)
 
@@ -499,12 +481,10 @@ class Journal:
         """
         if self._has_ended.is_set():
             raise FencedError("the turn has ended")
-        reach("journal.tool.before_intent")
         self._intents.append(encode_journal_entry(ToolCallStartedEntry(path, name, arguments, is_agent)))
         if self._intents_written is None:
             self._intents_written = asyncio.create_task(self._write_intents())
         await asyncio.shield(self._intents_written)
-        reach("journal.tool.after_intent")
 
     async def _write_intents(self) -> None:
         await asyncio.sleep(0)  # the other calls of the batch add theirs
@@ -516,6 +496,4 @@ class Journal:
     async def close(self, outcome: Mapping[str, Any]) -> None:
         """Append the activity's result; durable when this returns."""
         self._has_ended.set()
-        reach("turn.before_outcome")
         await self._writer.commit(LogEntry(OUTCOME, outcome))
-        reach("turn.after_outcome")

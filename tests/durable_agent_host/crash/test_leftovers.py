@@ -109,18 +109,18 @@ CASES: dict[str, tuple[Callable[[AgentHost], None], Collection[str]]] = {
             *(f"{point}:{nth}" for point in ENGINE for nth in (2, 4)),
         ),
     ),
-    "fork": (fork, ("fork.after_copy", "fork.before_head", *ENGINE)),
+    "fork": (fork, ("pieces.after_copy", "head.before_put", *ENGINE)),
     "import": (
         import_,
         (
-            *("import.before_put", "import.before_put:2", "import.after_put", "import.after_put:2"),
-            *("import.before_head", *ENGINE),
+            *("pieces.before_put", "pieces.before_put:2", "pieces.after_put", "pieces.after_put:2"),
+            *("head.before_put", *ENGINE),
         ),
     ),
     "repair": (
         repair,
         (
-            *("repair.after_copy", "repair.after_original", "repair.before_head"),
+            *("pieces.after_copy", "head.before_put", "head.after_put", "head.before_put:2"),
             *(f"{point}:{nth}" for point in ENGINE for nth in (1, 2)),
         ),
     ),

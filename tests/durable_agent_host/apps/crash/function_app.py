@@ -35,10 +35,10 @@ from google import genai
 from durable_agent_host import Budget, Budgets, DurableAgentApp, Principal
 from durable_agent_host.http.gate import Action, AuthorizationTarget
 from durable_agent_host.tool_calls import current_tool_call, durable_tool
-from durable_agent_host.turn_log.crash_points import armed_plan, planned_crash
 from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
-from functions_host.engine.crash_points import POINTS, arm
+from functions_host.engine import crash_points
 from tests.durable_agent_host.canaries import hide_canaries
+from tests.durable_agent_host.crash.points import arm
 
 PAUSE_SECONDS = 0.01
 """Before and after the effect, so that kills find a tool in all its states."""
@@ -296,8 +296,5 @@ app = DurableAgentApp(
 def plan_crash(req: HttpRequest) -> HttpResponse:
     """Let the process die at a point of the journal or of the engine, counted from now."""
     plan = req.get_body().decode()
-    if plan.partition(":")[0] in POINTS:
-        arm(plan)
-    else:
-        armed_plan()[0] = planned_crash(plan)
+    (crash_points.arm if plan.partition(":")[0] in crash_points.POINTS else arm)(plan)
     return HttpResponse(status_code=204)
