@@ -141,16 +141,16 @@ class EventWriter:
     async def _for_clients(self, events: Sequence[LiveEvent]) -> Sequence[LiveEvent]:
         """Redact events, and shorten results; with redaction, no chunk of a text is sent."""
         if (redactor := self._redactor) is not None:
-            whole_events = [event for event in events if not rule_of_stored(event.event).is_delta]
+            complete_events = [event for event in events if not rule_of_stored(event.event).is_delta]
             events = await run_in_thread_if_long(
-                whole_events, lambda: [LiveEvent(name, redactor.data(data)) for name, data in whole_events]
+                complete_events, lambda: [LiveEvent(name, redactor.data(data)) for name, data in complete_events]
             )
         return [with_short_result(event) for event in events]
 
     def _complete(self, turn: ObservedTurn, moment: Moment, events: Sequence[LiveEvent]) -> Sequence[LiveEvent]:
         """Add to the events of a moment what the client's text needs; take away what clients have."""
         if self._redactor is not None:
-            events = self._with_whole_texts(events)
+            events = self._with_complete_texts(events)
         match moment:
             case UpdateReceived(replayed=True) | ModelCallResponded(replayed=True):
                 return ()
@@ -174,7 +174,7 @@ class EventWriter:
         """Return where the stream of a response in the background stands; redaction holds an open text back."""
         return None if self._redactor is not None or self.reader is None else self.reader.cursor(update)
 
-    def _with_whole_texts(self, events: Sequence[LiveEvent]) -> list[LiveEvent]:
+    def _with_complete_texts(self, events: Sequence[LiveEvent]) -> list[LiveEvent]:
         """Add each complete text as one chunk: with redaction, no other chunk is sent."""
         all_events: list[LiveEvent] = []
         for event, data in events:

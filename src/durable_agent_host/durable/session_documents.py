@@ -120,7 +120,7 @@ class SessionDocuments:
 
     async def lookup(self, agent: str, session_id: str) -> SessionLookup:
         """Read a session's entity once, whether or not it exists for the current request."""
-        return await _look_up(self._client, self.access, agent, session_id)
+        return await _find_session(self._client, self.access, agent, session_id)
 
     async def find_owner(self, agent: str, session_id: str) -> tuple[bool, Owner | None]:
         """Return whether an entity holds something under an id, for anybody, and its owner: to decide on an access."""
@@ -311,10 +311,12 @@ async def read_session(client: DurableOrchestrationClient, access: Access, agent
     Raises:
         EncryptionKeyError: it is encrypted, and the app does not have the key.
     """
-    return (await _look_up(client, access, agent, session_id)).state
+    return (await _find_session(client, access, agent, session_id)).state
 
 
-async def _look_up(client: DurableOrchestrationClient, access: Access, agent: str, session_id: str) -> SessionLookup:
+async def _find_session(
+    client: DurableOrchestrationClient, access: Access, agent: str, session_id: str
+) -> SessionLookup:
     state = await _read_entity(client, agent, session_id)
     owner = owner_of_document(state)
     exists = state is not None

@@ -38,7 +38,7 @@ async def open_request(client: DurableOrchestrationClient, target: tuple[str, st
         raise NotFoundError(_NOT_OPEN)
     run_id, request_id = target
     status: Any = await client.get_status(run_id)
-    pending_requests = _shown_fields(status).get("pending_requests")
+    pending_requests = _public_fields(status).get("pending_requests")
     if status.runtime_status in END_STATUSES or (pending_requests is not None and request_id not in pending_requests):
         raise NotFoundError(_NOT_OPEN)
     return target
@@ -85,7 +85,7 @@ class WorkflowRuns:
         return [question for question in questions if question.reply_digest is not None or not has_ended]
 
     async def _list_questions(self, instance_id: str, status: Any, prefix: str) -> list[WorkflowQuestion]:
-        fields = _shown_fields(status)
+        fields = _public_fields(status)
         questions = [
             WorkflowQuestion(
                 {
@@ -134,7 +134,7 @@ class WorkflowRuns:
         return []
 
 
-def _shown_fields(status: Any) -> dict[str, dict[str, Any]]:
+def _public_fields(status: Any) -> dict[str, dict[str, Any]]:
     """Return what a run shows in its custom status, if upstream set it."""
     return object_at(status and status.custom_status)
 

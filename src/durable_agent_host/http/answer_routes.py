@@ -226,7 +226,7 @@ async def _questions_of_run(
             "workflow": workflow,
             "run_id": run_id,
             "answer_url": answer_url,
-            **_shown_fields(question.call, may_read=may_read),
+            **_public_fields(question.call, may_read=may_read),
         }
         for question in await client.workflow_runs.list_questions(workflow, run_id)
         if question.reply_digest is None
@@ -242,7 +242,7 @@ async def list_pending(host: HandlerContext, call: RouteRequest, client: TurnCli
             **turn_identity(turn.request),
             "turn_url": turn_url,
             "answer_url": f"{turn_url}/answers",
-            **_shown_fields(pending_call, may_read=may_read),
+            **_public_fields(pending_call, may_read=may_read),
         }
         for turn in turns
         if turn.request.agent in host.descriptions
@@ -258,12 +258,12 @@ async def list_pending(host: HandlerContext, call: RouteRequest, client: TurnCli
     return json_response(HTTPStatus.OK, view, {})
 
 
-_SHOWN_FIELDS: Final = ("call_id", "kind", "created_at", "expires_at")
+_PUBLIC_FIELDS: Final = ("call_id", "kind", "created_at", "expires_at")
 """What of a pending call is shown to a caller who may answer it and may not read its turn."""
 
 
-def _shown_fields(pending: Mapping[str, Any], *, may_read: bool) -> ShownCallWire:
-    return cast("ShownCallWire", pending if may_read else {name: pending[name] for name in _SHOWN_FIELDS})
+def _public_fields(pending: Mapping[str, Any], *, may_read: bool) -> ShownCallWire:
+    return cast("ShownCallWire", pending if may_read else {name: pending[name] for name in _PUBLIC_FIELDS})
 
 
 def _may_answer(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> bool:

@@ -460,7 +460,7 @@ class StepReader:
             "name": question.get("name"),
             "reason": question.get("reason"),
             "arguments": _short_arguments(question.get("arguments")),
-            "answer": _shown_answer(self._turn.replies.get(call_id)),
+            "answer": _answer_view(self._turn.replies.get(call_id)),
         }
 
     def _describe_response(self, model_response: ChatResponse[Any]) -> ModelResponseWire:
@@ -512,7 +512,7 @@ def _status_of(outcome: TurnOutcome) -> VisibleStatus:
     return visible_turn_status(outcome.status, outcome.finish_reason)
 
 
-def _shown_answer(answer: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _answer_view(answer: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Leave out what tells an answer from others, and where it is stored."""
     if answer is None:
         return None
