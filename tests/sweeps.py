@@ -8,7 +8,7 @@ variables that set them one by one.
 import os
 import random
 
-SWITCHES = ("SWEEP", "SEED", "KILLS", "RUNS", "MUTATIONS", "EXAMPLES")
+SWITCHES = ("SWEEP", "SEED", "KILLS", "RUNS", "EXAMPLES")
 """The environment variables that sweeps take."""
 _SETTINGS = {name: os.environ[name] for name in SWITCHES if os.environ.get(name)}
 IS_LONG = _SETTINGS.get("SWEEP") == "full"
