@@ -228,10 +228,6 @@ def test_transient_errors_are_retried(model: HostileModel, kind: str, error_byte
         ),
         ("anthropic", stream(events({"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}))),
         ("chat-completions", stream(events({"code": "InvalidParameter", "message": "no", "request_id": "r"}))),
-        (
-            "chat-completions",
-            http_response(b'{"id": "", "choices": null, "base_resp": {"status_code": 1008, "status_msg": "no money"}}'),
-        ),
         ("openai-responses", http_response(b'{"error": {"code": "invalid_prompt", "message": "no"}}')),
     ],
 )

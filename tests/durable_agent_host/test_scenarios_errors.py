@@ -86,27 +86,23 @@ def test_a_failed_turn_in_text_mode_does_not_echo_the_message(lab: AgentHost):
 
 
 def test_an_endpoint_that_cannot_be_reached_is_named(lab: AgentHost):
-    """The sentence names the endpoint and the setting to check."""
+    """The sentence names the endpoint."""
     detail = problem(lab.run("Unreachable", "hi"), 502)
     assert "127.0.0.1:9" in detail
-    assert "OPENAI_BASE_URL" in detail
 
 
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("error", "reason", "calls"),
     [
-        ({"status": 401, "code": "invalid_api_key", "message": "Incorrect API key provided"}, "OPENAI_API_KEY", 1),
-        ({"status": 403, "message": "No access"}, "key may use this model", 1),
-        ({"status": 404, "code": "model_not_found", "message": "no such model"}, "OPENAI_MODEL", 1),
-        ({"status": 400, "code": "model_not_found", "message": "no such model"}, "OPENAI_MODEL", 1),
+        ({"status": 401, "code": "invalid_api_key", "message": "Incorrect API key"}, "401: Incorrect API key", 1),
         ({"status": 400, "message": "bad item"}, "bad item", 1),
         ({"status": 429, "message": "slow down", "retry_after": 0.05}, "429: slow down", 5),
         ({"status": 500, "message": "oops", "retry_after": 0.05}, "500: oops", 5),
     ],
 )
 def test_errors_of_the_model_service_are_explained(lab: AgentHost, model: PracticeModel, error, reason, calls):
-    """A refused call is a 502 with the service's words and what to check; the host calls again where that can help."""
+    """A refused call is a 502 with status and the service's words; the host calls again where that can help."""
     model.plan({"error": error}, times=None)
     assert reason in problem(lab.run("Kept", "hi"), 502)
     assert len(model.requests()) == calls

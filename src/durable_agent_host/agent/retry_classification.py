@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.strict_json import object_at, value_at
@@ -19,44 +20,23 @@ from durable_agent_host.model.budget import known_counts
 _PASSING_STATUS: Final = frozenset({408, 409, 423, 424, 425, 429, 498})
 """Besides 5xx. 424 of TGI and Bedrock: the model failed; 498 of Groq: no capacity."""
 
-_TRANSPORT_ERRORS: Final = frozenset(
+_CONNECTION_ERRORS: Final = frozenset(
     {
-        *("TransportError", "StreamError", "DecodingError"),  # httpx
-        *("ClientConnectionError", "ClientPayloadError", "ServerTimeoutError"),  # aiohttp
+        *("ConnectionError", "TimeoutError", "IncompleteRead"),  # Python, requests
+        *("TransportError", "DecodingError"),  # httpx
+        *("ClientConnectionError", "ClientPayloadError"),  # aiohttp
         *("ServiceRequestError", "ServiceResponseError", "IncompleteReadError"),  # azure.core
-        *("HTTPClientError", "IncompleteReadError"),  # botocore
-        *("ChunkedEncodingError", "ProtocolError", "ReadTimeoutError"),  # requests, urllib3
-        *("APIConnectionError", "APITimeoutError"),  # openai, anthropic
-        *("IncompleteRead", "RemoteDisconnected"),  # http.client
+        *("HTTPClientError", "ConnectTimeoutError", "EndpointConnectionError"),  # botocore
+        *("Timeout", "ChunkedEncodingError", "ProtocolError"),  # requests, urllib3
+        "APIConnectionError",  # openai, anthropic
     }
 )
 """Base classes of connection errors."""
 
-_NEVER_PASSING: Final = frozenset({"UnsupportedProtocol", "TooManyRedirects", "InvalidURL", "LocalProtocolError"})
-
-_PASSING_CODES: Final = frozenset(
-    {
-        *("overloaded_error", "api_error", "rate_limit_error", "timeout_error"),  # Anthropic
-        *("server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"),  # OpenAI
-        *("unavailable", "resource_exhausted", "internal", "deadline_exceeded", "aborted"),  # Google
-        "tool_use_failed",  # Groq: the model has written a call that cannot be read
-    }
-)
-_LOCKED: Final = re.compile(
-    r"conversation_locked|another (?:process|request|run) is (?:already|currently)"  # OpenAI
-    r"|already has an active run|while a run \S+ is active"  # OpenAI's and Azure's threads
-    r"|(?:conversation|thread|session) is (?:currently |already )?(?:busy|locked|running|in use)",  # Letta, LangGraph
-    re.IGNORECASE,
-)
-"""How services say that another call works on the conversation, some of them with 400."""
-_NAMED_WAIT: Final = re.compile(
-    r"(?:retry|try again) (?:after|in) "
-    r"((?:\d+(?:\.\d+)? ?(?:ms|h(?:ours?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)(?![a-z]) ?)+)",
-    re.IGNORECASE,
-)
-"""Azure: "retry after 45 seconds"; OpenAI and Groq: "try again in 1m2.5s"."""
-_UNITS: Final = {"ms": 0.001, "h": 3600.0, "m": 60.0, "s": 1.0}
-_MOST_DEPTH: Final = 4
+_LOCKED: Final = "conversation_locked"
+"""OpenAI's code, with 400, while another call works on the conversation."""
+_RETRY_DELAY: Final = re.compile(r'"retryDelay": "(\d+(?:\.\d+)?)s"')
+"""In the details of Google's errors, which have no header for it."""
 
 _MISSING_STATUS: Final = frozenset({404, 405, 410, 501})
 """The answer is not there, or the service does not return answers by id."""
@@ -112,57 +92,37 @@ def classify_error(error: BaseException) -> RetryDecision | None:
     """Decide whether to retry a model call after an error.
 
     Returns:
-        The advice of the first cause that gives any; None when neither a service nor a connection failed.
+        The advice of the first cause that has a status or is of the connection; None when there is none.
     """
     for cause in causes_of(error):
-        names = {kind.__name__ for kind in type(cause).__mro__}
-        if names & _NEVER_PASSING:
-            return RetryDecision(retryable=False)
-        if _is_no_http(cause):
-            return RetryDecision(retryable=True)
         status = _find_status(cause)
-        code = _find_code(cause)
-        if status is not None or code in _PASSING_CODES or _is_stream_error(cause):
-            headers = _extract_headers(cause)
-            is_passing = status in _PASSING_STATUS or (status or 0) >= 500  # noqa: PLR2004
-            message = extract_message(cause)
-            if code in _PASSING_CODES and not (status and code == "api_error"):  # Ollama has it with any status
-                is_passing = True
-            is_passing = is_passing or _LOCKED.search(f"{code} {message}") is not None
+        if status is not None:
+            code: Any = getattr(cause, "code", None)
+            is_passing = is_passing_status(status) or code == _LOCKED
+            wait_seconds = _find_wait(_extract_headers(cause)) or _find_delay(cause)
             retryable = is_passing and code != "insufficient_quota"
-            if (should_retry := str(headers.get("x-should-retry", "")).lower()) in {"true", "false"}:
-                retryable = should_retry == "true"
-            wait_seconds = retry_after_of(headers) or _detailed_wait(cause) or named_wait(message)
-            return RetryDecision(retryable, wait_seconds, status, message)
-        if isinstance(cause, ConnectionError | TimeoutError) or names & _TRANSPORT_ERRORS or _is_of_requests(cause):
-            return RetryDecision(retryable=True)
+            return RetryDecision(retryable, wait_seconds, status, extract_message(cause))
+        if _CONNECTION_ERRORS & {kind.__name__ for kind in type(cause).__mro__}:
+            return RetryDecision(retryable=True, message=str(cause))
     return None
 
 
-def retry_after_of(headers: Mapping[str, Any]) -> float | None:
-    """Parse the wait that a service requests.
+def is_passing_status(status: int) -> bool:
+    """Return whether the same call may succeed later."""
+    return status in _PASSING_STATUS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
-    Returns:
-        Seconds, at least 0; None when the headers give none.
-    """
-    for name, divisor in (("retry-after-ms", 1000), ("x-ms-retry-after-ms", 1000), ("retry-after", 1)):
-        seconds = _parse_seconds(headers.get(name))
-        if seconds is not None:
-            return seconds / divisor
+
+def _find_wait(headers: Mapping[str, Any]) -> float | None:
+    """Return the seconds that ``Retry-After`` has, as a number or a date."""
     text = headers.get("retry-after")
     try:
-        date = parsedate_to_datetime(str(text)) if text else None
-    except (TypeError, ValueError):
-        return None
-    return max(date.timestamp() - time.time(), 0.0) if date is not None else None
-
-
-def _parse_seconds(text: Any) -> float | None:
-    try:
-        seconds = float(text)
-    except (TypeError, ValueError):
-        return None
-    return seconds if seconds >= 0 else None  # infinity is a valid wait: nobody waits so long
+        seconds = float(text or "none")
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(str(text)).timestamp() - time.time()
+        except ValueError:
+            return None
+    return max(seconds, 0.0)
 
 
 def _find_status(error: BaseException) -> int | None:
@@ -180,26 +140,6 @@ def _find_status(error: BaseException) -> int | None:
     return value if isinstance(value, int) and 300 <= value < 600 else None  # noqa: PLR2004
 
 
-def _find_code(error: BaseException) -> str:
-    """Return the service's error code, in lower case; a stream's error may have it in place of a status."""
-    for holder in (getattr(error, "body", None), getattr(error, "details", None)):
-        if isinstance(holder, Mapping):
-            fields = cast("Mapping[str, Any]", holder)
-            inner = value_at(fields, "error") or fields
-            for name in ("code", "status", "type"):
-                code = value_at(inner, name)
-                if isinstance(code, str) and code.lower() in _PASSING_CODES:
-                    return code.lower()
-    code: Any = getattr(error, "code", None)
-    return code.lower() if isinstance(code, str) else ""
-
-
-def _is_stream_error(error: BaseException) -> bool:
-    """Return whether the service reported it within an answer that had begun with 200, as Anthropic does."""
-    body: Any = getattr(error, "body", None)
-    return isinstance(getattr(error, "status_code", None), int) and isinstance(value_at(body, "error"), Mapping)
-
-
 def _extract_headers(error: BaseException) -> Mapping[str, Any]:
     response: Any = getattr(error, "response", None)
     headers: Any = getattr(response, "headers", None) or getattr(error, "headers", None)
@@ -210,33 +150,10 @@ def _extract_headers(error: BaseException) -> Mapping[str, Any]:
     return {str(name).lower(): value for name, value in pairs}
 
 
-def _detailed_wait(error: BaseException) -> float | None:
-    """Parse the ``retryDelay`` of Google's ``RetryInfo``, such as ``"12s"``."""
-    pending: list[tuple[Any, int]] = [(getattr(error, name, None), 0) for name in ("details", "body")]
-    while pending:
-        value, depth = pending.pop(0)
-        if isinstance(value, Mapping):
-            fields = cast("Mapping[str, Any]", value)
-            delay = fields.get("retryDelay")
-            if isinstance(delay, str) and re.fullmatch(r"\d+(?:\.\d+)?s", delay):
-                return float(delay[:-1])
-            inner: list[Any] = list(fields.values())
-        elif isinstance(value, list):
-            inner = cast("list[Any]", value)
-        else:
-            continue
-        if depth < _MOST_DEPTH:
-            pending += [(child, depth + 1) for child in inner]
-    return None
-
-
-def named_wait(message: str) -> float | None:
-    """Parse the wait that a service asks for in its message; None when it names none."""
-    match = _NAMED_WAIT.search(message)
-    if match is None:
-        return None
-    parts: list[tuple[str, str]] = re.findall(r"([\d.]+) ?(ms|h|m|s)", match[1].lower())
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+def _find_delay(error: BaseException) -> float | None:
+    details = [getattr(error, name, None) for name in ("details", "body")]
+    match = _RETRY_DELAY.search(json.dumps(details, default=str))
+    return float(match[1]) if match is not None else None
 
 
 def extract_message(error: BaseException) -> str:
@@ -268,25 +185,10 @@ def read_failure(body: Any) -> tuple[Any, str]:
     for holder in (object_at(fields, "error"), fields, base if base.get("status_code") else {}):
         for name in _MESSAGES:
             if isinstance(message := holder.get(name), str) and message:
-                codes = (holder.get(code) for code in ("code", "error_code", "status_code"))
+                codes = (holder.get(code) for code in ("code", "error_code", "status_code", "type"))
                 raw = value_at(holder, "metadata", "raw")
                 return next((code for code in codes if code is not None), None), f"{message}: {raw}" if raw else message
     return None, ""
-
-
-def _is_no_http(error: BaseException) -> bool:
-    """Return whether aiohttp could not read what came, and gave the error the status 400 itself."""
-    kinds = (*type(error).__mro__, *type(error.__cause__).__mro__)
-    return any(kind.__name__ == "HttpProcessingError" for kind in kinds)
-
-
-def _is_of_requests(error: BaseException) -> bool:
-    """Return whether it is the ``ConnectionError`` or ``Timeout`` of requests, or botocore's, named as Python's own."""
-    kind = type(error)
-    return kind.__module__.partition(".")[0] in {"requests", "botocore", "urllib3"} and bool(
-        {"ConnectionError", "Timeout", "ConnectTimeoutError", "EndpointConnectionError"}
-        & {base.__name__ for base in kind.__mro__}
-    )
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Explains why a model call failed: in one sentence for any chat client, with a provider's own hints."""
+"""Explains why a model call failed: the status and the service's own message, for any chat client."""
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -13,41 +13,15 @@ from durable_agent_host.agent.retry_classification import (
     causes_of,
     classify_error,
     extract_message,
-    named_wait,
+    is_passing_status,
+    read_failure,
 )
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.errors import ContextOverflowError, ProviderError, RequestBlockedError
 from durable_agent_host.providers.neutral_contents import filtered_categories
 
-Hints = Sequence[tuple[int, str, str]]
-"""Status, a pattern of the service's code and message, and what to do; the first row that matches is used.
-
-Status 0 is for an endpoint that cannot be reached.
-"""
-
-_COMMON_HINTS: Final[Hints] = (
-    (0, "", "check its address, and that the service is up"),
-    *(
-        (status, "", "it redirects, and the conversation was not sent there: check the endpoint's address")
-        for status in range(300, 400)
-    ),
-    (401, "", "check the key"),
-    (403, "", "check that the key may use this model"),
-    (404, "", "check the model's name and the endpoint"),
-    (429, "", "wait and try again, or raise the quota"),
-)
-
-_TRANSIENT_CODE: Final = re.compile(
-    r"|server_error|rate_limit_exceeded|server_is_overloaded|slow_down"  # OpenAI, or none
-    r"|too_many_requests|vector_store_timeout|conversation_locked|tool_use_failed"  # Azure, OpenAI, OpenAI, Groq
-    r"|408|409|425|429|5\d\d"  # statuses, of OpenRouter and vLLM
-    r"|1000|1001|1002|1024|1033|1039|1041|2045"  # MiniMax: platform.minimax.io/docs/api-reference/errorcode
-    r"|1234|1302|1303|1305|1312"  # Zhipu: docs.bigmodel.cn/cn/api/api-code
-    r"|2|4|18|336100|336501|336502"  # Baidu: ai.baidu.com/ai-doc/WENXINWORKSHOP/tlmyncueh
-    r"|3007|3008|3040"  # Cloudflare: developers.cloudflare.com/workers-ai/platform/errors
-)
-"""Codes of failures during a response that a retry may avoid; others concern the request, the key or the account."""
-
+_INVALID: Final = re.compile("invalid", re.IGNORECASE)
+"""In the codes of failures during a response that are about the request."""
 
 _CLIENT_REJECTED: Final = re.compile(
     r"api.?key|\bauth(?:enticat|oriz)|permission|quota|billing|credits?\b|balance|exceeded.?budget|budget has been"
@@ -104,12 +78,11 @@ def explain_overflow(text: str, *, is_certain: bool = False) -> ContextOverflowE
     return ContextOverflowError(f"{_OVERFLOW_HINT}: {text.strip('. ')}", share=share)
 
 
-def explain_client_error(error: BaseException, hints: Hints = ()) -> ProviderError | None:
-    """Explain in one sentence why a model call failed, and what to do.
+def explain_client_error(error: BaseException) -> ProviderError | None:
+    """Explain in one sentence why a model call failed: the status and the message of the service, or of its SDK.
 
     Args:
         error: raised by the agent; its causes are searched for the chat client's error.
-        hints: of the provider; they come before the common ones.
 
     Returns:
         The explanation; None when no chat client failed, or the cause is unknown.
@@ -122,17 +95,15 @@ def explain_client_error(error: BaseException, hints: Hints = ()) -> ProviderErr
         return None
     if any(isinstance(cause, json.JSONDecodeError | UnicodeDecodeError) for cause in causes_of(client_error)):
         return ProviderError("the model's service sent JSON that is cut off or unreadable; try again", retryable=True)
-    if any(type(cause).__name__ == "TooManyRedirects" for cause in causes):
-        return ProviderError("the model's endpoint redirects in a circle: check its address", retryable=False)
     if (blocked := _find_block(client_error)) is not None:
         return blocked
     if (decision := classify_error(client_error)) is not None:
-        return _explain_decision(decision, client_error, (*hints, *_COMMON_HINTS))
+        return _explain_decision(decision, client_error)
     if isinstance(client_error, ResponseInvalidatedException):
         return _explain_truncation(client_error)
     for cause in causes_of(client_error):
         if hasattr(cause, "body"):  # an SDK's error with what the service sent in its stream
-            return response_failure(getattr(cause, "code", None), extract_message(cause))
+            return response_failure(read_failure(getattr(cause, "body", None))[0], extract_message(cause))
     return None
 
 
@@ -172,13 +143,13 @@ def response_failure(code: Any, message: Any) -> ProviderError:
     reason = ": ".join(str(part) for part in (code, message) if part) or "no reason was given"
     if (overflow := explain_overflow(reason)) is not None:
         return overflow
-    is_transient = _TRANSIENT_CODE.fullmatch(str(code or "")) is not None
-    hint = "try again" if is_transient else "check the request"
+    is_client_rejected = _is_client_rejected(code, reason)
+    has_status = re.fullmatch(r"[3-5]\d\d", str(code)) is not None
+    is_wrong = not is_passing_status(int(code)) if has_status else _INVALID.search(str(code)) is not None
     return ProviderError(
-        f"the model's service failed during its response: {reason.rstrip('. ')} - {hint}",
-        retryable=is_transient,
-        retry_after_seconds=named_wait(reason),
-        is_client_rejected=_is_client_rejected(code, reason),
+        f"the model's service failed during its response: {reason}",
+        retryable=not (is_wrong or is_client_rejected),
+        is_client_rejected=is_client_rejected,
     )
 
 
@@ -204,23 +175,18 @@ def _explain_truncation(error: ResponseInvalidatedException) -> ProviderError:
     )
 
 
-def _explain_decision(decision: RetryDecision, error: BaseException, hints: Hints) -> ProviderError:
-    if decision.status is None and not decision.message:
+def _explain_decision(decision: RetryDecision, error: BaseException) -> ProviderError:
+    message = decision.message or "no reason was given"
+    if decision.status is None:
         address = next((f" {url}" for cause in causes_of(error) if (url := _requested_url(cause))), "")
-        return ProviderError(
-            f"the model's endpoint{address} cannot be reached: {_find_hint(hints, 0, '')}; try again", retryable=True
-        )
-    message = decision.message.rstrip(". ") or "no reason was given"
+        return ProviderError(f"the model's endpoint{address} cannot be reached: {message}", retryable=True)
     text = f"{_find_code(error)} {message}"
     if decision.status != HTTPStatus.TOO_MANY_REQUESTS or "too large for" in text:
         overflow = explain_overflow(text, is_certain=decision.status == HTTPStatus.CONTENT_TOO_LARGE)
         if overflow is not None:
             return overflow
-    failure = f"rejected the call with {decision.status}" if decision.status else "failed during its response"
-    default = "try again" if decision.retryable else "check the request and the model's name"
-    hint = (decision.status and _find_hint(hints, decision.status, text)) or default
     return ProviderError(
-        f"the model's service {failure}: {message} - {hint}",
+        f"the model's service rejected the call with {decision.status}: {message}",
         retryable=decision.retryable,
         retry_after_seconds=decision.retry_after_seconds,
         is_client_rejected=_is_client_rejected(decision.status, text),
@@ -230,10 +196,6 @@ def _explain_decision(decision: RetryDecision, error: BaseException, hints: Hint
 def _is_client_rejected(status: Any, text: str) -> bool:
     """Return whether a failure that does not pass is of the key, the account or the model."""
     return _CLIENT_STATUS.fullmatch(str(status)) is not None or _CLIENT_REJECTED.search(text) is not None
-
-
-def _find_hint(hints: Hints, status: int, text: str) -> str:
-    return next((hint for row, pattern, hint in hints if row == status and re.search(pattern, text)), "")
 
 
 def _requested_url(error: BaseException) -> Any:

@@ -13,7 +13,7 @@ from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import STAMP, HostedCall, ItemPart, LostState, is_carrier
 from durable_agent_host.providers import http_client_guards, stream_completion
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, create_adapter, unwrap_update
-from durable_agent_host.providers.client_errors import Hints, explain_client_error
+from durable_agent_host.providers.client_errors import explain_client_error
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.item_metadata import ItemMetadata
 from durable_agent_host.providers.lost_state import LossRules, apply_losses, mark_refusals
@@ -28,7 +28,6 @@ class GenericProvider:
     """Implements `agent.provider.ModelProvider` for any client; other providers derive from it.
 
     Attributes:
-        hints: what to do about the service's errors.
         target: the contents that the client can send of a conversation that another provider started. A provider that
             attaches item metadata sets its name here.
         overrides: of an adapted client; it also sends carriers of items. None if the client is used unchanged.
@@ -37,7 +36,6 @@ class GenericProvider:
         compaction_type: of items that replace everything before them, which then need not be sent; empty if none do.
     """
 
-    hints: ClassVar[Hints] = ()
     target: ClassVar[ReplayTarget] = ReplayTarget(unsent=frozenset())
     overrides: ClassVar[type[FoldedStreamMixin] | None] = None
     loss_rules: ClassVar[LossRules] = LossRules()
@@ -165,8 +163,8 @@ class GenericProvider:
         del error
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
-        """Explain it with the provider's hints."""
-        return explain_client_error(error, self.hints)
+        """Explain it with its status and message."""
+        return explain_client_error(error)
 
 
 def remove_carriers(messages: Iterable[Message]) -> list[Message]:

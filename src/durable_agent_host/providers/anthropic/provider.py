@@ -39,12 +39,6 @@ _SIGNATURE_REJECTED: Final = re.compile(
 class AnthropicProvider(GenericProvider):
     """Clients of Anthropic's Messages API, whose blocks are stored and sent back."""
 
-    hints = (
-        (401, "", "check ANTHROPIC_API_KEY"),
-        (402, "", "check the plan and the credit of the account"),
-        (504, "", "try again, or ask for a shorter response"),
-    )
-
     target = ReplayTarget(
         PROVIDER,
         media=re.compile(r"image/(png|jpeg|gif|webp)|application/pdf|text/plain"),

@@ -17,14 +17,11 @@ from durable_agent_host.providers.cross_provider_history import ReplayTarget
 from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.lost_state import find_refusal
-from durable_agent_host.providers.openai.errors import HINTS
 from durable_agent_host.providers.openai.media_inputs import check_chat
 
 
 class ChatCompletionsProvider(GenericProvider):
     """Clients of Chat Completions. Messages are stored in full; other services' tools are described as text."""
-
-    hints = HINTS
 
     target = ReplayTarget(METADATA.provider)
     overrides = MessagePreservingMixin

@@ -34,15 +34,6 @@ _SIGNATURE_REJECTED: Final = re.compile(
 class GeminiProvider(GenericProvider):
     """Clients of Google's Gemini, whose parts are stored and sent back."""
 
-    hints = (
-        (400, r"(?i)API[ _]key", "check GOOGLE_API_KEY"),
-        (400, r"(?i)thought.?signature", "verify the session, or begin a new one"),
-        (400, "location is not supported", "the service does not serve the place that the host runs in"),
-        (401, "", "check GOOGLE_API_KEY, or the Google Cloud credentials"),
-        (403, "", "check that the key may use this model, and that files in the conversation still exist"),
-        (404, "", "check GOOGLE_MODEL, and the endpoint"),
-    )
-
     target = ReplayTarget(
         METADATA.provider,
         media=re.compile(r"(image|audio|video|application|text)/.*"),

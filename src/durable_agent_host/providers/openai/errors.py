@@ -1,18 +1,11 @@
-"""Errors of OpenAI's services: what to do about them, failures within a response, and what a turn recovers from."""
+"""Errors of OpenAI's services: failures within a response, and what a turn recovers from."""
 
 import re
 from typing import Any, Final, cast
 
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import LostState
-from durable_agent_host.providers.client_errors import Hints, rejection_text, response_failure
-
-HINTS: Final[Hints] = (
-    (0, "", "check OPENAI_BASE_URL or AZURE_OPENAI_ENDPOINT, and that the service is up"),
-    (400, "model_not_found", "check OPENAI_MODEL or AZURE_OPENAI_DEPLOYMENT"),
-    (401, "", "check OPENAI_API_KEY or AZURE_OPENAI_API_KEY"),
-    (404, "", "check OPENAI_MODEL or AZURE_OPENAI_DEPLOYMENT, and the endpoint"),
-)
+from durable_agent_host.providers.client_errors import rejection_text, response_failure
 
 _CONTINUATION_LOST: Final = re.compile(
     r"previous_response_not_found|(?:[Pp]revious response|Response|Conversation) with id '[^']*' not found"

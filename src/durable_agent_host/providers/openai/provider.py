@@ -26,7 +26,7 @@ from durable_agent_host.providers.openai.client import (
     with_fast_event_parsing,
 )
 from durable_agent_host.providers.openai.client_calls import find_client_calls
-from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
+from durable_agent_host.providers.openai.errors import find_lost_state
 from durable_agent_host.providers.openai.item_mapping import PROVIDER, complete_item
 from durable_agent_host.providers.openai.item_types import item_type
 from durable_agent_host.providers.openai.media_inputs import check_audio
@@ -79,8 +79,6 @@ def identify_calls(messages: Iterable[Message], *, session_id: str) -> None:
 
 class OpenAIProvider(GenericProvider):
     """Clients that are not adapted, inside agents that are opaque to the host."""
-
-    hints = HINTS
 
     target = ReplayTarget(
         PROVIDER,
