@@ -20,15 +20,14 @@ from agent_framework_durabletask import (
 
 from durable_agent_host.activities import plan_times, run_limits
 from durable_agent_host.agent.agent_options import (
+    AgentOptions,
     check_approvals,
     check_strategy,
     choose_compaction,
     choose_redactor,
 )
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.agent.compaction import CompactionChoice
 from durable_agent_host.agent.context_stores import reject_external_stores
-from durable_agent_host.agent.feature import AgentFeature
 from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.agent.hosted_agent import duplicate_name_error, validate_agent_name, why_no_journal
 from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
@@ -176,23 +175,18 @@ class DurableAgentApp(AgentFunctionApp):
         )
         self._observers = observers
         self._default_redact = redact
-        self._redactors: dict[str, Redactor] = {}
         self._allowed = check_allowed(allowed_options or {})
-        self._allowed_options: dict[str, AllowedOptions] = {}
         self._allows_client_tools = allow_client_tools
         check_strategy(compaction, "the app")
         self._default_compaction = compaction
-        self._compactions: dict[str, CompactionChoice] = {}
         self._choices = FeatureChoices(Choices(budgets, fallbacks, response_retries))
-        self._features: dict[str, Sequence[AgentFeature]] = {}
+        self._options: dict[str, AgentOptions] = {}
         self._runners: dict[str, AgentRunner] = {}
-        self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
         self._has_agent_routes: bool | None = None
         self._agents_auth_level = check_auth_level(http_auth_level)
         self._has_inspector = enable_inspector
         self._default_ttl = ttl_seconds(session_ttl, self.settings.session_ttl_seconds)
-        self._ttls: dict[str, float] = {}
         self._open_stores()
         super().__init__(
             agents=cast("Any", agents),
@@ -226,7 +220,7 @@ class DurableAgentApp(AgentFunctionApp):
             seen=self.settings.max_receipts,
             grace_seconds=self.settings.piece_grace_seconds,
             external_messages=external_sessions,
-            redactors=self._redactors,
+            find_redactor=self._find_redactor,
             service_files=self._service_files_of,
         )
         self._services = TurnServices(
@@ -237,6 +231,9 @@ class DurableAgentApp(AgentFunctionApp):
             external_sessions=external_sessions,
             hub=hub_of(stores),
         )
+
+    def _find_redactor(self, agent: str) -> Redactor | None:
+        return options.redactor if (options := self._options.get(agent)) is not None else None
 
     def _service_files_of(self, agent: str) -> ServiceFilesOf:
         return runner.service_files.of if (runner := self._runners.get(agent)) is not None else no_files
@@ -278,21 +275,22 @@ class DurableAgentApp(AgentFunctionApp):
             RegistrationError: the name is taken or unusable, or the agent cannot be hosted with these arguments.
         """
         source = agent
-        agent = build_agent(agent)
+        agent = build_agent(source)
         name = validate_agent_name(entity_id or getattr(agent, "name", None))
         if self._is_hosted(name, agent):
             return
         if entity_id is not None and enable_http_endpoint is None:
             enable_http_endpoint = False
-        self._allowed_options[name] = check_allowed(self._allowed if allowed_options is None else allowed_options)
-        self._ttls[name] = ttl_seconds(session_ttl, self._default_ttl)
-        self._sources[name] = source
-        why_not = why_no_journal(agent)
-        self._compactions[name] = choose_compaction(name, compaction, self._default_compaction, why_not)
         choices = Choices(budgets, fallbacks, response_retries)
-        self._features[name] = self._choices.features(name, agent, choices, provider_for)
-        if (redact := redact or self._default_redact) is not None:
-            self._redactors[name] = choose_redactor(name, agent, redact, self._redactors.values())
+        redactors = [options.redactor for options in self._options.values() if options.redactor is not None]
+        self._options[name] = AgentOptions(
+            source=source,
+            allowed_options=check_allowed(self._allowed if allowed_options is None else allowed_options),
+            ttl_seconds=ttl_seconds(session_ttl, self._default_ttl),
+            compaction=choose_compaction(name, compaction, self._default_compaction, why_no_journal(agent)),
+            features=self._choices.features(name, agent, choices, provider_for),
+            redactor=choose_redactor(name, agent, redact or self._default_redact, redactors),
+        )
         check_approvals(agent)
         reject_external_stores(name, agent)
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
@@ -396,7 +394,7 @@ class DurableAgentApp(AgentFunctionApp):
             settings=self.settings,
             open_log=self._open_log,
             gate=self._gate,
-            allowed_options=self._allowed_options,
+            options=self._options,
             allows_client_tools=self._allows_client_tools,
             list_hosted_agents=partial(hosted_agents, self._agent_metadata),
             workflows=self.workflows,
@@ -464,7 +462,7 @@ class DurableAgentApp(AgentFunctionApp):
         if self._notify is not None:
             register_notifications(app, self._notify, services.hub, self.settings.lease_seconds)
         if self.settings.maintenance_schedule != NO_MAINTENANCE:
-            maintenance = Maintenance(self._ttls, services.storage, self.settings, MAINTENANCE)
+            maintenance = Maintenance(self._options, services.storage, self.settings, MAINTENANCE)
             register_maintenance(app, maintenance, self.settings.maintenance_schedule, services.hub)
 
     def _setup_mcp_tool_trigger(self, agent_name: str, agent_description: str | None) -> None:
@@ -490,20 +488,21 @@ class DurableAgentApp(AgentFunctionApp):
     ) -> None:
         if isinstance(agent, RawAgent) and (reason := why_no_journal(cast("Any", agent))):
             _LOGGER.warning("agent %r has no journal, so a crash fails its turn: %s", agent_name, reason)
+        options = self._options[agent_name]
         history = self._external[agent_name] = ProviderHistory(agent)
         self._runners[agent_name] = runner = AgentRunner(
             agent_name,
-            self._sources[agent_name],
+            options.source,
             provider_for,
             observers=[*turn_observers(), *([CallbackObserver(callback)] if callback else ()), *self._observers],
             open_log=self._open_log,
             limits=run_limits(self.settings),
             storage=self._services.storage,
             history=history,
-            compaction=self._compactions[agent_name],
-            features=self._features[agent_name],
+            compaction=options.compaction,
+            features=options.features,
             notify_end=report_end,
-            redactor=self._redactors.get(agent_name),
+            redactor=options.redactor,
             new_token=partial(make_token, self._services.hub.secret),
         )
         entity = self._entity_class(

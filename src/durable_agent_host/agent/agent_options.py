@@ -1,17 +1,42 @@
 """What an app chooses for its agents, checked when the app starts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from agent_framework import CompactionStrategy, SupportsAgentRun
 
 from durable_agent_host.agent.compaction import CompactionChoice
+from durable_agent_host.agent.feature import AgentFeature
 from durable_agent_host.agent.history_providers import redaction_unsupported_reason
 from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.agent.nested_agents import list_agents
+from durable_agent_host.agent.workflow_agents import AgentSource
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.hook_validation import check_hook
 from durable_agent_host.redaction import add_redaction
+from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.turn_redactor import Redact, Redactor
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """What an app chooses for one agent, its own defaults included.
+
+    Attributes:
+        source: the agent, or a function that builds a new one for every run.
+        allowed_options: options that clients may set for a turn.
+        ttl_seconds: how long sessions are kept after their last use; 0 for ever.
+        compaction: of the agent's context.
+        features: of the agent, in the order of their layers.
+        redactor: for stored and shown data; None for no redaction.
+    """
+
+    source: AgentSource
+    allowed_options: AllowedOptions
+    ttl_seconds: float
+    compaction: CompactionChoice
+    features: Sequence[AgentFeature]
+    redactor: Redactor | None
 
 
 def choose_compaction(
@@ -56,12 +81,16 @@ def check_approvals(agent: SupportsAgentRun) -> None:
                 )
 
 
-def choose_redactor(name: str, agent: SupportsAgentRun, redact: Redact, redactors: Iterable[Redactor]) -> Redactor:
+def choose_redactor(
+    name: str, agent: SupportsAgentRun, redact: Redact | None, redactors: Iterable[Redactor]
+) -> Redactor | None:
     """Return the redactor of an agent, one for each function; it also applies to all errors and log lines.
 
     Raises:
         RegistrationError: the agent cannot be redacted, the function is not callable, or it fails for any text.
     """
+    if redact is None:
+        return None
     check_hook("redact", redact, "content", is_plain=True)
     if why_not := redaction_unsupported_reason(agent):
         raise RegistrationError(f"agent {name!r} cannot be redacted: {why_not}")

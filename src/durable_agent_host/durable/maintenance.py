@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient
 
+from durable_agent_host.agent.agent_options import AgentOptions
 from durable_agent_host.codec.entity_state import document_digest
 from durable_agent_host.durable.instance_status import InstanceListItem, ended_instance_pages, entity_pages, read_time
 from durable_agent_host.durable.session_documents import raise_if_busy, read_session
@@ -76,16 +77,17 @@ class Maintenance:
     """Deletes expired data.
 
     Args:
-        ttls: how long an agent's sessions are kept after their last use, in seconds by the agent's name, 0 for ever; a
-            live view.
+        options: of the agents, by name; a live view.
         storage: has what sessions keep outside their entities.
         settings: retention times.
         access: has to see every session.
     """
 
-    def __init__(self, ttls: Mapping[str, float], storage: TurnDataStorage, settings: Settings, access: Access) -> None:
+    def __init__(
+        self, options: Mapping[str, AgentOptions], storage: TurnDataStorage, settings: Settings, access: Access
+    ) -> None:
         self._access = access
-        self._ttls = ttls
+        self._options = options
         self._storage = storage
         self._turn_retention = timedelta(hours=settings.turn_retention_hours)
         self._unowned = _unowned_seconds(settings)
@@ -116,10 +118,10 @@ class Maintenance:
     async def _expire(self, client: DurableOrchestrationClient, now: datetime) -> int:
         """Start to erase sessions that have expired."""
         started_count = 0
-        for agent, ttl in self._ttls.items():
-            if not ttl:
+        for agent, options in self._options.items():
+            if not options.ttl_seconds:
                 continue
-            before = now - timedelta(seconds=ttl)
+            before = now - timedelta(seconds=options.ttl_seconds)
             async for page in entity_pages(client, entity_name(agent), used_before=before):
                 for used, session_id in page:
                     if started_count == MAX_EXPIRED:

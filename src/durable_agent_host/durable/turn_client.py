@@ -558,7 +558,7 @@ class TurnClient:
 
     async def show_progress(self, turn: Turn, call_id: str, progress: Mapping[str, Any]) -> None:
         """Show how far the job of a deferred call is, in the turn's pending call, at once or when it begins to wait."""
-        redactor = self.storage.redactor_of(turn.request.agent)
+        redactor = self.storage.find_redactor(turn.request.agent)
         text = redactor.text(progress["text"]) if redactor is not None else progress["text"]
         fields = {"text": text, "fraction": progress["fraction"], "at": datetime.now(UTC).isoformat()}
         if any(call["call_id"] == call_id for call in turn.pending):

@@ -15,6 +15,7 @@ import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response
 from starlette.requests import ClientDisconnect
 
+from durable_agent_host.agent.agent_options import AgentOptions
 from durable_agent_host.durable.turn_client import CALLBACK_PREFIX, ClientFor, TurnClient, is_store_error
 from durable_agent_host.errors import (
     BodiesTooLargeError,
@@ -37,7 +38,6 @@ from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.feature_view import ShowEntry
-from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.trace_ids import traceparent_in
 from durable_agent_host.turn_log.protocol import TurnLog
 
@@ -91,7 +91,7 @@ class HandlerContext:
         settings: limits and timeouts.
         open_log: returns the turn log of the process; the first call opens its store.
         gate: identifies callers.
-        allowed_options: options that clients may set, by agent name; a live view.
+        options: of the agents, by name; a live view.
         allows_client_tools: whether requests may bring tools that the client runs.
         list_hosted_agents: lists all agents with how they are reached, as upstream's health route does.
         workflows: hosted by ``workflows=``, by name.
@@ -103,7 +103,7 @@ class HandlerContext:
     settings: Settings
     open_log: Callable[[], TurnLog]
     gate: Authorizer
-    allowed_options: Mapping[str, AllowedOptions]
+    options: Mapping[str, AgentOptions]
     allows_client_tools: bool
     list_hosted_agents: Callable[[], list[HostedAgentWire]]
     workflows: Collection[str]

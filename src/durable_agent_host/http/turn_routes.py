@@ -204,7 +204,7 @@ async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClien
     turn = await named_turn(host, call, client)
     request = turn.request
     reader = StepReader(turn, host.feature_views)
-    redactor = client.storage.redactor_of(request.agent)
+    redactor = client.storage.find_redactor(request.agent)
     async for records in read_log(host, request):
         visible_records = records if redactor is None else await asyncio.to_thread(_redact_records, records, redactor)
         for record in visible_records:
@@ -396,7 +396,7 @@ def _turn_request(
         key=parameters.idempotency_key,
         response_format=parameters.response_format,
         enable_tool_calls=parameters.enable_tool_calls,
-        options=check_options(parameters.options, host.allowed_options.get(agent, {})),
+        options=check_options(parameters.options, host.options[agent].allowed_options),
         policy=parameters.policy,
         client_tools=parameters.client_tools,
     )

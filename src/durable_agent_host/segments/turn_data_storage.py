@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from durable_agent_host.codec.offloaded_text import blob_name
@@ -58,7 +57,7 @@ class TurnDataStorage:
         seen: for how many sealed receipts a session's head keeps a mark.
         grace_seconds: how long stored data may exist before a head refers to it.
         external_messages: data kept by the app's history providers.
-        redactors: by agent, only agents with redaction; a live view.
+        find_redactor: returns the redactor of an agent's turns, or None.
         service_files: returns what finds the files of an agent's service.
     """
 
@@ -69,7 +68,7 @@ class TurnDataStorage:
         seen: int,
         grace_seconds: float,
         external_messages: ExternalMessageStore | None = None,
-        redactors: Mapping[str, Redactor] = MappingProxyType({}),
+        find_redactor: Callable[[str], Redactor | None] = lambda _agent: None,
         service_files: Callable[[str], ServiceFilesOf] = lambda _agent: no_files,
     ) -> None:
         self.open_store = open_store
@@ -77,7 +76,7 @@ class TurnDataStorage:
         self.seen = seen
         self.grace_seconds = grace_seconds
         self._external_messages = external_messages
-        self._redactors = redactors
+        self.find_redactor = find_redactor
         self._service_files = service_files
 
     def record(self, session: Session, name: SessionKey | None = None) -> ConversationReader:
@@ -131,17 +130,13 @@ class TurnDataStorage:
             travelling_outcome, response={"home": namespace, "name": await self._store_json(request, response)}
         )
 
-    def redactor_of(self, agent: str) -> Redactor | None:
-        """Return the redactor of an agent's turns, or None."""
-        return self._redactors.get(agent)
-
     async def redact_request(self, request: TurnRequest) -> TurnRequest:
         """Return a request as clients see it, and as it is kept.
 
         Raises:
             RedactionError: the app's function failed.
         """
-        redactor = self._redactors.get(request.agent)
+        redactor = self.find_redactor(request.agent)
         if redactor is None:
             return request
         return await run_in_thread_if_long(request, lambda: redactor.request(request))
@@ -157,7 +152,7 @@ class TurnDataStorage:
             RedactionError: the app's function failed; nothing was begun.
         """
         try:
-            if request.agent in self._redactors:
+            if self.find_redactor(request.agent) is not None:
                 redacted_request = await self.redact_request(request)
                 namespace = self._message_namespace(request)
                 raw = (
@@ -222,7 +217,9 @@ class TurnDataStorage:
         for call_id, answer in replies.items():
             travelling_replies[call_id] = answer
             stored_fields = {name: answer[name] for name in _LONG_ANSWER_FIELDS if name in answer}
-            is_stored = request.agent in self._redactors or len(json_bytes_of(dict(answer))) > TRAVELS_BYTES
+            is_stored = (
+                self.find_redactor(request.agent) is not None or len(json_bytes_of(dict(answer))) > TRAVELS_BYTES
+            )
             if is_stored and any(value is not None for value in stored_fields.values()):
                 remaining_fields = {name: value for name, value in answer.items() if name not in stored_fields}
                 travelling_replies[call_id] = {
@@ -303,7 +300,7 @@ class TurnDataStorage:
     def _message_namespace(self, request: TurnRequest) -> str:
         """Return the namespace of what was said in a turn: a separate one when it must not be kept."""
         namespace = turn_namespace(request)
-        return unredacted_namespace(namespace) if request.agent in self._redactors else namespace
+        return unredacted_namespace(namespace) if self.find_redactor(request.agent) is not None else namespace
 
     async def _load_json(self, namespace: str, name: str, label: str) -> Any:
         return json_of_bytes((await self.open_store().get(namespace, [name]))[name], label)

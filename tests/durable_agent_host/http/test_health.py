@@ -47,7 +47,7 @@ async def test_an_unavailable_store_is_reported(caplog, tmp_path):
         settings=Settings(),
         open_log=NullTurnLog,
         gate=gate,
-        allowed_options={},
+        options={},
         allows_client_tools=True,
         list_hosted_agents=lambda: agents,
         workflows=(),
