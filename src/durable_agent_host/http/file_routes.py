@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from azurefunctions.extensions.http.fastapi import Response
@@ -104,10 +104,7 @@ async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Seque
 
 
 def _bytes_of(file: UploadedFile) -> FileBytes:
-    """Copy a file out of the request's body; do not copy when the body is the file."""
-    body: Any = file.data.obj
-    data = body if isinstance(body, bytes) and len(body) == len(file.data) else bytes(file.data)
-    return FileBytes(file.name, _sent_media_type(file), data)
+    return FileBytes(file.name, _sent_media_type(file), file.data)
 
 
 def _sent_media_type(file: UploadedFile) -> str | None:
@@ -122,9 +119,7 @@ def _raw_file(call: RouteRequest, media_type: str) -> UploadedFile:
         raise RequestError("the body is empty: send the file, or a form with files")
     file_name = call.query.get("name")
     checked_name = check_name(file_name, "the file") if file_name else None
-    return UploadedFile(
-        checked_name, check_media_type(media_type, "the body") if media_type else None, memoryview(body)
-    )
+    return UploadedFile(checked_name, check_media_type(media_type, "the body") if media_type else None, body)
 
 
 def _view(call: RouteRequest, agent: str, session_id: str, file: ConversationFile) -> FileWire:

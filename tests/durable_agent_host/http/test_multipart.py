@@ -1,14 +1,19 @@
 """Forms with files: what usual libraries send is read, and what breaks the rules is refused."""
 
+from contextlib import suppress
+
 import pytest
 import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.errors import RequestError
-from durable_agent_host.http.body_parsing import MAX_FORM_PARTS, parse_form, read_run_fields
+from durable_agent_host.http.body_parsing import MAX_FORM_PARTS, read_files, read_run_fields
 
 TYPE = "multipart/form-data; boundary=B"
+
+
+FILE = ('Content-Disposition: form-data; name="f"; filename="a.txt"', b"x")
 
 
 def form(*parts: tuple[str, bytes], boundary: bytes = b"B") -> bytes:
@@ -22,61 +27,58 @@ def field(name, data=b"x", more=""):
     return f'Content-Disposition: form-data; name="{name}"{more}', data
 
 
-@given(
-    st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cc", "Cs"])), st.binary()), min_size=1, max_size=5)
-)
-def test_what_a_library_sends_is_read(files):
-    """Names and bytes come out as `requests` sent them, whatever they hold."""
-    sent = requests.Request("POST", "http://a", files=[("file", (name, data)) for name, data in files]).prepare()
-    assert isinstance(sent.body, bytes)
-    parts = parse_form(sent.body, sent.headers["Content-Type"])
-    assert [bytes(part.data) for part in parts] == [data for _, data in files]
+@given(st.lists(st.binary(min_size=1), min_size=1, max_size=5))
+def test_what_a_library_sends_is_read(contents):
+    """Names and bytes come out as `requests` sent them, whatever the bytes are."""
+    sent = requests.Request("POST", "http://a", files=[("file", ('a "ö";.txt', data)) for data in contents]).prepare()
+    parsed_files = read_files(sent.body, sent.headers["Content-Type"])
+    assert parsed_files == [('a "ö";.txt', None, data) for data in contents]
+
+
+def test_names_types_and_fields_of_a_form():
+    """Escapes are undone; a browser's file input without a file is none; JSON is known by its type or its name."""
+    fields, (file,) = read_run_fields(
+        form(
+            (field("message")[0] + "\r\nContent-Type: application/json", b'[{"type": "text", "text": "hi"}]'),
+            field("options", b'{"temperature": 0}'),
+            field("f", b"", '; filename=""'),
+            (field("f", more='; filename="C:\\\\a\\"%22ö.pdf"')[0] + "\r\nContent-Type: Application/PDF; x=y", b"x"),
+        ),
+        TYPE,
+    )
+    assert fields == {"message": [{"type": "text", "text": "hi"}], "options": {"temperature": 0}}
+    assert file == ('a""ö.pdf', "application/pdf", b"x")
 
 
 @pytest.mark.parametrize(
     ("body", "content_type"),
     [
-        (form(field("a")), "multipart/form-data"),
-        (form(field("a")), "multipart/form-data; boundary="),
-        (form(field("a")), "multipart/form-data; boundary=C"),
-        (form(field("a")), "multipart/form-data; boundary=B; boundary=B"),
-        (form(field("a")), 'multipart/form-data; boundary="B'),
-        (form(field("a")), "multipart/form-data; boundary=" + "B" * 71),
+        (form(FILE), "multipart/form-data"),
+        (form(FILE), "multipart/form-data; boundary=C"),
+        (form(FILE), "multipart/form-data; boundary=" + "B" * 300),
         (b"", TYPE),
-        (b"--B--\r\n", TYPE),
         (b"--B\r\n", TYPE),
-        (form(field("a")).removesuffix(b"--B--\r\n"), TYPE),
-        (form(field("a")).replace(b"\r\n", b"\n"), TYPE),
-        (b"preamble" + form(field("a")), TYPE),
-        (b"--B\r\n\r\nx\r\n--B--", TYPE),
+        (form(FILE).removesuffix(b"--B--\r\n"), TYPE),
+        (form(FILE).replace(b"\r\n", b"\n"), TYPE),
         (form(("Content-Type: text/plain", b"x")), TYPE),
-        (form(("Content-Disposition: attachment; name=a", b"x")), TYPE),
-        (form(("Content-Disposition: form-data", b"x")), TYPE),
-        (form(("Content-Disposition: form-data; name=a; name=b", b"x")), TYPE),
-        (form(('Content-Disposition: form-data; name="a', b"x")), TYPE),
         (form(("no header", b"x")), TYPE),
-        (form(("A\x00: b", b"x")), TYPE),
-        (form((field("a")[0] + "\r\nContent-Disposition: form-data; name=b", b"x")), TYPE),
-        (form((field("a")[0] + "\r\nX: " + "y" * 9000, b"x")), TYPE),
-        (form((field("a")[0] + "\r\nContent-Transfer-Encoding: base64", b"x")), TYPE),
-        (form(*[field(str(n)) for n in range(MAX_FORM_PARTS + 1)]), TYPE),
-        (form(field("a")).replace(b"name", b"\xff\xfe"), TYPE),
+        (form((FILE[0] + "\r\nX: " + "y" * 9000, b"x")), TYPE),
+        (form(*[FILE] * (MAX_FORM_PARTS + 1)), TYPE),
+        (form(FILE).replace(b"name", b"\xff\xfe"), TYPE),
     ],
 )
 def test_an_invalid_form_is_rejected(body, content_type):
     """A form that breaks a rule is the caller's mistake; nothing of it is used."""
     with pytest.raises(RequestError):
-        parse_form(body, content_type)
+        read_files(body, content_type)
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_parsed_or_rejected(data):
     """Whatever stands between the boundaries, it is read or refused, and never fails otherwise."""
-    for body in (data, b"--B\r\n" + data + b"\r\n--B--", form(field("a", data))):
-        try:
-            parse_form(body, TYPE)
-        except RequestError:
-            continue
+    for body in (b"--B\r\n" + data + b"\r\n--B--", form(("Content-Disposition: " + data.decode("latin-1"), b"x"))):
+        with suppress(RequestError):
+            read_files(body, TYPE)
 
 
 @pytest.mark.parametrize(
