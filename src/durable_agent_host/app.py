@@ -35,7 +35,6 @@ from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret, make_token
-from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.function_registration import (
     check_duplicate_names,
     client_for_binding,
@@ -51,6 +50,7 @@ from durable_agent_host.durable.function_registration import (
 )
 from durable_agent_host.durable.maintenance import Maintenance, ttl_seconds
 from durable_agent_host.durable.orchestration_agent import OrchestrationAgent
+from durable_agent_host.durable.session_documents import ExternalSessions
 from durable_agent_host.durable.session_entity import DurableAgentEntity
 from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.session_queue_activity import TurnStopper
@@ -219,7 +219,6 @@ class DurableAgentApp(AgentFunctionApp):
             stores.open_pieces,
             seen=self.settings.max_receipts,
             grace_seconds=self.settings.piece_grace_seconds,
-            external_messages=external_sessions,
             find_redactor=self._find_redactor,
             service_files=self._service_files_of,
         )

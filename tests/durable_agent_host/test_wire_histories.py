@@ -9,8 +9,6 @@ from agent_framework import FileHistoryProvider, InMemoryHistoryProvider
 from agent_framework_azure_cosmos import CosmosHistoryProvider
 
 from durable_agent_host import CoalescingHistoryProvider
-from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.session.external_messages import read_once, with_messages
 from tests.durable_agent_host.test_wire_equivalence import ALL, lab
 from tests.kit_histories import Notebook, RedisLists, cosmos_client
 from tests.kit_services import cosmos, redis
@@ -88,24 +86,6 @@ async def test_the_session_has_no_second_transcript(kind, ports, tmp_path):
     assert [entry["correlationId"] for entry in cold.session.entries[::2]] == ["turn-0", "turn-1", "turn-2"]
     assert not [word for word in ("message 0", "print(1)", "See it", "look_up", "image") if word in stored_json]
     assert len(stored_json) < 1000 * len(texts)
-
-
-async def test_a_session_of_an_older_version_continues(tmp_path):
-    """It has all messages itself, and its provider has them, too: nothing is lost, or sent twice."""
-    cold, texts = lab("a tool", "false")
-    await cold.cold_turn(texts[0])
-    before = cold.session.entries
-    provider = Notebook(tmp_path, "notebook")
-    await provider.save_messages("session-1", decode_messages(before))
-    cold.providers = [provider]
-    for text in texts[1:]:
-        assert (await cold.cold_turn(text)).error is None
-    sent_texts = [item["content"][0]["text"] for item in cold.inputs[-1] if item.get("role") == "user"]
-    assert sent_texts == texts
-    assert cold.session.entries[:2] == before
-    assert [entry["messages"] for entry in cold.session.entries[2:]] == [[]] * 4
-    entries = with_messages(cold.session.entries, read_once(await provider.get_messages("session-1")))
-    assert [message.text for message in decode_messages(entries) if message.role == "user"] == texts
 
 
 async def test_a_removed_provider_fails_the_turn(tmp_path):

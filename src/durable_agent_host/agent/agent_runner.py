@@ -71,7 +71,6 @@ from durable_agent_host.errors import (
 )
 from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import ResponseLimits, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import stored_overlay
@@ -262,11 +261,6 @@ class AgentRunner:
         """Count what a turn has used that no longer runs; None when nothing counts it."""
         return next(filter(None, (feature.used(records) for feature in self._features)), None)
 
-    @property
-    def history_locations(self) -> HistoryLocations:
-        """Where the agent's conversations are kept."""
-        return self.history.where
-
     async def run(
         self,
         session: Session,
@@ -305,9 +299,7 @@ class AgentRunner:
             record=record,
             with_files=with_files,
             agent_session_before=before["agent_session"],
-            history_session_id=external_session_id(request.session_id, session.owner)
-            if self.history.where.owners
-            else "",
+            history_session_id=external_session_id(request.session_id, session.owner) if self.history.owners else "",
             request=request,
             replies=replies,
             wait_rules=self._wait_rules,
@@ -475,12 +467,10 @@ class AgentRunner:
             return await self._save_histories(runs, outcome)
         except HistoryError as error:  # the turn has ended all the same
             _LOGGER.warning("turn %s: %s", runs.request.turn_id, log_reason(error))
-            if runs.histories is not None:
-                runs.histories.abandon_saves()
         if outcome.status == "cancelled":
             message = "the turn was cancelled, and the agent's history provider could not store what it had produced"
             outcome = replace(outcome, error={**(outcome.error or {}), "message": message})
-        return replace(outcome, agent_session=save_session(runs.agent_session))
+        return outcome
 
     async def _save_histories(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
         """Save a turn in the app's history providers, before its end is appended."""

@@ -637,7 +637,6 @@ class AgentRuns:
         return RunHistoryProviders(
             session=self.agent_session,
             turn_id=self.request.turn_id,
-            conversation=self.record.session,
             resumptions=self.attempt.recorded.resumptions,
             may_have_saved=self.attempt.number > 1,
             rehydrate=self._rehydrate,

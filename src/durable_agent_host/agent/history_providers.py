@@ -1,10 +1,10 @@
 """Conversations kept by the app's history providers: which provider keeps them, and operations on them there."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import Any, Final, cast
 
-from agent_framework import FileHistoryProvider, HistoryProvider, InMemoryHistoryProvider, Message, RawAgent
+from agent_framework import FileHistoryProvider, HistoryProvider, InMemoryHistoryProvider, RawAgent
 
 from durable_agent_host.agent.coalescing_history_provider import CoalescingHistoryProvider
 from durable_agent_host.agent.transcript_provider import TranscriptProvider
@@ -14,8 +14,21 @@ from durable_agent_host.errors import (
     HistoryError,
     log_reason,
 )
-from durable_agent_host.model.history_locations import HistoryLocations
-from durable_agent_host.session.external_messages import read_once
+
+_OPERATIONS: Final = {
+    "delete": (
+        "deleted",
+        (
+            "give the provider a method clear(session_id); or delete its messages there, then repeat the request with "
+            "?history=kept, which deletes what the host has: its own record, the receipts, the turns and their logs"
+        ),
+    ),
+    "export": ("exported", "read the messages there"),
+    "fork": ("forked", "copy the messages there"),
+    "import": ("imported", "store the messages there"),
+    "reset": ("reset", "delete the session, or the messages there"),
+    "run": ("continued by the operation 'run' of an entity", "call the agent over HTTP or with app.get_agent"),
+}
 
 Clearing = Callable[[str], Awaitable[None]]
 
@@ -86,55 +99,72 @@ def primary_provider(agent: Any) -> str | None:
 class ProviderHistory:
     """The conversations of one agent that the app's history providers keep.
 
-    Its coroutines run on the agents' loop, where the providers' connections are.
-
     Args:
         agent: the app's.
 
     Attributes:
-        where: what is kept where, for errors that refuse an operation.
-        primary_provider: the provider that has every message, or None.
+        owners: names of the providers that supply the model's history.
+        copies: names of the providers that only keep a copy.
     """
 
     def __init__(self, agent: Any) -> None:
         external = external_providers(agent)
-        self._owners = _owners(agent)
-        owners = {get_provider_name(provider): find_clear(provider) for provider in self._owners}
-        self.primary_provider = primary_provider(agent)
-        self.where = HistoryLocations(
-            owners=tuple(owners),
-            copies=tuple(get_provider_name(provider) for provider in external if not provider.load_messages),
-            in_session=any(provider.load_messages for provider in history_providers(agent) if provider not in external),
-            lasting=tuple(name for name, clear in owners.items() if clear is None),
+        self._clearings = [(provider, find_clear(provider)) for provider in external if provider.load_messages]
+        self.owners = [get_provider_name(provider) for provider, _ in self._clearings]
+        self.copies = [get_provider_name(provider) for provider in external if not provider.load_messages]
+        self._is_in_session = any(
+            provider.load_messages for provider in history_providers(agent) if provider not in external
         )
 
-    async def messages(self, session_id: str, *, void: Collection[str] = ()) -> list[Message]:
-        """Read a conversation.
+    def reject_unsupported(self, agent: str, operation: str) -> None:
+        """Refuse an operation that a provider does not support, before anything is done.
 
-        Returns:
-            The messages of the home provider, in order, each once, with their marks; none without a home.
+        Args:
+            agent: its name.
+            operation: ``delete``, ``export``, ``fork``, ``import``, ``reset``, or ``run`` (of the entity).
 
         Raises:
-            HistoryError: the provider does not answer.
+            HistoryElsewhereError: says who keeps the conversation, and how to do it.
         """
-        for provider in self._owners:
-            if get_provider_name(provider) == self.primary_provider:
-                return read_once(await _call_provider(provider, "read", _load_marked(provider, session_id)), void=void)
-        return []
+        done, instruction = _OPERATIONS[operation]
+        keepers = [
+            get_provider_name(provider) for provider, clear in self._clearings if operation != "delete" or clear is None
+        ]
+        if keepers:
+            raise HistoryElsewhereError(
+                f"the conversations of agent {agent!r} are kept by {' and '.join(keepers)}, and cannot be {done} "
+                f"from here: {instruction}"
+            )
+
+    def reject_fork_at_turn(self, agent: str) -> None:
+        """Refuse to fork a conversation at a turn that is one piece of the framework's session.
+
+        Raises:
+            HistoryElsewhereError: says how to do it.
+        """
+        if self._is_in_session:
+            raise HistoryElsewhereError(
+                f"the conversations of agent {agent!r} are kept by InMemoryHistoryProvider, as one piece in the state "
+                "of the framework's session, and cannot be forked at a turn: leave at_turn out to fork the whole "
+                "conversation, or host the agent without that provider"
+            )
 
     async def clear(self, session_id: str) -> None:
-        """Delete a conversation from every provider that owns it. Guarantee: idempotent.
+        """Delete a conversation from every provider that owns it, on the agents' loop. Guarantee: idempotent.
 
         Raises:
             HistoryError: a provider does not answer; nothing or only a part was deleted.
-            HistoryElsewhereError: a provider cannot delete; nothing was deleted.
         """
-        clearings = {get_provider_name(owner): (owner, find_clear(owner)) for owner in self._owners}
-        for name, (_, clear) in clearings.items():
-            if clear is None:
-                raise HistoryElsewhereError(f"{name} has no clear(session_id)")
-        for provider, clear in clearings.values():
-            await _call_provider(provider, "cleared", cast("Clearing", clear)(session_id))
+        for provider, clear in self._clearings:
+            try:
+                await cast("Clearing", clear)(session_id)
+            except DurableAgentHostError:
+                raise
+            except Exception as error:
+                raise HistoryError(
+                    f"the conversation could not be cleared by {get_provider_name(provider)}: {log_reason(error)}; try "
+                    "again when it responds"
+                ) from error
 
 
 def find_clear(provider: HistoryProvider) -> Clearing | None:
@@ -177,21 +207,3 @@ def _owners(agent: Any) -> list[HistoryProvider]:
 
 def _unwrap(provider: HistoryProvider) -> HistoryProvider:
     return provider.wrapped if isinstance(provider, CoalescingHistoryProvider) else provider
-
-
-async def _load_marked(provider: HistoryProvider, session_id: str) -> list[Message]:
-    if isinstance(provider, CoalescingHistoryProvider):
-        return await provider.marked_messages(session_id)
-    return await provider.get_messages(session_id)
-
-
-async def _call_provider[T](provider: HistoryProvider, action: str, operation: Awaitable[T]) -> T:
-    try:
-        return await operation
-    except DurableAgentHostError:
-        raise
-    except Exception as error:
-        raise HistoryError(
-            f"the conversation could not be {action} by {get_provider_name(provider)}: {log_reason(error)}; try "
-            "again when it responds"
-        ) from error

@@ -4,8 +4,8 @@ Theory of operation. The framework lets a history provider load before a run and
 provider is a copy with overrides of its four methods. Loaded messages are ordered, each name once, and go to the model
 like the host's own transcript, with the provider's item ids. Saving waits until the turn's end is known: then the
 messages of the turn's entries are saved, completed or cancelled, under names that a retry repeats
-(`durable_agent_host.session.external_messages`). The session's commit decides what counts: messages of a turn that
-failed according to the session are not loaded again.
+(`durable_agent_host.session.external_messages`). What a provider has is the conversation: messages that it stored of a
+turn that then failed are part of it.
 
 A provider that saves after each model call (``require_per_service_call_history_persistence``) does so as the framework
 implements it.
@@ -26,21 +26,15 @@ from durable_agent_host.agent.history_providers import get_provider_name, histor
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import HistoryError, log_reason
-from durable_agent_host.model.session import Session
 from durable_agent_host.session.external_messages import (
-    POSITION,
     name_of,
-    next_index,
     read_once,
-    turn_of,
+    select_unsaved,
     with_names,
     without_marks,
 )
 from durable_agent_host.session.transcript import sendable
 from durable_agent_host.stream.fold import fold_contents
-
-VOID_TURNS: Final = "durable_agent_host.void_turns"
-"""Key in the state of the framework's session: failed turns of which a provider has messages."""
 
 _SAVE_SECONDS: Final = 10.0
 """How long a provider may take to save."""
@@ -55,7 +49,6 @@ class RunHistoryProviders:
     Args:
         session: of the run.
         turn_id: of the turn.
-        conversation: the session as stored, which knows the turns that are not part of it.
         resumptions: how often the turn has been resumed: each has names of its own for the turn's messages.
         may_have_saved: whether an earlier attempt may have saved the turn's messages.
         rehydrate: prepares loaded messages for the model.
@@ -68,7 +61,6 @@ class RunHistoryProviders:
 
     session: DurableSession
     turn_id: str
-    conversation: Session
     resumptions: int
     may_have_saved: bool
     rehydrate: Callable[[Sequence[Message]], list[Message]]
@@ -104,29 +96,6 @@ class RunHistoryProviders:
     def has_any(self) -> bool:
         """Whether the agent has providers to save with."""
         return bool(self._run_providers)
-
-    @property
-    def void(self) -> set[str]:
-        """Turns whose messages do not count: failed ones, and this one, which is not yet part of the conversation."""
-        return {
-            self.turn_id,
-            *self.conversation.void_turn_ids,
-            *cast("list[str]", self.session.state.get(VOID_TURNS) or []),
-        }
-
-    def mark_failed_turn(self, turn_id: str) -> None:
-        """Record in the session that messages of a failed turn are kept: its receipt expires."""
-        if turn_id != self.turn_id:
-            self._add_void_turn(turn_id)
-
-    def abandon_saves(self) -> None:
-        """Record that this turn ends without being saved: a provider's messages of it may lack the calls' results."""
-        self._add_void_turn(self.turn_id)
-
-    def _add_void_turn(self, turn_id: str) -> None:
-        void_turns = cast("list[str]", self.session.state.get(VOID_TURNS) or [])
-        if turn_id not in void_turns:
-            self.session.state[VOID_TURNS] = [*void_turns, turn_id]
 
     async def save(self, request_message: Message, response_messages: Sequence[Message], *, is_cut_off: bool) -> None:
         """Save the messages of the turn in every provider.
@@ -180,10 +149,7 @@ class _ProviderInRun:
     def select_loaded(self, messages: Sequence[Message]) -> list[Message]:
         """Take the provider's messages, and return those that count."""
         self._stored_messages = list(messages)
-        void = self._histories.void
-        for turn in {turn_of(message) for message in messages} & void:
-            self._histories.mark_failed_turn(str(turn))
-        return read_once(messages, void=void)
+        return read_once(messages, except_turn=self._histories.turn_id)
 
     def prepare_messages(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare loaded messages for the model, and add messages of this turn from finished runs."""
@@ -239,12 +205,7 @@ class _ProviderInRun:
             return named_messages  # the provider filters itself
         if self._stored_messages is None or self._histories.may_have_saved:
             self._stored_messages = list(await load())
-        stored_names = {name_of(message) for message in self._stored_messages}
-        first = next_index(self._stored_messages)
-        new = [message for message in named_messages if name_of(message) not in stored_names]
-        for position, message in enumerate(new, first):
-            message.additional_properties = {**message.additional_properties, POSITION: position}
-        return new
+        return select_unsaved(named_messages, self._stored_messages)
 
 
 class _InRun:

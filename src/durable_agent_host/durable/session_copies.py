@@ -14,7 +14,7 @@ from durable_agent_host.model.ids import derived_id
 from durable_agent_host.segments.conversation_fork import make_fork
 from durable_agent_host.segments.conversation_lines import export_lines, import_lines
 from durable_agent_host.segments.session_files import prefetch_first
-from durable_agent_host.segments.turn_data_storage import SessionKey, session_owner
+from durable_agent_host.segments.turn_data_storage import session_owner
 
 _TRIES: Final = 5
 """How often a fork is tried while its session changes."""
@@ -30,7 +30,6 @@ class SessionCopier:
     def __init__(self, documents: SessionDocuments) -> None:
         self._documents = documents
         self._storage = documents.storage
-        self._external_sessions = documents.external_sessions
 
     async def export(self, agent: str, session_id: str) -> AsyncGenerator[bytes] | None:
         """Export a session as JSON lines.
@@ -45,8 +44,7 @@ class SessionCopier:
         state = await self._documents.read(agent, session_id)
         if state is None:
             return None
-        record = uncached_conversation(self._storage, await self._documents.with_messages(agent, session_id, state))
-        record.read_external_messages = self._external_sessions.reader(SessionKey(agent, session_id), record)
+        record = uncached_conversation(self._storage, state)
         return await prefetch_first(export_lines(record))
 
     async def import_lines(self, agent: str, session_id: str, body: AsyncIterator[bytes]) -> int:

@@ -6,11 +6,14 @@ it is read as absent.
 
 import asyncio
 import time
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
+from durable_agent_host.agent.agent_event_loop import submit
+from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.codec.entity_state import (
     decode_session,
     document_digest,
@@ -22,7 +25,6 @@ from durable_agent_host.codec.entity_state import (
 from durable_agent_host.codec.session_blobs import has_blobs
 from durable_agent_host.codec.strict_json import has_python_class, value_at
 from durable_agent_host.codec.wire_types import EXTENSION
-from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import SessionListItem, entity_pages
 from durable_agent_host.errors import CorruptStateError, RequestError, StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.access import Access
@@ -36,6 +38,7 @@ from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.conversation_repair import find_problems, repair_record
 from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, session_owner
 from durable_agent_host.session.admission import is_erasing, raise_if_busy
+from durable_agent_host.session.ownership import stored_external_session_id
 from durable_agent_host.session.repair import RepairChange, make_readable
 
 _AT_ONCE: Final = 16
@@ -60,6 +63,35 @@ class SessionLookup(NamedTuple):
     owner: Owner | None
     exists: bool
     is_seen: bool
+
+
+class ExternalSessions:
+    """The data kept by the history providers of the app's agents.
+
+    Args:
+        histories: of the agents, by name; a live view.
+    """
+
+    def __init__(self, histories: Mapping[str, ProviderHistory]) -> None:
+        self._histories = histories
+
+    def has_owner(self, agent: str) -> bool:
+        """Return whether providers give the model its history."""
+        history = self._histories.get(agent)
+        return history is not None and bool(history.owners)
+
+    async def clear(self, name: SessionKey, record: ConversationReader) -> None:
+        """Delete a conversation from the providers that own it. Guarantee: idempotent.
+
+        Raises:
+            HistoryElsewhereError: a provider cannot delete; nothing was done.
+            HistoryError: a provider does not answer; a part may be deleted.
+        """
+        history = self._histories.get(name.agent)
+        if history is None or not history.owners:
+            return
+        history.reject_unsupported(name.agent, "delete")
+        await _on_loop(history.clear(await _get_provider_id(name, record)))
 
 
 class SessionDocuments:
@@ -228,27 +260,9 @@ class SessionDocuments:
         """
         if (state := await self.read(agent, session_id)) is None:
             return None, []
-        readable, changes = make_readable(await self.with_messages(agent, session_id, state))
+        readable, changes = make_readable(state)
         problems = await find_problems(uncached_conversation(self.storage, readable))
         return state, changes + problems.changes
-
-    async def with_messages(self, agent: str, session_id: str, state: Any) -> Any:
-        """Put the messages kept by a history provider into an entity's state, if it can be read."""
-        if not self.external_sessions.has_owner(agent):
-            return state
-        try:
-            session = decode_session(state)
-        except StateError:
-            return state
-        return encode_session(await self._with_provider_messages(agent, session_id, session))
-
-    async def _with_provider_messages(self, agent: str, session_id: str, session: Session) -> Session:
-        """Put the messages kept by a history provider into the entries of a session."""
-        if not self.external_sessions.has_owner(agent):
-            return session
-        record = self.storage.record(session, SessionKey(agent, session_id))
-        entries = await record.attached(session.entries)
-        return replace(session, entries=(*await record.entries_of_others(), *entries))
 
     async def page(self, agent: str, session_id: str, *, before: int | None, limit: int) -> tuple[Session, Page] | None:
         """Read a page of a conversation, as far as it is readable.
@@ -264,7 +278,6 @@ class SessionDocuments:
         session, changes = decode_best_effort(await self.read(agent, session_id))
         if session is None:
             return None
-        session = await self._with_provider_messages(agent, session_id, session)
         record = self.storage.record(session, SessionKey(agent, session_id))
         page = await read_page(record, before=before, limit=limit)
         return session, replace(page, problems=[*changes, *page.problems])
@@ -358,3 +371,17 @@ def readable_session(state: Any) -> Session:
         return decode_session(state)
     except StateError:
         return Session(owner=owner_of_document(state))
+
+
+async def _get_provider_id(name: SessionKey, record: ConversationReader) -> str:
+    """Return the id by which providers know a session."""
+    try:
+        agent_session = await record.agent_session()
+    except CorruptStateError:  # the session is being erased, or its piece is lost
+        agent_session = None
+    return stored_external_session_id(name.session_id, record.session.owner, agent_session)
+
+
+async def _on_loop[T](coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the agents' event loop, where their providers' connections are."""
+    return await asyncio.wrap_future(submit(coroutine))

@@ -49,7 +49,7 @@ from durable_agent_host.session.admission import (
     record_rejected,
     reset_session,
 )
-from durable_agent_host.session.ownership import bind_session, stored_external_session_id, unknown_session
+from durable_agent_host.session.ownership import bind_session, unknown_session
 from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.settings import Settings
@@ -285,19 +285,12 @@ class DurableAgentEntity:
         )
         return changed_session, _next(changed_session, following)
 
-    def _reset(self, session: Session, payload: Any, context: DurableEntityContext) -> tuple[Session, Any]:
-        del payload
-        changed_session = reset_session(session)
-        history = self.runner.history
-        if history.where.owners:
-            history.where.reject_unsupported(self.runner.name, "reset")
-            agent_session = submit(self.storage.record(session).agent_session()).result()
-            submit(
-                history.clear(stored_external_session_id(str(context.entity_key), session.owner, agent_session))
-            ).result()
-        return changed_session, {"status": "reset"}
+    def _reset(self, session: Session, *_: Any) -> tuple[Session, Any]:
+        self.runner.history.reject_unsupported(self.runner.name, "reset")
+        return reset_session(session), {"status": "reset"}
 
     def _run(self, session: Session, payload: Any, context: DurableEntityContext) -> tuple[Session, Any]:
+        self.runner.history.reject_unsupported(self.runner.name, "run")
         request = read_run_request(self.runner.name, str(context.entity_key), payload)
         if (bound := self._bound(session, request.session_owner)) is None:
             raise unknown_session(request.agent, request.session_id)

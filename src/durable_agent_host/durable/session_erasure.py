@@ -29,9 +29,13 @@ from durable_agent_host.codec.entity_state import (
     encode_owner,
     encode_session,
 )
-from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import END_STATUSES, status_of_turn
-from durable_agent_host.durable.session_documents import SessionDocuments, read_session, readable_session
+from durable_agent_host.durable.session_documents import (
+    ExternalSessions,
+    SessionDocuments,
+    read_session,
+    readable_session,
+)
 from durable_agent_host.errors import (
     HistoryElsewhereError,
     RequestError,

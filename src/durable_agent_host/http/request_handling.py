@@ -16,6 +16,7 @@ from azurefunctions.extensions.http.fastapi import Response
 from starlette.requests import ClientDisconnect
 
 from durable_agent_host.agent.agent_options import AgentOptions
+from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.durable.turn_client import CALLBACK_PREFIX, ClientFor, TurnClient, is_store_error
 from durable_agent_host.errors import (
     BodiesTooLargeError,
@@ -31,7 +32,6 @@ from durable_agent_host.http.rate_limits import ArrivingBodies, StreamReaders
 from durable_agent_host.http.response_types import HostedAgentWire
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.conversation_file import ServiceFileReader
-from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.ids import check_session_id, turn_log_id
 from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.principal import Owner
@@ -62,8 +62,8 @@ class RoutedAgent(Protocol):
         ...
 
     @property
-    def history_locations(self) -> HistoryLocations:
-        """Where its conversations are kept."""
+    def history(self) -> ProviderHistory:
+        """The conversations that history providers of the app keep."""
         ...
 
     @property

@@ -448,6 +448,7 @@ class ConversationWire(SessionIdentityWire):
     queued_turn_ids: Sequence[str]
     turns: Sequence[EndedTurnWire]
     spent: NotRequired[SpentWire]
+    kept_by: NotRequired[Sequence[str]]
     left_out: NotRequired[Sequence[OmissionWire]]
     problems: NotRequired[Sequence[RepairChangeWire]]
 

@@ -34,6 +34,7 @@ from durable_agent_host.model.pending_call import PendingCallWire
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_pages import Page
+from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.repair import RepairChange
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.response_format import parse_answer
@@ -340,6 +341,8 @@ def session_view(agent: str, session_id: str, session: Session, page: Page, runn
             {"turn_id": text.turn_id, "path": format_json_path(tuple(text.path)), "size": text.size}
             for text in page.left_out
         ]
+    if keepers := {external_provider_of(entry) for entry in page.entries} - {None}:
+        view["kept_by"] = sorted(map(str, keepers))
     if page.problems:
         view["problems"] = [repair_change_view(problem) for problem in page.problems]
     return view

@@ -80,7 +80,6 @@ ROUTES: Final = (
         "session.read",
         session_routes.read_session,
         {_OK: (types.ConversationWire,)},
-        problems=(502,),
         parameters=(_LIMIT, _POSITION),
     ),
     Route(
@@ -107,7 +106,7 @@ ROUTES: Final = (
         "session.export",
         session_routes.export_session,
         {_OK: (session_routes.JSON_LINES,)},
-        problems=(502,),
+        problems=(501,),
     ),
     Route(
         "http-import",
@@ -128,7 +127,6 @@ ROUTES: Final = (
         "session.verify",
         session_routes.verify_session,
         {_OK: (types.VerifiedSessionWire,)},
-        problems=(502,),
     ),
     Route(
         "http-repair",
@@ -137,7 +135,6 @@ ROUTES: Final = (
         "session.repair",
         session_routes.repair_session,
         {_OK: (types.RepairedSessionWire,)},
-        problems=(501,),
     ),
     Route(
         "http-fork",
@@ -146,7 +143,7 @@ ROUTES: Final = (
         "session.fork",
         session_routes.fork_session,
         {_CREATED: (types.ForkedSessionWire,)},
-        problems=(501, 502),
+        problems=(501,),
         bodies=(types.ForkRequestWire,),
     ),
     Route(

@@ -87,6 +87,7 @@ async def read_session(host: HandlerContext, call: RouteRequest, client: TurnCli
 async def export_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``GET /agents/{agent}/sessions/{session}/export``: the whole session, as JSON lines."""
     agent, session_id = named_session(host, call)
+    host.agents[agent].history.reject_unsupported(agent, "export")
     lines = await client.copies.export(agent, session_id)
     if lines is None:
         raise unknown_session(agent, session_id)
@@ -96,7 +97,7 @@ async def export_session(host: HandlerContext, call: RouteRequest, client: TurnC
 async def import_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/sessions/{session}/import``: store an exported session as a new session."""
     agent, session_id = named_session(host, call)
-    host.agents[agent].history_locations.reject_unsupported(agent, "import")
+    host.agents[agent].history.reject_unsupported(agent, "import")
     body = call.stream()
     try:
         message_count = await client.copies.import_lines(agent, session_id, body)
@@ -138,7 +139,6 @@ async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnC
         state = await client.documents.read(agent, session_id)
         if state is None:
             raise unknown_session(agent, session_id)
-        host.agents[agent].history_locations.reject_unsupported(agent, "repair")
         backup_id = backup_session_id(session_id, document_digest(state))
         try:
             changes = await client.documents.repair(agent, session_id, keep_as=backup_id)
@@ -164,10 +164,10 @@ async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnCli
     new_id, at_turn, is_before = parse_fork(call.body)
     if await client.documents.read(agent, session_id) is None:
         raise unknown_session(agent, session_id)
-    history_locations = host.agents[agent].history_locations
-    history_locations.reject_unsupported(agent, "fork")
+    history = host.agents[agent].history
+    history.reject_unsupported(agent, "fork")
     if at_turn:
-        history_locations.reject_unsupported(agent, "fork at")
+        history.reject_fork_at_turn(agent)
     new_id = new_id or uuid.uuid4().hex
     if await client.documents.is_id_in_use(agent, new_id):
         raise TurnRejectedError(f"agent {agent!r} already has a session {new_id!r}: fork under another id")
@@ -190,7 +190,7 @@ async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnC
     Of a session that has not begun, the caller's uploads.
     """
     agent, session_id = named_session(host, call)
-    history = host.agents[agent].history_locations
+    history = host.agents[agent].history
     history_option = call.query.get("history")
     if history_option not in (None, "kept"):
         raise RequestError(

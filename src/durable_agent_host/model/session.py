@@ -119,11 +119,6 @@ class Session:
         """How many entries the conversation has."""
         return self.sealed.entries + len(self.entries)
 
-    @property
-    def void_turn_ids(self) -> set[str]:
-        """The failed turns that are not part of the conversation."""
-        return {receipt.turn_id for receipt in self.receipts if receipt.status == "failed" and not receipt.has_entries}
-
     def receipt_of(self, turn_id: str) -> Receipt | None:
         """Return the receipt of a turn.
 

@@ -2,12 +2,10 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Final, cast
-
-from agent_framework import Message
 
 from durable_agent_host.codec.entity_state import decode_receipt
 from durable_agent_host.codec.offloaded_text import get_offloaded_texts, restore
@@ -25,7 +23,6 @@ from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.segments.blob_cache import PIECES, BlobCache
 from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.session.admission import withdraw_receipt
-from durable_agent_host.session.external_messages import entries_of_others, external_provider_of, with_messages
 from durable_agent_host.session.receipts import TurnEnd, read_answer, turn_end_from_receipt
 from durable_agent_host.session.sealing import Withdrawal, has_mark
 
@@ -35,7 +32,6 @@ OpenSegments = Callable[[], BlobStore]
 IsNeeded = Callable[[int, int], bool]
 """Whether an entry is wanted from one number up to, not including, another."""
 
-ReadExternalMessages = Callable[[], Awaitable[Sequence[Message]]]
 """Reads the messages that a history provider of the app keeps of a session: in order, each once, with their names."""
 
 SLICE_BYTES: Final = 192 * 1024
@@ -86,17 +82,12 @@ class ConversationReader:
 
     Attributes:
         session: the head.
-        read_external_messages: reads the messages that a history provider of the app stores; None to leave their
-            entries without messages.
     """
-
-    read_external_messages: ReadExternalMessages | None = None
 
     def __init__(self, open_store: OpenSegments, session: Session, *, cache: BlobCache = PIECES) -> None:
         self.session = session
         self._open_store = open_store
         self._cache = cache
-        self._external_messages: Sequence[Message] | None = None
         self.service_files: ServiceFilesOf = no_files
 
     async def chunks(self) -> list[Chunk]:
@@ -189,43 +180,17 @@ class ConversationReader:
         return await self.attached(chunk.entries)
 
     async def attached(self, entries: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-        """Return entries with their large contents, and with messages kept elsewhere.
-
-        Entries with neither are the same objects.
+        """Return entries with their large contents; entries without are the same objects.
 
         Raises:
             CorruptStateError: a content is missing.
             LogError: the store does not answer.
-            HistoryError: a history provider of the app does not answer.
         """
         entries = [*entries]
-        if self.read_external_messages is not None and any(
-            external_provider_of(entry) is not None for entry in entries
-        ):
-            entries = with_messages(entries, await self._load_external_messages())
         pieces = await self.pieces({text.name for entry in entries for text in get_offloaded_texts(entry)})
         if sum(map(len, pieces.values())) > _MUCH_BYTES:
             return await asyncio.to_thread(_restore_texts, entries, pieces)
         return _restore_texts(entries, pieces)
-
-    async def entries_of_others(self) -> tuple[Mapping[str, Any], ...]:
-        """Return entries for a history provider's messages that no turn of this host has saved; these come first.
-
-        A session with its own messages, from before the app had the provider, has the same conversation; returns none.
-
-        Raises:
-            HistoryError: the provider does not answer.
-        """
-        if any(external_provider_of(entry) is None for entry in self.session.entries):
-            return ()
-        return tuple(entries_of_others(await self._load_external_messages()))
-
-    async def _load_external_messages(self) -> Sequence[Message]:
-        if self._external_messages is None:
-            self._external_messages = (
-                await self.read_external_messages() if self.read_external_messages is not None else ()
-            )
-        return self._external_messages
 
     async def entries(self) -> tuple[Mapping[str, Any], ...]:
         """Return all entries of the conversation, complete, oldest first."""

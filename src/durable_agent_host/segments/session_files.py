@@ -2,10 +2,9 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
 
 from durable_agent_host.codec.content_fields import bytes_of_data_url
 from durable_agent_host.errors import CorruptStateError
@@ -22,7 +21,6 @@ from durable_agent_host.session.entry_files import (
     named_files,
     with_named_files,
 )
-from durable_agent_host.session.external_messages import external_provider_of
 
 
 class SessionFiles:
@@ -144,12 +142,9 @@ class SessionFiles:
     async def _of_conversation(self) -> AsyncIterator[ConversationFile]:
         mark = secrets.token_hex(16)
         async for chunk in self._record.newest_first():
-            entries: tuple[Mapping[str, Any], ...] = chunk.entries
-            if any(external_provider_of(entry) for entry in entries):  # a history provider of the app has the messages
-                entries = await self._record.attached(entries)
             found = await asyncio.to_thread(
                 files_of_entries,
-                entries,
+                chunk.entries,
                 self._record.session.sealed.namespace,
                 mark=mark,
                 service_files=self.service_files,

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
@@ -13,7 +13,7 @@ from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
 from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments, ReadExternalMessages
+from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments
 from durable_agent_host.segments.protocol import OWNER, BlobStore
 from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
 from durable_agent_host.session.external_messages import external_provider_of
@@ -38,14 +38,6 @@ class SessionKey(NamedTuple):
     session_id: str
 
 
-class ExternalMessageStore(Protocol):
-    """Sessions' data in the app's history providers."""
-
-    def reader(self, name: SessionKey, record: ConversationReader) -> ReadExternalMessages | None:
-        """Return a reader of a session's messages, or None when the host keeps them."""
-        ...
-
-
 _LONG_ANSWER_FIELDS: Final = ("reason", "arguments", "result", "error")
 
 
@@ -56,7 +48,6 @@ class TurnDataStorage:
         open_store: returns the process's piece store; the first call opens it.
         seen: for how many sealed receipts a session's head keeps a mark.
         grace_seconds: how long stored data may exist before a head refers to it.
-        external_messages: data kept by the app's history providers.
         find_redactor: returns the redactor of an agent's turns, or None.
         service_files: returns what finds the files of an agent's service.
     """
@@ -67,7 +58,6 @@ class TurnDataStorage:
         *,
         seen: int,
         grace_seconds: float,
-        external_messages: ExternalMessageStore | None = None,
         find_redactor: Callable[[str], Redactor | None] = lambda _agent: None,
         service_files: Callable[[str], ServiceFilesOf] = lambda _agent: no_files,
     ) -> None:
@@ -75,7 +65,6 @@ class TurnDataStorage:
         self.owned = SessionOwnerIndex(open_store)
         self.seen = seen
         self.grace_seconds = grace_seconds
-        self._external_messages = external_messages
         self.find_redactor = find_redactor
         self._service_files = service_files
 
@@ -84,8 +73,6 @@ class TurnDataStorage:
         record = ConversationReader(self.open_store, session)
         if name is not None:
             record.service_files = self._service_files(name.agent)
-        if name is not None and self._external_messages is not None:
-            record.read_external_messages = self._external_messages.reader(name, record)
         return record
 
     async def offload_outcome(

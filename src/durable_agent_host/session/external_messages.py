@@ -1,22 +1,17 @@
-"""Entries whose messages a history provider of the app keeps: removed for storage, and restored for a reader.
+"""Messages and entries that a history provider of the app keeps.
 
-Such an entry has the turn, its times, usage and ids, and records in our extension who keeps how many messages
-(``keptBy``). Messages are matched by their names (`durable_agent_host.session.external_messages`).
+A message of a turn is named by the turn and its place in it, so it has the same name at every attempt of the turn: a
+message saved twice is read once. An entry whose messages a provider keeps has the turn, its times, usage and ids, and
+names the provider in our extension (``keptBy``).
 """
 
 import copy
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from agent_framework import Message
 
 from durable_agent_host.codec.extension_data import extension_of, set_extension
-from durable_agent_host.codec.message import REQUEST, RESPONSE, encode_message
-
-# Messages kept by a history provider of the app: the marks by which this host recognizes them.
-#
-# A message of a turn is named by the turn and its place in it, so it has the same name at every attempt of the turn:
-# a message saved twice is read once, and a turn's messages are found among the others.
 
 IDENTITY: Final = "durable_agent_host.message"
 """Key in a stored message's ``additional_properties``: the turn and the message's place in it."""
@@ -40,13 +35,13 @@ def name_of(message: Message) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def turn_of(message: Message) -> str | None:
+def _turn_of(message: Message) -> str | None:
     """Return the turn that a message belongs to, or None."""
     name = name_of(message)
     return name.rpartition("/")[0] or None if name else None
 
 
-def index_in_turn(message: Message) -> int | None:
+def _index_in_turn(message: Message) -> int | None:
     """Return the place of a message in its turn, from 1; None for one outside of a turn."""
     number = (name_of(message) or "").rpartition("/")[2].rpartition(".")[2]
     return int(number) if number.isascii() and number.isdigit() else None
@@ -71,31 +66,39 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
     return [message for _, message in sorted(positioned_messages, key=lambda pair: pair[0])]
 
 
-def next_index(stored_messages: Sequence[Message]) -> int:
-    """Return the place of the next message."""
+def _next_position(stored_messages: Sequence[Message]) -> int:
     return 1 + max(
         [len(stored_messages) - 1, *(message.additional_properties.get(POSITION, 0) for message in stored_messages)]
     )
 
 
-def read_once(messages: Sequence[Message], *, void: Collection[str] = ()) -> list[Message]:
+def select_unsaved(messages: Iterable[Message], stored_messages: Sequence[Message]) -> list[Message]:
+    """Return copies of the messages that are not among the stored ones, with the next positions."""
+    stored_ids = {identity_of(message) for message in stored_messages}
+    unsaved_messages = [copy.copy(message) for message in messages if identity_of(message) not in stored_ids]
+    for position, message in enumerate(unsaved_messages, _next_position(stored_messages)):
+        message.additional_properties = {**message.additional_properties, POSITION: position}
+    return unsaved_messages
+
+
+def read_once(messages: Sequence[Message], *, except_turn: str = "") -> list[Message]:
     """Order loaded messages, and leave out those that do not count.
 
     Returns:
-        The messages, only the first of each name, and of a resumed turn those of its last end.
+        The messages, only the first of each name, of a resumed turn those of its last end, and none of `except_turn`.
     """
     counted_messages: list[Message] = []
     names: set[str] = set()
     last: dict[str | None, int] = {}
     for message in messages:
-        turn = turn_of(message)
+        turn = _turn_of(message)
         last[turn] = max(last.get(turn, 0), _resumption_of(message))
     for message in in_order(messages):
         name = name_of(message)
         if name is not None:
-            turn = turn_of(message)
-            is_earlier = index_in_turn(message) is not None and _resumption_of(message) < last[turn]
-            if name in names or turn in void or is_earlier:
+            turn = _turn_of(message)
+            is_earlier = _index_in_turn(message) is not None and _resumption_of(message) < last[turn]
+            if name in names or turn == except_turn or is_earlier:
                 continue
             names.add(name)
         counted_messages.append(message)
@@ -161,65 +164,5 @@ def without_messages(entry: Mapping[str, Any], provider: str) -> dict[str, Any]:
     if external_provider_of(entry) is not None:
         return dict(entry)
     short: dict[str, Any] = {**entry, "messages": []}
-    set_extension(short, {**extension_of(entry), EXTERNAL_PROVIDER_KEY: {"name": provider, "messages": _count(entry)}})
+    set_extension(short, {**extension_of(entry), EXTERNAL_PROVIDER_KEY: {"name": provider}})
     return short
-
-
-def with_messages(
-    entries: Sequence[Mapping[str, Any]], external_messages: Iterable[Message]
-) -> tuple[Mapping[str, Any], ...]:
-    """Put a provider's messages into their entries.
-
-    Returns:
-        The entries in full; those that already have their messages are the same objects.
-    """
-    external_turn_ids = {entry.get("correlationId") for entry in entries if external_provider_of(entry) is not None}
-    request_message_counts = {
-        entry.get("correlationId"): _count(entry) for entry in entries if entry.get("$type") == REQUEST
-    }
-    by_turn: dict[Any, list[tuple[int, Message]]] = {}
-    for message in external_messages:
-        turn = turn_of(message)
-        index = index_in_turn(message)
-        if turn in external_turn_ids and index is not None:
-            by_turn.setdefault(turn, []).append((index, message))
-    full_entries: list[Mapping[str, Any]] = []
-    for entry in entries:
-        turn = entry.get("correlationId")
-        if external_provider_of(entry) is None:
-            full_entries.append(entry)
-            continue
-        is_request = entry.get("$type") == REQUEST
-        first = request_message_counts.get(turn, 0)
-        entry_messages = [
-            turn_message for index, turn_message in by_turn.get(turn, ()) if (index <= first) is is_request
-        ]
-        full_entries.append(_with_external_messages(entry, entry_messages))
-    return tuple(full_entries)
-
-
-def entries_of_others(external_messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Make entries for messages that no turn of this host has saved: their turn is unknown."""
-    return [_entry_of(message) for message in external_messages if turn_of(message) is None]
-
-
-def _count(entry: Mapping[str, Any]) -> int:
-    """Return the number of messages that an entry has or had."""
-    mark: Any = extension_of(entry).get(EXTERNAL_PROVIDER_KEY)
-    has_mark = isinstance(mark, dict)
-    messages: Any = cast("dict[str, Any]", mark).get("messages") if has_mark else len(entry.get("messages") or ())
-    return messages if isinstance(messages, int) else 0
-
-
-def _with_external_messages(entry: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
-    full_entry: dict[str, Any] = {**entry, "messages": [encode_message(without_marks(message)) for message in messages]}
-    set_extension(
-        full_entry, {name: value for name, value in extension_of(entry).items() if name != EXTERNAL_PROVIDER_KEY}
-    )
-    return full_entry
-
-
-def _entry_of(message: Message) -> dict[str, Any]:
-    kind = RESPONSE if message.role in {"assistant", "tool"} else REQUEST
-    messages = [encode_message(without_marks(message))]
-    return {"$type": kind, "correlationId": None, "createdAt": None, "messages": messages}

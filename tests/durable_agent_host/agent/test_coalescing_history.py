@@ -1,20 +1,14 @@
-"""HistoryLocations in the framework's Cosmos DB provider, wrapped: folded, and stored once."""
+"""Conversations in the framework's Cosmos DB provider, wrapped: folded, and stored once."""
 
-import contextlib
 import json
 import uuid
 
-import httpx2
-import openai
 import pytest
-from agent_framework import Agent, Content, HistoryProvider, Message
+from agent_framework import Content, HistoryProvider, Message
 from agent_framework_azure_cosmos import CosmosHistoryProvider
-from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host import CoalescingHistoryProvider
-from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.session.external_messages import POSITION
-from tests.kit import start_model
 from tests.kit_histories import cosmos_client
 from tests.kit_services import cosmos
 
@@ -41,21 +35,6 @@ async def real(client):
     name = f"db-{uuid.uuid4().hex[:8]}"
     await client.create_database(name)
     return CosmosHistoryProvider(cosmos_client=client, database_name=name, container_name="history")
-
-
-@contextlib.asynccontextmanager
-async def agent_with(real, *steps):
-    """An agent whose history is the wrapped provider, before a practice model that answers as planned."""
-    model = start_model()
-    try:
-        model.plan(*steps)
-        async with httpx2.AsyncClient() as http:
-            sdk = openai.AsyncOpenAI(api_key="practice", base_url=model.url, http_client=http, max_retries=0)
-            client = OpenAIChatClient(model="practice", async_client=sdk)
-            history = CoalescingHistoryProvider(real)
-            yield Agent(client, context_providers=[history], default_options={"store": False})
-    finally:
-        model.stop()
 
 
 async def documents(real, session_id):
@@ -153,23 +132,6 @@ async def test_repeated_text_is_stored_twice(real):
         await provider.save_messages("same", messages)
     await provider.save_messages("same", turns[2])
     assert [message.text for message in await provider.get_messages("same")] == ["yes", "ok"] * 3
-
-
-async def test_a_retried_turn_is_stored_once(real):
-    """A turn of this host that is tried again, with another answer of the model, is stored as it was at first."""
-    for turn, texts in (("turn-1", ["first", "second"]), ("turn-2", ["third"])):
-        for answer in texts:
-            await run_turn(real, turn, answer)
-    stored_messages = await CoalescingHistoryProvider(real).get_messages("retried")
-    assert [message.text for message in stored_messages] == ["hello", "first", "hello", "third"]
-
-
-async def run_turn(real, turn_id, answer):
-    """Run an agent for a turn in a session object of its own, as each try of a turn does."""
-    async with agent_with(real, {"text": answer}) as agent:
-        session = DurableSession(session_id="retried")
-        session.turn_id = turn_id
-        await agent.run("hello", session=session)
 
 
 async def test_more_messages_than_one_batch_are_finished_by_a_second_try(real):

@@ -7,7 +7,7 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret
-from durable_agent_host.durable.external_sessions import ExternalSessions
+from durable_agent_host.durable.session_documents import ExternalSessions
 from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import TaskHub

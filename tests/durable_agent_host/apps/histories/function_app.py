@@ -11,7 +11,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 
 from agent_framework import Agent, FileHistoryProvider, HistoryProvider, InMemoryHistoryProvider, Message, tool
 from agent_framework_azure_cosmos import CosmosHistoryProvider
-from azure.durable_functions import EntityId
 
 from durable_agent_host import CoalescingHistoryProvider, DurableAgentApp
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -84,16 +83,3 @@ app = DurableAgentApp(
         build_agent("Audited", Notebook(FOLDER, "audit", load_messages=False)),
     ]
 )
-
-
-@app.orchestration_trigger(context_name="context")
-def call_entity(context):
-    """Call the entity's operation twice under one correlation id; gives both answers."""
-    request = context.get_input()
-    entity = EntityId(f"dafx-{request['agent']}", request["session_id"])
-    texts = []
-    for _ in range(2):
-        payload = {"message": request["message"], "correlationId": f"turn-{request['session_id']}"}
-        answer = yield context.call_entity(entity, "run", payload)
-        texts.append("".join(content["text"] for message in answer["messages"] for content in message["contents"]))
-    return texts
