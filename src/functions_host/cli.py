@@ -40,7 +40,6 @@ def _add_start_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-v", "--verbose", action="store_true", help="log requests, one line each")
     parser.add_argument("--reload", action="store_true", help="restart when a .py or .json file of the app changes")
     parser.add_argument("--enable-auth", action="store_true", help="ask for keys, as Azure does")
-    parser.add_argument("--show-keys", action="store_true", help="print the keys at start, with --enable-auth")
     parser.add_argument(
         "--allow-host",
         action="append",
@@ -79,7 +78,6 @@ def _start(options: argparse.Namespace, arguments: Sequence[str]) -> int:
                 options.verbose,
                 options.enable_auth,
                 tuple(options.allow_host),
-                options.show_keys,
             )
         )
     except StartupError as error:

@@ -6,7 +6,6 @@ It holds conversations and keys. The directory has mode 0700 and its files 0600.
 import contextlib
 import fcntl
 import os
-import stat
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -17,14 +16,12 @@ DEFAULT_NAME = ".functions-host"
 _LOCK_NAME = "host.lock"
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
-_OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
-_OWN_FILES = ("host.*", "host-*.db*", ".gitignore", "keys.json", "timers", "timers/*", "turn-log.sqlite*")
 _IGNORE_NAME = ".gitignore"
 _IGNORE_ALL = "*\n"
 _FIRST_HUB_NAME = "host.hub"
 
 
-def claim_data_dir(path: Path, app_dir: Path) -> TextIO:
+def claim_data_dir(path: Path) -> TextIO:
     """Create and lock the directory; a new one gets a ``.gitignore``.
 
     Returns:
@@ -58,7 +55,6 @@ def claim_data_dir(path: Path, app_dir: Path) -> TextIO:
     lock.truncate(0)
     with contextlib.suppress(OSError):  # the disk is full
         os.write(lock.fileno(), str(os.getpid()).encode())
-    _remove_access_of_others(path, app_dir)
     return lock
 
 
@@ -89,15 +85,3 @@ def database_path(path: Path, hub_name: str) -> Path:
             file.write(f"{hub_name}\n")
     is_first = first.read_text(encoding="utf-8").strip().casefold() == hub_name.casefold()
     return path / (DATABASE_NAME if is_first else f"host-{hub_name.lower()}.db")
-
-
-def _remove_access_of_others(path: Path, app_dir: Path) -> None:
-    """Remove other users' rights on the host's files, and on its directory unless it contains the app."""
-    own_paths = [own_path for pattern in _OWN_FILES for own_path in path.glob(pattern) if not own_path.is_symlink()]
-    if not app_dir.is_relative_to(path):
-        own_paths.append(path)
-    for own_path in own_paths:
-        with contextlib.suppress(OSError):  # another user's, or a file system without modes
-            mode = own_path.stat().st_mode
-            if mode & _OTHER_USERS and not mode & stat.S_ISVTX:
-                own_path.chmod(stat.S_IMODE(mode) & ~_OTHER_USERS)

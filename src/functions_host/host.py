@@ -14,7 +14,6 @@ from pathlib import Path
 from functions_host.app.function import AppFunction
 from functions_host.app.loader import load_app
 from functions_host.app.logs import show_app
-from functions_host.app.sdk_version import check_durable_sdk_version
 from functions_host.app_host import AppContext, AppHost
 from functions_host.data_dir import claim_data_dir, database_path, make_private
 from functions_host.engine.crash_points import arm
@@ -26,7 +25,7 @@ from functions_host.host_names import HostNames, check_names
 from functions_host.log_secrets import mask_log_output
 from functions_host.memory import return_large_blocks
 from functions_host.settings import apply_local_settings, prepare_environment, read_stop_seconds
-from functions_host.startup_report import list_functions, list_keys, list_oddities
+from functions_host.startup_report import list_functions, list_oddities
 from functions_host.web.body_limit import BodyLimit, read_body_limit
 from functions_host.web.keys import KEYS_NAME, load_keys
 from functions_host.web.middleware import MiddlewareSettings, RequestLog, add_middleware
@@ -54,7 +53,6 @@ class StartOptions:
     verbose: bool = False
     enable_auth: bool = False
     allowed_hosts: tuple[str, ...] = ()
-    show_keys: bool = False
 
 
 def run_host(options: StartOptions) -> None:
@@ -67,7 +65,7 @@ def run_host(options: StartOptions) -> None:
         raise StartupError(f"There is no folder {options.app_dir}; pass the app's folder with --app DIR.")
     mask_log_output()
     return_large_blocks()
-    with contextlib.closing(claim_data_dir(options.data_dir, options.app_dir)):
+    with contextlib.closing(claim_data_dir(options.data_dir)):
         prepared_host = _prepare(options)
         with contextlib.closing(
             open_store(database_path(options.data_dir, prepared_host.context.settings.hub_name))
@@ -96,7 +94,7 @@ def _prepare(options: StartOptions) -> _Prepared:
     show_app(settings.log_levels)
     gc.disable()  # what is loaded stays: walking it meanwhile takes a seventh of the loading
     try:
-        functions = _load(options.app_dir)
+        functions = load_app(options.app_dir)
     finally:
         gc.enable()
     gc.freeze()  # what the app has loaded stays: without this, each full collection walks it, some 70 ms
@@ -116,16 +114,6 @@ def _prepare(options: StartOptions) -> _Prepared:
     arm_crash(os.environ)
     middleware = MiddlewareSettings(context.addresses.names, local, max_body_bytes, log_requests=options.verbose)
     return _Prepared(middleware, context, functions, listener, read_stop_seconds(os.environ))
-
-
-def _load(app_dir: Path) -> tuple[AppFunction, ...]:
-    try:
-        functions = load_app(app_dir)
-    except StartupError:
-        check_durable_sdk_version()  # which may well be the reason
-        raise
-    check_durable_sdk_version(functions)
-    return functions
 
 
 def arm_crash(environment: Mapping[str, str]) -> None:
@@ -194,9 +182,7 @@ def _announcement(options: StartOptions, context: AppContext, functions: tuple[A
     if functions:
         lines.append(list_functions(functions, context.origin, context.settings.route_prefix))
     if context.keys is not None:
-        key_usage = "as header x-functions-key or query parameter code"
-        keys_location = f"    in {options.data_dir / KEYS_NAME}; --show-keys prints them"
-        lines.append(f"Keys, {key_usage}:\n{list_keys(context.keys) if options.show_keys else keys_location}")
+        lines.append(f"Keys, as header x-functions-key or query parameter code: in {options.data_dir / KEYS_NAME}")
     return "\n".join(lines)
 
 

@@ -1,11 +1,10 @@
-"""What ``start`` prints about an app: functions and routes, keys, and warnings."""
+"""What ``start`` prints about an app: functions and routes, and warnings."""
 
 from collections.abc import Iterable
 
 from functions_host.app.bindings import list_unsupported
 from functions_host.app.client_binding import MCP_PATH
 from functions_host.app.function import AppFunction
-from functions_host.web.keys import Keys
 
 _ASYNC_HINTS = {
     "orchestrationTrigger": (
@@ -41,15 +40,6 @@ def _describe(function: AppFunction, origin: str, route_prefix: str) -> str:
     if function.durable_name not in {None, function.name}:
         return f"{function.trigger} {function.durable_name}"
     return function.trigger if function.is_served else f"{function.trigger} (not served by this host)"
-
-
-def list_keys(keys: Keys) -> str:
-    """Return the keys for callers, one per line."""
-    return (
-        f"    master key (everything): {keys.master}\n"
-        f"    host key (functions of level FUNCTION): {keys.function}\n"
-        f"    system key (Durable Task and MCP endpoints): {keys.system}"
-    )
 
 
 def list_oddities(functions: Iterable[AppFunction]) -> list[str]:

@@ -60,31 +60,6 @@ def test_the_data_is_closed_to_others(start_host: StartHost, tmp_path: Path):
     assert open_to_others(host.data) == []
 
 
-@pytest.mark.usefixtures("broad_umask")
-def test_older_data_is_closed_at_start(start_host: StartHost, tmp_path: Path):
-    """Files of earlier versions lose the rights of others; files that are not the host's keep theirs."""
-    app = write_app(tmp_path / "app")
-    start_host(app, tmp_path / "data", "--enable-auth").kill()
-    data = tmp_path / "data"
-    for name in ("turn-log.sqlite", "turn-log.sqlite-wal", "mine.txt"):
-        (data / name).touch()
-    for path in [data, *data.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    host = start_host(app, data)
-    assert open_to_others(data) == [str(data / "mine.txt")]
-    host.stop()
-
-
-@pytest.mark.usefixtures("broad_umask")
-def test_a_folder_that_others_need_stays_open(start_host: StartHost, tmp_path: Path):
-    """With the data in the app's own folder, only the host's files are closed."""
-    app = write_app(tmp_path / "app")
-    host = start_host(app, app)
-    assert str(app) in open_to_others(app)
-    assert not [name for name in open_to_others(app) if "host." in name]
-    host.stop()
-
-
 @pytest.fixture
 def broad_umask():
     """Let what is made be readable for all, as is usual."""

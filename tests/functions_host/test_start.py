@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.forks import HOST
-from tests.functions_host.conftest import APPS, MANAGEMENT, READY, Host, StartHost
+from tests.functions_host.conftest import APPS, MANAGEMENT, READY, StartHost
 from tests.processes import READY_SECONDS, Process, Server, wait_until
 
 MINIMAL = """
@@ -291,26 +291,4 @@ def test_which_existing_instances_a_start_replaces(
     else:
         assert "already exists" in answer.json["ExceptionMessage"]
         assert host.status("same")["runtimeStatus"] == "Running"
-    host.stop()
-
-
-@pytest.mark.drawn(1)
-@pytest.mark.parametrize("code", ["", "raise AttributeError('it has no DFApp')"])
-def test_a_durable_sdk_of_version_2_is_reported_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str):
-    """One sentence with what to install, also when the app cannot even be imported; other apps are not concerned."""
-    dist_info = tmp_path / "site" / "azure_functions_durable-2.0.1.dist-info"
-    dist_info.mkdir(parents=True)
-    (dist_info / "METADATA").write_text("Metadata-Version: 2.1\nName: azure-functions-durable\nVersion: 2.0.1\n")
-    monkeypatch.setenv("PYTHONPATH", str(dist_info.parent))
-    durable = (
-        "import azure.durable_functions as df\napp = df.DFApp(http_auth_level='ANONYMOUS')\n"
-        "@app.route(route='hello')\ndef hello(req):\n    return 'hello'\n"
-        "@app.orchestration_trigger(context_name='context')\ndef flow(context):\n"
-        "    yield context.call_activity('x')\n"
-    )
-    line = fail_to_start(write_app(tmp_path / "app", durable + code), tmp_path / "data")
-    assert "azure-functions-durable 2.0.1 is installed" in line
-    assert "pip install 'azure-functions-durable<2'" in line
-    host = Host(write_app(tmp_path / "plain"), tmp_path / "data")
-    assert host.send("GET", "/api/ping").text == "pong"
     host.stop()

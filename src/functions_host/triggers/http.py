@@ -3,14 +3,10 @@
 Source: azure-functions-host, and the HTTP converters of azure-functions 1.25.
 """
 
-import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import format_datetime, parsedate_to_datetime
-from http.cookies import Morsel, SimpleCookie
+from http.cookies import SimpleCookie
 from typing import Any, cast
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,7 +14,6 @@ from starlette.responses import Response
 from functions_host.app.bindings import UNSUPPORTED_KIND
 from functions_host.app.invoker import Datum
 from functions_host.engine.durable_functions import Raised
-from functions_host.engine.status_wire import encode_json
 
 _LOWEST_STATUS = 200
 _HIGHEST_STATUS = 999
@@ -90,13 +85,16 @@ def write_response(return_value: Any) -> Response:
     if return_value is None or return_value.value is None:
         return Response(status_code=204)
     if return_value.type != "http":
-        return _write_text(str(return_value.value))
+        return Response(str(return_value.value), media_type="text/plain")
     value = return_value.value
     headers = {str(name): str(header.value) for name, header in value["headers"].items()}
     response = _make(_body_bytes(value["body"].value), str(value["status_code"].value), headers)
     for cookie in cast("list[SimpleCookie]", value.get("cookies") or []):
         for morsel in cookie.values():
-            response.raw_headers.append((b"set-cookie", _write_cookie(morsel).encode("latin-1")))
+            text = morsel.OutputString()
+            if not _HEADER_VALUE.fullmatch(text):
+                raise ResponseError(f"the cookie {morsel.key!r} has a character that HTTP does not allow")
+            response.raw_headers.append((b"set-cookie", text.encode("latin-1")))
     return response
 
 
@@ -119,74 +117,5 @@ def _make(body: bytes, status_text: str, headers: Mapping[str, str]) -> Response
     return response
 
 
-def _write_cookie(morsel: Morsel[str]) -> str:
-    """Format a cookie as the Functions host does, which parses and rewrites it.
-
-    Source: ``datumdef.parse_to_rpc_http_cookie_list`` of the worker library, and ASP.NET Core's ``Set-Cookie``.
-    """
-    parts = [f"{quote(morsel.key, safe='')}={quote(morsel.value, safe='')}"]
-    if morsel["expires"]:
-        parts.append(f"expires={format_datetime(_read_expires(morsel['expires']), usegmt=True)}")
-    if morsel["max-age"]:
-        parts.append(f"max-age={_read_max_age(morsel['max-age'])}")
-    parts += [f"domain={morsel['domain']}", f"path={morsel['path']}"]
-    if morsel["secure"]:
-        parts.append("secure")
-    if (same_site := str(morsel["samesite"]).lower()) in {"lax", "strict", "none"}:
-        parts.append(f"samesite={same_site}")
-    if morsel["httponly"]:
-        parts.append("httponly")
-    text = "; ".join(parts)
-    if not _HEADER_VALUE.fullmatch(text):
-        raise ResponseError(f"the cookie {morsel.key!r} has a character that HTTP does not allow")
-    return text
-
-
-def _read_expires(text: str) -> datetime:
-    try:
-        read = parsedate_to_datetime(text)
-        return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ResponseError(f"the cookie's Expires is no date: {text!r}") from None
-
-
-def _read_max_age(text: str) -> int:
-    try:
-        return int(float(text))
-    except (ValueError, OverflowError):
-        raise ResponseError(f"the cookie's Max-Age is no number of seconds: {text!r}") from None
-
-
 def _body_bytes(body: Any) -> bytes:
     return body.encode() if isinstance(body, str) else bytes(body or b"")
-
-
-def _write_text(text: str) -> Response:
-    """Convert a returned string: a JSON object with a ``body`` describes a whole response."""
-    try:
-        response_json = json.loads(text)
-    except (ValueError, RecursionError):
-        response_json = None
-    response_fields = (
-        {name.lower(): value for name, value in cast("dict[str, Any]", response_json).items()}
-        if _is_object(response_json)
-        else {}
-    )
-    if "body" not in response_fields:
-        return Response(text, media_type="text/plain")
-    body = response_fields["body"]
-    header_fields = response_fields.get("headers")
-    headers = (
-        {name: str(value) for name, value in cast("dict[str, Any]", header_fields).items()}
-        if _is_object(header_fields)
-        else {}
-    )
-    is_text = isinstance(body, str)
-    if "content-type" not in {name.lower() for name in headers}:
-        headers["content-type"] = "text/plain; charset=utf-8" if is_text else "application/json"
-    content = (body if is_text else encode_json(body)).encode()
-    return _make(content, str(response_fields.get("statuscode") or response_fields.get("status") or 200), headers)
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)

@@ -15,7 +15,6 @@ from functions_host.app.client_binding import ClientAddresses
 from functions_host.app.function import AppFunction
 from functions_host.app.invoker import Datum, Invoker, client_inputs
 from functions_host.engine.client_input import read_json
-from functions_host.engine.status_wire import encode_json
 from functions_host.engine.task_hub import BadRequestError
 from functions_host.host_json import McpSettings
 from functions_host.triggers.http import joined_headers
@@ -183,4 +182,4 @@ def _failure(call_id: Any, error: _RpcError) -> dict[str, Any]:
 
 
 def _event(body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
-    return Response(f"event: message\ndata: {encode_json(body)}\n\n", 200, headers, media_type="text/event-stream")
+    return Response(f"event: message\ndata: {json.dumps(body)}\n\n", 200, headers, media_type="text/event-stream")

@@ -1,7 +1,7 @@
-"""The API under ``/admin``: host status, functions, and running timer functions on demand.
+"""The API under ``/admin``: host status, and running timer functions on demand.
 
 Source: "Manually run a non HTTP-triggered function" of the Azure Functions documentation, and the host's
-``HostController`` and ``FunctionsController``, as used by tools for local development.
+``HostController``.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,10 +40,6 @@ class AdminApi:
                 return Response(status_code=200)
             case "GET", ["host", "status"]:
                 return self._status()
-            case "GET", ["functions"]:
-                return JSONResponse([_describe(function) for function in self._functions.values()])
-            case "GET", ["functions", name] if name in self._functions:
-                return JSONResponse(_describe(self._functions[name]))
             case "POST", ["functions", name] if name in self._functions:
                 return self._run(self._functions[name])
             case _:
@@ -62,7 +58,3 @@ class AdminApi:
             return Response(status_code=202)
         kind = f"Function {function.name!r} is of the kind {function.trigger}"
         return JSONResponse({"Message": f"{kind}; this request only runs timer functions."}, status_code=400)
-
-
-def _describe(function: AppFunction) -> dict[str, object]:
-    return {"name": function.name, "config": {"bindings": [dict(function.binding)]}, "language": "python"}

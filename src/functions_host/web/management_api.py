@@ -7,7 +7,6 @@ Source: ``HttpApiHandler.cs`` of azure-functions-durable-extension 2.13.
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -21,14 +20,7 @@ from functions_host.engine.database import StoreError, when_unlocked
 from functions_host.engine.entities import parse_entity_id
 from functions_host.engine.queries import InstanceFilter, list_entities, list_instances
 from functions_host.engine.sqlite_store import SqliteStore
-from functions_host.engine.status_wire import (
-    encode_json,
-    encode_status,
-    encode_status_history,
-    encode_stored,
-    format_second,
-    strict_json,
-)
+from functions_host.engine.status_wire import encode_status, encode_status_history, format_second
 from functions_host.engine.store_records import InstanceRecord
 from functions_host.engine.task_hub import (
     BadRequestError,
@@ -128,7 +120,7 @@ class ManagementApi:
         if "timeout" in call.query:
             record = await self._hub.wait_for_end(instance_id, wait_seconds)
             if record.status == "Completed":
-                return _json(200, encode_stored(record.output_json))
+                return _json(200, record.output_json or "null")
             if record.is_terminal:
                 return self._status_response(call, record)
         return self._check_status(call, instance_id)
@@ -210,10 +202,7 @@ class ManagementApi:
         record = self._hub.find_entity(call.path["name"], _entity_key(call))
         if record is None:
             return Response(status_code=404)
-        state = record.state_json or "null"
-        with suppress(ValueError, RecursionError):  # a damaged state is not JSON for its readers either
-            state = strict_json(state)
-        return _json(200, state)
+        return _json(200, record.state_json or "null")
 
     def _signal_entity(self, call: Call) -> Response:
         operation = call.query.get("op", "")
@@ -235,7 +224,7 @@ class ManagementApi:
             if call.flag("fetchState"):
                 item["state"] = json.loads(record.state_json or "null")
             items.append(item)
-        return _json(200, encode_json(items))
+        return _json(200, json.dumps(items))
 
 
 def _entity_key(call: Call) -> str:

@@ -1,7 +1,7 @@
 """Middleware around the host's app: request log, body limit, host names, and CORS.
 
 As in the Core Tools, pages of the origins in ``Host.CORS`` of ``local.settings.json`` may call every route. They may
-also read the headers of answers.
+also read the headers of answers, unless they send credentials.
 """
 
 import logging
@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from starlette.datastructures import MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,8 +19,6 @@ from functions_host.web.body_limit import BodyLimit
 from functions_host.web.problems import problem
 
 _logger = logging.getLogger(__name__)
-_EXPOSED = frozenset({"location", "retry-after", "mcp-session-id", "etag", "content-disposition"})
-_EXPOSED_PREFIX = "x-ms-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,34 +36,16 @@ def add_middleware(app: ASGIApp, settings: MiddlewareSettings) -> ASGIApp:
     local = settings.local
     if local.cors_origins:
         app = CORSMiddleware(
-            _ExposeHeaders(app),
+            app,
             allow_origins=local.cors_origins,
             allow_methods=["*"],
             allow_headers=["*"],
             allow_credentials=local.cors_credentials,
             allow_private_network=True,
+            expose_headers=["*"],
         )
     app = BodyLimit(HostNameCheck(app, settings.names), settings.max_body_bytes)
     return RequestLog(app) if settings.log_requests else app
-
-
-class _ExposeHeaders:
-    """Exposes the headers that clients need to pages, unless the function has its own list."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def expose(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(raw=message["headers"])
-                names = {name.lower() for name in headers}
-                exposed_names = sorted(name for name in names if name in _EXPOSED or name.startswith(_EXPOSED_PREFIX))
-                if exposed_names and "access-control-expose-headers" not in names:
-                    headers["access-control-expose-headers"] = ", ".join(exposed_names)
-            await send(message)
-
-        await self._app(scope, receive, expose)
 
 
 class HostNameCheck:

@@ -200,12 +200,6 @@ class RouteTable[Target]:
                     return target, values
         return None
 
-    def methods_of(self, path: str) -> set[str]:
-        """Return the methods by which a path has a target; the path is percent-encoded."""
-        decoded_path = _decode(path)
-        matching = (methods for template, methods, _ in self._routes if template.match(decoded_path) is not None)
-        return {method for methods in matching for method in methods}
-
 
 def _decode(path: str) -> str:
     """Decode a path; an encoded slash stays encoded, so that it cannot end a segment."""

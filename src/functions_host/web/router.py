@@ -92,7 +92,9 @@ class Router:
         raw_path = request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or request.url.path
         found = self._routes.find(request.method, raw_path)
         if found is None:
-            return PlainTextResponse(_FRONT_PAGE) if raw_path == "/" else self._find_nothing(request.method, raw_path)
+            if raw_path == "/":
+                return PlainTextResponse(_FRONT_PAGE)
+            return problem(HTTPStatus.NOT_FOUND, f"No function takes {request.method} {raw_path}.")
         function, values = found
         assert function.http is not None
         if self._keys is not None and not self._keys.open_function(request, function.http.auth_level):
@@ -101,12 +103,6 @@ class Router:
         if self._streaming is not None:
             return StreamingCall(function, values, clients)
         return await self._invoke(function, request, values, clients)
-
-    def _find_nothing(self, method: str, path: str) -> Response:
-        """Answer a request that no function takes."""
-        methods = ", ".join(sorted(self._routes.methods_of(path)))
-        fix = f"this route takes {methods}" if methods else "GET /admin/functions lists the functions with their routes"
-        return problem(HTTPStatus.NOT_FOUND, f"No function takes {method} {path}; {fix}.")
 
     def _find_endpoint(self, request: Request) -> Callable[[Request], Awaitable[Response]] | None:
         """Return the host's own endpoint for a request; the app's own calls have their key in the path."""
@@ -150,8 +146,8 @@ class Router:
 async def _reject(_: Request) -> Response:
     return problem(
         HTTPStatus.UNAUTHORIZED,
-        "This needs a key that allows it; send it as header x-functions-key or as query parameter code. The host "
-        "prints its keys with --show-keys.",
+        "This needs a key that allows it; send it as header x-functions-key or as query parameter code. The keys are "
+        "in keys.json of the host's data directory.",
     )
 
 

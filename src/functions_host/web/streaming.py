@@ -9,7 +9,6 @@ the generator notices a disconnected caller.
 import asyncio
 import importlib
 import logging
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ from functions_host.app.invoker import Datum
 _logger = logging.getLogger(__name__)
 _CALL = "functions_host.call"
 _AHEAD_BYTES = 64 * 1024
-INACTIVITY_SECONDS = 240.0  # the limit of the Functions host
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,34 +106,22 @@ class LoopBridge:
     Args:
         app: called on ``loop`` only.
         loop: runs in another thread.
-        inactivity_seconds: timeout of a request without any progress: 504, or a closed connection.
     """
 
-    def __init__(
-        self, app: ASGIApp, loop: asyncio.AbstractEventLoop, inactivity_seconds: float = INACTIVITY_SECONDS
-    ) -> None:
+    def __init__(self, app: ASGIApp, loop: asyncio.AbstractEventLoop) -> None:
         self._app = app
         self._loop = loop
-        self._limit = inactivity_seconds
 
     async def forward(self, call: StreamingCall, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward one request to the app, and stream its response back."""
         exchange = _Exchange(self._loop, receive, send)
         call_scope = {**scope, _CALL: call, "headers": [*scope["headers"], _invocation_header()]}
         running = asyncio.run_coroutine_threadsafe(self._run(call, call_scope, exchange), self._loop)
-        exchange_future = asyncio.wrap_future(running)
         delivery = asyncio.create_task(exchange.deliver())
         try:
-            while (left := exchange.last_moved + self._limit - time.monotonic()) > 0:
-                if (await asyncio.wait({exchange_future}, timeout=left))[0]:
-                    return
+            await asyncio.wrap_future(running)
         finally:
             delivery.cancel()
-            running.cancel()  # nothing, when it is done
-        _logger.error("Function %r moved nothing for %g s; its request is given up.", call.function.name, self._limit)
-        if not exchange.has_started:
-            await send({"type": "http.response.start", "status": 504, "headers": [(b"content-length", b"0")]})
-            await send({"type": "http.response.body"})
 
     async def _run(self, call: StreamingCall, scope: Scope, exchange: "_Exchange") -> None:
         try:
@@ -148,15 +134,13 @@ class LoopBridge:
 
 
 class _Exchange:
-    """One request's messages between two loops, and the time of the last one.
+    """One request's messages between two loops.
 
     A function may be ahead of its caller by `_AHEAD_BYTES`; then it waits. Until then it does not: the framework closes
     a generator of a caller who has left only where the generator itself waits.
     """
 
     def __init__(self, app_loop: asyncio.AbstractEventLoop, receive: Receive, send: Send) -> None:
-        self.has_started = False
-        self.last_moved = time.monotonic()
         self._app_loop = app_loop
         self._loop = asyncio.get_running_loop()
         self._receive = receive
@@ -173,13 +157,10 @@ class _Exchange:
         async def step() -> Message:
             return await self._receive()
 
-        message = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step(), self._loop))
-        self.last_moved = time.monotonic()
-        return message
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step(), self._loop))
 
     async def send(self, message: Message) -> None:
         """Queue a message of the response; called on the app's loop."""
-        self.has_started = True
         self._put += _size_of(message)
         self._loop.call_soon_threadsafe(self._messages.put_nowait, message)
         await self._wait(_AHEAD_BYTES)
@@ -205,7 +186,6 @@ class _Exchange:
             except Exception as error:  # noqa: BLE001 - the sender gets it
                 self._error = error
             self._sent += _size_of(message)
-            self.last_moved = time.monotonic()
             if self._waiter is not None:
                 self._app_loop.call_soon_threadsafe(self._waiter.set)
 

@@ -6,8 +6,6 @@ import pytest
 
 from tests.functions_host.conftest import MANAGEMENT, Host
 
-DEEP = b"[" * 501 + b"]" * 501
-
 
 @pytest.mark.parametrize(
     ("method", "path"),
@@ -42,8 +40,8 @@ def test_continuation_tokens(host: Host, token: str):
 
 @pytest.mark.parametrize(
     "body",
-    [b"{", b"[" * 100_000, DEEP, b'"\xff"', b'"\xed\xa0\x80"', '"x"'.encode("utf-16"), '{"a": 1}'.encode("utf-32")],
-    ids=["cut", "deep and cut", "deep", "no UTF-8", "surrogate", "UTF-16", "UTF-32"],
+    [b"{", b"[" * 100_000, b'"\xff"', b'"\xed\xa0\x80"', '"x"'.encode("utf-16"), '{"a": 1}'.encode("utf-32")],
+    ids=["cut", "deep and cut", "no UTF-8", "surrogate", "UTF-16", "UTF-32"],
 )
 def test_bodies(host: Host, body: bytes):
     """Starts and events take JSON in UTF-8."""
@@ -57,16 +55,13 @@ def test_bodies(host: Host, body: bytes):
 
 
 def test_readable_input_is_accepted(host: Host):
-    """The mark of UTF-8, brackets in a text, and as deep as it may be."""
+    """The mark of UTF-8, and brackets in a text."""
     for body, seen in (
         (b'\xef\xbb\xbf"\\"you\\""', "Hello you"),
         (json.dumps(json.dumps("[" * 2000 + '\\"{')).encode(), "Hello " + "[" * 2000 + '\\"{'),
     ):
         response = host.send("POST", f"{MANAGEMENT}/orchestrators/greet", body)
         assert host.wait(response.json["id"])["output"] == seen
-    response = host.send("POST", f"{MANAGEMENT}/orchestrators/greet", b'{"a":' + DEEP[1:-1].replace(b"[]", b"1") + b"}")
-    assert response.status == 202
-    assert host.wait(response.json["id"])["runtimeStatus"] in {"Completed", "Failed"}
 
 
 def test_a_name_that_cannot_be_written_fails_the_orchestration(host: Host):

@@ -19,14 +19,6 @@ def test_the_url_keeps_its_escapes(host: Host):
     assert host.send("GET", "/api/echo/word?q=a%20b").json["url"].endswith("/api/echo/word?q=a%20b")
 
 
-def test_an_unknown_route_is_a_404_with_what_to_do(host: Host):
-    """What no function serves, by path or by method, is 404, and the body says where the routes are listed."""
-    for method, path in (("GET", "/api/nothing"), ("GET", "/nothing"), ("DELETE", "/api/mirror")):
-        answer = host.send(method, path)
-        assert (answer.status, answer.json["title"]) == (404, "Not Found")
-        assert f"No function takes {method} {path}; " in answer.json["detail"]
-
-
 def test_a_blocking_async_function_does_not_stall_the_host(host: Host):
     """While one async function blocks its loop, sync functions and the management API answer."""
     thread = threading.Thread(target=host.send, args=("GET", "/api/blocking"))

@@ -1,16 +1,13 @@
 """HTTP functions with a FastAPI request: streams both ways, and what becomes of them when a side leaves."""
 
-import asyncio
 import http.client
 import json
-import threading
 import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
 
-from functions_host.web.streaming import LoopBridge, StreamingCall
 from tests.functions_host.conftest import Host, StartHost
 from tests.processes import wait_until
 
@@ -127,51 +124,3 @@ def test_failures(streaming: Host):
 def test_durable_clients_work(streaming: Host):
     """A function with a FastAPI request gets a durable client as well."""
     assert streaming.send("POST", "/api/start/shout", '"quiet"').json == {"output": "QUIET"}
-
-
-async def exchange_with(app, limit: float) -> list[dict]:
-    """Send one request through a bridge to an app on a loop of its own; returns what came back."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    sent: list[dict] = []
-
-    async def receive():
-        await asyncio.Event().wait()
-
-    async def send(message):
-        sent.append(message)
-
-    class NamedServer:
-        name = "slow"
-
-    try:
-        scope = {"type": "http", "headers": []}
-        await LoopBridge(app, loop, limit).forward(StreamingCall(NamedServer(), {}, ()), scope, receive, send)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-    return sent
-
-
-async def test_a_stalled_request_times_out():
-    """Before the response has begun that is a 504, afterwards the end; a stream that moves may last."""
-
-    async def silent(scope, receive, send):
-        await asyncio.sleep(60)
-
-    assert [message.get("status") for message in await exchange_with(silent, 0.1)] == [504, None]
-
-    async def stops(scope, receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await asyncio.sleep(60)
-
-    assert [message["type"] for message in await exchange_with(stops, 0.1)] == ["http.response.start"]
-
-    async def moves(scope, receive, send):
-        for _ in range(6):
-            await send({"type": "http.response.body", "body": b"x", "more_body": True})
-            await asyncio.sleep(0.5)
-
-    assert len(await exchange_with(moves, 2)) == 6

@@ -51,24 +51,6 @@ def with_default(req: func.HttpRequest) -> str:
     return req.route_params["name"]
 
 
-@http.route(route="cookies", methods=["GET"])
-def cookies(req: func.HttpRequest) -> func.HttpResponse:
-    response = func.HttpResponse("ok")
-    response.headers.add("Set-Cookie", "a=1; Path=/")
-    response.headers.add("Set-Cookie", "b=2; Path=/")
-    return response
-
-
-@http.route(route="described", methods=["GET"])
-def described(req: func.HttpRequest) -> str:
-    return json.dumps({"status": 418, "headers": {"x-pot": "tea"}, "body": {"short": True}})
-
-
-@http.route(route="described/infinite", methods=["GET"])
-def described_infinite(req: func.HttpRequest) -> str:
-    return json.dumps({"body": {"size": float("inf")}})
-
-
 @http.route(route="broken", methods=["GET"])
 def broken(req: func.HttpRequest) -> str:
     raise ValueError("this is not shown to the caller")
@@ -335,16 +317,6 @@ def fetch(context):
 # --- activities and an entity -------------------------------------------------------------------
 
 
-@app.orchestration_trigger(context_name="context")
-def infinite(context):
-    """Put numbers that JSON does not have wherever an orchestration can."""
-    context.set_custom_status({"at": float("inf")})
-    total = yield context.call_entity(df.EntityId("counter", context.instance_id), "add", float("nan"))
-    child = yield context.call_sub_orchestrator("no_yield", -float("inf"))
-    event = yield context.wait_for_external_event("Go")
-    return [total, child, event]
-
-
 @app.activity_trigger(input_name="name")
 def hello(name: str) -> str:
     return f"Hello {name}"
@@ -386,13 +358,6 @@ def flaky(order: dict) -> int:
     if attempt <= order["fails"]:
         raise OSError(f"try {attempt}")
     return attempt
-
-
-@app.mcp_tool_trigger(
-    arg_name="context", tool_name="measure", description="Measure.", tool_properties="[]", useResultSchema=True
-)
-def measure(context: str) -> str:
-    return json.dumps({"content": [], "structuredContent": json.dumps({"size": float("nan")})})
 
 
 @app.entity_trigger(context_name="context")
