@@ -23,6 +23,7 @@ from durable_agent_host.agent.compaction import NO_COMPACTION_CHOICE, Compaction
 from durable_agent_host.agent.feature import AgentFeature, AttemptStart
 from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.agent.hosted_agent import HostedAgent
+from durable_agent_host.agent.layers.running_call import WaitRules
 from durable_agent_host.agent.observer import AgentCompleted, TurnObserver
 from durable_agent_host.agent.outcome_builder import (
     build_cancelled,
@@ -51,7 +52,6 @@ from durable_agent_host.agent.run_result import (
     Superseded,
     stop_of,
 )
-from durable_agent_host.agent.running_tool import WaitRules
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory

@@ -31,6 +31,7 @@ from durable_agent_host.agent.feature import AnswerReader, AttemptFeature, Curre
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES, ExchangeRecorder
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls
+from durable_agent_host.agent.layers.running_call import WaitRules
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
 from durable_agent_host.agent.nested_runs import NestedRun
 from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
@@ -42,7 +43,6 @@ from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import RunStoppedError, Stop
-from durable_agent_host.agent.running_tool import WaitRules
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import (
     REPLAYED,

@@ -13,22 +13,18 @@ from functools import partial
 from durable_agent_host.agent.declarations import RemovedTool, is_agent_tool, is_hand_off, runs_at_client
 from durable_agent_host.agent.feature import CurrentRun
 from durable_agent_host.agent.http_exchange import ExchangeRecorder
-from durable_agent_host.agent.layers.approval import RequireApproval
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
-from durable_agent_host.agent.layers.callback import AwaitCallback
-from durable_agent_host.agent.layers.client_tool import AskClient
-from durable_agent_host.agent.layers.in_doubt import ResolveDoubt
+from durable_agent_host.agent.layers.in_doubt import RecoverLostCalls, ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
-from durable_agent_host.agent.layers.lost_server import RecoverLostCalls
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
+from durable_agent_host.agent.layers.pending_calls import AskClient, AwaitCallback, RequireApproval
 from durable_agent_host.agent.layers.response import ReadResponse, read_unmetered
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
-from durable_agent_host.agent.layers.running_call import EnterToolCall
+from durable_agent_host.agent.layers.running_call import EnterToolCall, RunningTool
 from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, is_mcp_tool
 from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall
 from durable_agent_host.agent.response_limits import stream_with_timeout, turn_traffic
-from durable_agent_host.agent.running_tool import RunningTool
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer, text_result
 

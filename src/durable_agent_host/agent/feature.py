@@ -18,6 +18,7 @@ from durable_agent_host.agent.call_scope import CallScope
 from durable_agent_host.agent.compaction import Compaction
 from durable_agent_host.agent.http_exchange import ExchangeRecorder
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
+from durable_agent_host.agent.layers.running_call import WaitRules
 from durable_agent_host.agent.model_call import ModelLayer, NextModelCall
 from durable_agent_host.agent.observer import RunObservers, RunRestarted
 from durable_agent_host.agent.pending_calls import PendingCalls
@@ -25,7 +26,6 @@ from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_output import RunOutput
-from durable_agent_host.agent.running_tool import WaitRules
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolLayer

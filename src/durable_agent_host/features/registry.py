@@ -17,7 +17,7 @@ from durable_agent_host.features.response_format.feature import ResponseFormats,
 from durable_agent_host.features.steering import feature as steering
 from durable_agent_host.features.steering.feature import Steering
 from durable_agent_host.model.budget import Budgets
-from durable_agent_host.turn.feature_view import ShowEntry
+from durable_agent_host.turn.step_types import ShowEntry
 
 FEATURE_VIEWS: Final[Mapping[str, ShowEntry]] = {
     fallback.NAME: fallback.show_switch,

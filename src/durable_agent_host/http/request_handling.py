@@ -37,7 +37,7 @@ from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.settings import Settings
-from durable_agent_host.turn.feature_view import ShowEntry
+from durable_agent_host.turn.step_types import ShowEntry
 from durable_agent_host.turn.trace_ids import traceparent_in
 from durable_agent_host.turn_log.protocol import TurnLog
 

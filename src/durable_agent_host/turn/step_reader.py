@@ -49,7 +49,6 @@ from durable_agent_host.model.log_entry import (
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStatus
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.budget_checks import usage_of_response
-from durable_agent_host.turn.feature_view import ShowEntry
 from durable_agent_host.turn.step_types import (
     AttemptStepWire,
     InnerCallStepWire,
@@ -57,6 +56,7 @@ from durable_agent_host.turn.step_types import (
     ModelResponseWire,
     RestartStepWire,
     RetryStepWire,
+    ShowEntry,
     StepWire,
     StrategyCallStepWire,
     ToolCallStepWire,

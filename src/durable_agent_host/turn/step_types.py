@@ -1,11 +1,12 @@
 """The steps of a turn, as clients see them: each kind once. A time is UTC, or None where the log has none."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, TypedDict
 
 from durable_agent_host.codec.wire_types import SpentWire
 from durable_agent_host.model.ending import RefusalWire, VisibleStatus
-from durable_agent_host.model.journal_entry import JournaledOutcome
+from durable_agent_host.model.journal_entry import FeatureEntry, JournaledOutcome
 from durable_agent_host.model.turn import EndStatus
 from durable_agent_host.turn.turn_events import MessageFileWire, UsageWire
 
@@ -219,3 +220,20 @@ class StepPageWire(TurnSummaryWire):
 
     steps: Sequence[StepWire]
     cursor: str | None
+
+
+@dataclass(frozen=True)
+class FeatureView:
+    """An entry as people see it.
+
+    Attributes:
+        step: the fields of a step, with its ``kind``.
+        of_calls: fields of the model calls that follow, until another entry changes them; None removes one.
+    """
+
+    step: Mapping[str, Any]
+    of_calls: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+ShowEntry = Callable[[FeatureEntry], FeatureView | None]
+"""Shows an entry; None for one that is not shown."""

@@ -1,14 +1,20 @@
 """Calls in doubt: the tool was running when its process, or the connection to its server, ended."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
-from durable_agent_host.agent.mcp_servers import UNKNOWN
+from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, UNKNOWN, ConnectionLostError, UnreachableError
 from durable_agent_host.agent.pending_calls import PendingCalls, Question
-from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
+from durable_agent_host.agent.tool_invocation import (
+    NextToolCall,
+    ToolCallEnd,
+    ToolInvocation,
+    WaitingToolCall,
+    text_result,
+)
 
 _LOGGER = logging.getLogger(__name__)
 _POLICY_TEXTS: Final[Mapping[str, str]] = {
@@ -55,3 +61,43 @@ class ResolveDoubt:
             Question("in_doubt", _QUESTION, number=call.starts - 1 + (1 if needs_approval(call.tool) else 0)),
             deny=lambda reason: text_result("unknown", f"{UNKNOWN}{reason}"),
         )
+
+
+_NO_RESULT: Final = "Error: The call was cut and has no result; it is safe to make it again: "
+_MOST_LOSSES: Final = 3
+"""How often the connection may end within one call before its outcome is given up."""
+
+
+@dataclass(frozen=True)
+class RecoverLostCalls:
+    """Ends calls that did not reach their server, and decides again about those whose connection was lost.
+
+    Attributes:
+        label: of the run, for log lines.
+        fail: ends the turn with an error before its next model call.
+    """
+
+    label: str
+    fail: Callable[[Exception], None]
+
+    async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
+        """Make a call; after a loss it is in doubt, which the rest of the chain decides.
+
+        A call that a person has approved, and whose server is away, has no result, and fails the turn.
+        """
+        while True:
+            try:
+                return await call_next(call)
+            except (ConnectionLostError, UnreachableError) as error:
+                _LOGGER.warning("%s: tool %s failed (call %s): %s", self.label, call.name, call.path.call_id, error)
+                attempt = call.starts + 1
+                if isinstance(error, UnreachableError) and attempt == 1:
+                    if needs_approval(call.tool):
+                        self.fail(error)
+                        return WaitingToolCall("waits for its server")
+                    return text_result("unreachable", f"{DID_NOT_RUN}{error}")
+                if isinstance(error, UnreachableError) and in_doubt_policy(call.tool) == "retry":
+                    return text_result("unreachable", f"{_NO_RESULT}{error}")
+                if isinstance(error, UnreachableError) or attempt >= _MOST_LOSSES:
+                    return text_result("unknown", UNKNOWN)
+            call = replace(call, starts=attempt)

@@ -4,7 +4,7 @@ from typing import Final
 
 from durable_agent_host.features.fallback.clients import Switch
 from durable_agent_host.model.journal_entry import FeatureEntry
-from durable_agent_host.turn.feature_view import FeatureView
+from durable_agent_host.turn.step_types import FeatureView
 
 NAME: Final = "fallback"
 

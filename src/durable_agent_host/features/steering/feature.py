@@ -27,7 +27,7 @@ from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import FeatureEntry
 from durable_agent_host.model.log_entry import MESSAGE, LogEntry
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.turn.feature_view import FeatureView
+from durable_agent_host.turn.step_types import FeatureView
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
 
 _LOGGER = logging.getLogger(__name__)

@@ -1,12 +1,14 @@
-"""Tools whose results come later, from elsewhere: the call waits for its callback."""
+"""Layers for calls that wait for an answer: a person's approval, the client's result, or a callback."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from durable_agent_host.agent.pending_calls import PendingCalls
+from durable_agent_host.agent.declarations import CLIENT_RESULT
+from durable_agent_host.agent.pending_calls import PendingCalls, Question
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.tool_invocation import (
+    NextToolCall,
     ToolCallEnd,
     ToolInvocation,
     ToolResult,
@@ -23,6 +25,54 @@ from durable_agent_host.tool_calls import DeferredCall
 from durable_agent_host.turn.call_results import check_fit
 from durable_agent_host.turn.client_tools import tool_result_of
 from durable_agent_host.turn_log.journal import Journal
+
+DENIED: Final = "Error: Tool call invocation was rejected by user."
+"""The framework's own words."""
+
+
+@dataclass(frozen=True)
+class RequireApproval:
+    """Runs a call after a person has approved it, with the arguments that the person gave.
+
+    Attributes:
+        pending_calls: of the run.
+    """
+
+    pending_calls: PendingCalls
+
+    async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
+        """Ask about a call, or continue with the answer."""
+        return await self.pending_calls.call_if_approved(
+            call,
+            call_next,
+            Question("approval", "the tool needs approval"),
+            deny=lambda reason: text_result("denied", f"{DENIED}{reason}"),
+        )
+
+
+@dataclass(frozen=True)
+class AskClient:
+    """Leaves a call to the client, and continues with the client's result as what the tool returns.
+
+    Attributes:
+        pending_calls: of the run.
+    """
+
+    pending_calls: PendingCalls
+
+    async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
+        """Let a call pend, or make it with the client's result."""
+        call_id = self.pending_calls.call_id(call.path, number=1 if self.pending_calls.needs_approval(call) else 0)
+        reply = self.pending_calls.answer(call_id)
+        if reply is None:
+            await self.pending_calls.ask(PendingCall(call_id, "client_tool", call.name, call.arguments, str(call.path)))
+            return WaitingToolCall("waits for the client")
+        token = CLIENT_RESULT.set(tool_result_of(reply))
+        try:
+            end = await call_next(call)
+        finally:
+            CLIENT_RESULT.reset(token)
+        return replace(end, outcome="error") if "error" in reply and isinstance(end, ToolResult) else end
 
 
 @dataclass(frozen=True)
