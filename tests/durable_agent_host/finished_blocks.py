@@ -2,9 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import getitem
 from typing import Any
 
+from tests.durable_agent_host.gemini_lab import accepted_parts, plain
 from tests.durable_agent_host.played_recordings import Played
 
 Json = dict[str, Any]
@@ -57,7 +61,8 @@ def read_blocks(kind: str, events: Sequence[Any]) -> Blocks:
     return blocks
 
 
-def _responses(events: Sequence[Json]) -> Blocks:
+def responses_items(events: Sequence[Json]) -> list[Json]:
+    """Give the finished items of a stream; the final response may have more."""
     items: dict[Any, Json] = {}
     for event in events:
         if event["type"] == "response.output_item.done":
@@ -67,8 +72,12 @@ def _responses(events: Sequence[Json]) -> Blocks:
             for index, item in enumerate(event["response"].get("output") or ()):
                 if item.get("id") not in known_ids:
                     items.setdefault(index, item)
+    return [item for _, item in sorted(items.items())]
+
+
+def _responses(events: Sequence[Json]) -> Blocks:
     blocks = Blocks()
-    for _, item in sorted(items.items()):
+    for item in responses_items(events):
         if item["type"] == "message":
             blocks.messages.append(_responses_message(item))
         elif call := _responses_call(item):
@@ -114,6 +123,8 @@ def _responses_call(item: Json) -> tuple[str, list[Any], str] | None:
             return item["id"], [item["arguments"]], outcome
         case "image_generation_call":
             return item["id"], [item["revised_prompt"]] if item.get("revised_prompt") else [], outcome
+        case "custom_tool_call" if item["call_id"].startswith("xs_call"):
+            return item["call_id"], [item["input"]], outcome
         case "shell_call" if "container" in (item.get("environment") or {}).get("type", ""):
             return item["call_id"], [*item["action"]["commands"]], "success"
         case _:
@@ -121,7 +132,7 @@ def _responses_call(item: Json) -> tuple[str, list[Any], str] | None:
 
 
 def anthropic_blocks(events: Sequence[Json]) -> list[Json]:
-    """Put the blocks of a stream together."""
+    """Put the blocks of a stream together, as the service's rules do."""
     blocks: list[Json] = []
     inputs: dict[int, str] = {}
     for event in events:
@@ -132,19 +143,30 @@ def anthropic_blocks(events: Sequence[Json]) -> list[Json]:
             case "content_block_start":
                 blocks.append(dict(event["content_block"]))
             case "content_block_delta":
-                block, delta = blocks[base + event["index"]], event["delta"]
-                if delta["type"] == "text_delta":
-                    block["text"] += delta["text"]
-                elif delta["type"] == "citations_delta":
-                    block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
-                elif delta["type"] == "input_json_delta":
-                    index = base + event["index"]
-                    inputs[index] = inputs.get(index, "") + delta["partial_json"]
+                _add_delta(blocks[base + event["index"]], event["delta"], inputs)
             case _:
                 pass
-    for index, text in inputs.items():
-        blocks[index]["input"] = json.loads(text) if text else blocks[index].get("input")
+    for block in blocks:
+        if text := inputs.get(id(block)):
+            block["input"] = json.loads(text)
     return blocks
+
+
+def _add_delta(block: Json, delta: Json, inputs: dict[int, str]) -> None:
+    match delta["type"]:
+        case "input_json_delta":
+            inputs[id(block)] = inputs.get(id(block), "") + delta["partial_json"]
+        case "citations_delta":
+            block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+        case "signature_delta":
+            block["signature"] = delta["signature"]
+        case "compaction_delta":
+            block["content"] = (block["content"] or "") + delta["content"]
+        case "text_delta" | "thinking_delta" as kind:
+            name = kind.removesuffix("_delta")
+            block[name] += delta[name]
+        case unknown:
+            raise AssertionError(unknown)
 
 
 def _anthropic(events: Sequence[Json]) -> Blocks:
@@ -218,6 +240,7 @@ def _cite_gemini(blocks: Blocks, grounding: Json) -> None:
 def _chat(events: Sequence[Any]) -> Blocks:
     message = Message()
     urls: list[str] = []
+    notes: list[Json] = []
     for event in [event for event in events if event != "[DONE]"]:
         urls += [url for url in event.get("citations") or () if url not in urls]
         for choice in [choice for choice in event.get("choices") or () if not choice.get("index")]:
@@ -229,7 +252,8 @@ def _chat(events: Sequence[Any]) -> Blocks:
             for tool in delta.get("executed_tools") or ():
                 for result in (tool.get("search_results") or {}).get("results") or ():
                     message.cite(None, None, url=result["url"], title=result["title"])
-            for note in delta.get("annotations") or ():
+            for note in [note for note in delta.get("annotations") or () if note not in notes]:
+                notes.append(note)
                 source = note.get("url_citation") or note
                 place = source.get("start_index"), source.get("end_index")
                 message.cite(*place, url=source.get("url"), title=source.get("title"))
@@ -381,3 +405,112 @@ def _compare_calls(blocks: Blocks, played: Played, *, has_ids: bool) -> Iterator
         for label, known in (("events", completed[call_id]["result"]), ("step", steps[call_id]["result"])):
             if not any(text in known or json.dumps(text, ensure_ascii=False)[1:-1] in known for text in texts):
                 yield f"call {call_id}: {label} lack {texts} in {known!r}"
+
+
+# What a later request has of a stream, item by item.
+
+
+def plain_item(item: Json) -> Json:
+    """Write an item in one form: typed, its text in parts, without what is optional in an accepted request.
+
+    Optional, each seen left out or different in accepted requests: ids and status of messages, calls and outputs where
+    the recorded client left them out, ``annotations`` and ``logprobs``, fields that are null.
+    """
+    item = without_nulls(item)
+    item.setdefault("type", "message")
+    if item["type"] == "message":
+        text_type = "output_text" if item["role"] == "assistant" else "input_text"
+        parts = item["content"] if isinstance(item["content"], list) else [{"type": text_type, "text": item["content"]}]
+        item["content"] = [{"type": part["type"], "text": part["text"]} for part in parts]
+    return item
+
+
+def without_nulls(value: Any) -> Any:
+    """Leave out what is null, at every level."""
+    if isinstance(value, dict):
+        return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+def items_to_send(kind: str, events: Sequence[Any]) -> list[Json]:
+    """Read what the service takes back of a stream: everything, but what it cannot know or refuses."""
+    match kind:
+        case "openai-responses":
+            return [_without_refused(plain_item(item)) for item in responses_items(events) if _is_known(item)]
+        case "anthropic":
+            blocks = [block for block in anthropic_blocks(events) if block["type"] != "text" or block["text"].strip()]
+            ids = [block[name] for block in blocks for name in ("id", "tool_use_id") if name in block]
+            return [block for block in blocks if not (_is_hosted(block) and ids.count(_call_id(block)) == 1)]
+        case _:
+            chunks = [chunk["candidates"][0] for chunk in events if chunk.get("candidates")]
+            parts = [part for candidate in chunks for part in (candidate.get("content") or {}).get("parts") or ()]
+            return [part for part in accepted_parts(plain(parts)) if "functionCall" not in part]
+
+
+def sent_items(kind: str, body: Json) -> list[Json]:
+    """Read what a request has of the answer before; without results of open calls, and calls of Gemini."""
+    match kind:
+        case "openai-responses":
+            return [plain_item(item) for item in body["input"][1:-1] if _is_known(item)]
+        case "anthropic":
+            answers = [message["content"] for message in body["messages"] if message["role"] == "assistant"]
+            return [block for content in answers for block in content]
+        case _:
+            contents = [content for content in plain(body["contents"]) if content["role"] == "model"]
+            return [part for content in contents for part in content["parts"] if "functionCall" not in part]
+
+
+def _is_known(item: Json) -> bool:
+    return item.get("type") != "reasoning" or bool(item.get("encrypted_content"))
+
+
+def _without_refused(item: Json) -> Json:
+    """Leave out the outputs of code, and sources of searches without a URL."""
+    action = dict(item.get("action") or {})
+    if any(source["type"] != "url" for source in action.get("sources") or ()):
+        item["action"] = {name: value for name, value in action.items() if name != "sources"}
+    return {name: value for name, value in item.items() if name != "outputs"}
+
+
+def _is_hosted(block: Json) -> bool:
+    return block["type"].endswith("_tool_result") or block["type"] in {"server_tool_use", "mcp_tool_use"}
+
+
+def _call_id(block: Json) -> str:
+    return block.get("tool_use_id") or block["id"]
+
+
+# The same stream in other pieces.
+
+_TEXTS: dict[str, list[tuple[str | int, ...]]] = {
+    "openai-responses": [("delta",)],
+    "anthropic": [("delta", name) for name in ("text", "thinking", "partial_json")],
+    "gemini": [("candidates", 0, "content", "parts", 0, "text")],
+    "chat-completions": [("choices", 0, "delta", name) for name in ("content", "reasoning_content", "reasoning")],
+    "azure-ai-agents": [],
+}
+"""Where the events of a stream have a piece of a text."""
+_WHOLE = {"finishReason", "groundingMetadata", "thoughtSignature", "usageMetadata", "usage", "annotations"}
+"""What an event has once."""
+
+
+def cut_in_two(kind: str, events: Sequence[Any]) -> list[Any]:
+    """Cut each piece of a text in the middle."""
+    pieces: list[Any] = []
+    for event in events:
+        halves = [piece for path in _TEXTS[kind] for piece in _halves(event, path)]
+        is_piece = len(halves) == 2 and not any(f'"{name}": ' in json.dumps(event) for name in _WHOLE)
+        pieces += halves if is_piece else [event]
+    return pieces
+
+
+def _halves(event: Any, path: Sequence[Any]) -> Iterator[Any]:
+    try:
+        text = reduce(getitem, path, event)
+    except (KeyError, IndexError, TypeError):
+        return
+    if isinstance(text, str) and len(text) > 1:
+        for half in (text[: len(text) // 2], text[len(text) // 2 :]):
+            copy = deepcopy(event)
+            reduce(getitem, path[:-1], copy)[path[-1]] = half
+            yield copy

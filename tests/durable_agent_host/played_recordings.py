@@ -3,14 +3,14 @@
 import asyncio
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import openai
-from agent_framework import Agent, FunctionTool
+from agent_framework import Agent, FunctionTool, Message
 from agent_framework_anthropic import AnthropicClient
 from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
@@ -24,12 +24,14 @@ from durable_agent_host.model.log_entry import EVENT
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.stream.fold import fold_updates
 from durable_agent_host.turn.step_reader import StepReader
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from durable_agent_host_azure_ai_agents import AzureAIAgentsChatClient
 from practice_model.dialects.responses import event_grammar as responses_grammar
 from tests.durable_agent_host.hostile_model import HostileModel, events, http_response, stream
 from tests.durable_agent_host.hostile_streams import AGENTS_ROUTES
+from tests.durable_agent_host.wire_lab import live_turn
 from tests.kit import RECORDINGS
 from tests.stand_ins.anthropic import event_grammar as anthropic_grammar
 
@@ -134,10 +136,49 @@ def play(
     **arguments: Any,
 ) -> Played:
     """Run a turn of an agent, to which the model's service sends these streams, after the entries of earlier turns."""
+    script(model, kind, *bodies)
+    return asyncio.run(_turn(model.url, kind, tools, Session(entries=tuple(entries)), arguments))
+
+
+def script(model: HostileModel, kind: str, *bodies: bytes) -> None:
+    """Script the answers of a model's service, which refuses further requests."""
     refusal = http_response(b'{"error": {"message": "no more", "type": "invalid_request_error"}}', status=400)
     model.play(*map(stream, bodies), fallback=refusal)
     model.by_path = AGENTS_ROUTES if kind == "azure-ai-agents" else {}
-    return asyncio.run(_turn(model.url, kind, tools, Session(entries=tuple(entries)), arguments))
+
+
+def play_live(model: HostileModel, kind: str, *bodies: bytes) -> tuple[list[Any], Any]:
+    """Run a turn for each answer in one process that has everything in memory.
+
+    Returns:
+        The updates of the first turn, and the provider that folds them.
+    """
+    script(model, kind, *bodies)
+
+    async def live_turns() -> tuple[list[Any], Any]:
+        async with hosted_agent(kind, model.url) as agent:
+            provider = provider_for(agent.client)
+            runner, session, history = AgentRunner("Agent", agent, provider_for), None, []
+            turns: list[list[Any]] = []
+            for _ in bodies:
+                message = Message("user", [REQUEST.message])
+                session, updates = await live_turn(runner, session, history, message)
+                history += [message, *fold_updates(updates, provider).messages]
+                turns.append(updates)
+            return turns[0], provider
+
+    return asyncio.run(live_turns())
+
+
+@asynccontextmanager
+async def hosted_agent(kind: str, url: str, tools: Sequence[FunctionTool] = ()) -> AsyncIterator[Agent]:
+    """Make an agent of a new process; its service keeps no conversation."""
+    client, close = client_of(kind, url)
+    options = {"anthropic": {"max_tokens": 100}, "openai-responses": {"store": False}}.get(kind, {})
+    try:
+        yield Agent(client, "Talk.", name="Agent", default_options=options, tools=list(tools))
+    finally:
+        await close()
 
 
 async def _turn(
@@ -145,13 +186,9 @@ async def _turn(
 ) -> Played:
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        client, close = client_of(kind, url)
-        stack.push_async_callback(close)
+        agent = await stack.enter_async_context(hosted_agent(kind, url, tools))
         log = SqliteTurnLog(Path(folder) / "log.db")
         stack.push_async_callback(log.close)
-        options: dict[str, Any] = {"max_tokens": 100} if kind == "anthropic" else {}
-        options |= {"store": False} if kind == "openai-responses" and tools else {}
-        agent = Agent(client, "Talk.", name="Agent", default_options=options, tools=list(tools))
         runner = AgentRunner("Agent", agent, provider_for, open_log=lambda: log, **arguments)
         outcome = await runner.run(session, REQUEST)
         page = await log.read(turn_log_id("Agent", "session", "turn"))

@@ -16,10 +16,7 @@ from durable_agent_host import DurableAgentApp
 from durable_agent_host.errors import RegistrationError
 from tests.durable_agent_host.hostile_model import response_events
 from tests.durable_agent_host.openai_outputs import (
-    SHELL,
-    SHELL_OUTPUT,
     TOOL_SEARCH_CALL,
-    TOOL_SEARCH_OUTPUT,
 )
 from tests.durable_agent_host.scripted_service import (
     ScriptedService,
@@ -603,24 +600,6 @@ def read_events(host: AgentHost, agent: str, session: str, answer: dict[str, Any
 (TEXT,) = _LAST["response"]["output"]
 
 
-def test_a_custom_tool_that_the_service_has_run_waits_for_nobody(host: AgentHost, service: ScriptedService):
-    """Searches of xAI on X are such calls: they are told as hosted calls, and go back without an output."""
-    search = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "xs_call_1", "name": "x_keyword_search"}
-    call = search | {"input": '{"query": "a"}', "status": "completed"}
-    events = items_events(call, TEXT)
-    events[1] |= {"item": {**search, "input": ""}}
-    service.play(events, response_events("Bye.", "resp_2"))
-    answer = host.run("Responsesunknown", {"message": "Look", "session_id": "x-search"}).json()
-    assert answer["response"] == "Found.", answer
-    started, completed = read_events(host, "Responsesunknown", "x-search", answer, "tool.")
-    assert (started["name"], completed["outcome"]) == ("x_keyword_search", "success")
-    assert call["input"] in (started["arguments"], completed.get("arguments"))
-    assert run(host, "Responsesunknown", "x-search") == "Bye."
-    sent = [item["type"] for item in service.bodies[-1]["input"] if item.get("role") != "user"]
-    assert sent[-2:] == ["custom_tool_call", "message"]
-    assert host.get("/agents/Responsesunknown/sessions/x-search/verify").json()["problems"] == []
-
-
 def test_searches_count_although_the_end_does_not_list_them(host: AgentHost, service: ScriptedService):
     """A service may leave out of its last event what it has streamed; a page that was opened is no search."""
     search = {
@@ -727,46 +706,6 @@ def test_claude_goes_on_after_a_pause_whatever_the_ids(host: AgentHost, service:
     assert service.bodies[-1]["messages"][1]["content"] == [*listings, *texts]
 
 
-def test_a_command_in_a_container_has_failed_when_it_says_so(host: AgentHost, service: ScriptedService):
-    """OpenAI's item of its output is complete all the same; a search for tools has no result of its own."""
-    outputs = [{"stdout": "", "stderr": "no rule", "outcome": {"type": "exit", "exit_code": 2}}]
-    items = [
-        TOOL_SEARCH_CALL,
-        TOOL_SEARCH_OUTPUT,
-        SHELL,
-        SHELL_OUTPUT | {"output": outputs},
-        SHELL | {"id": "sh_2", "call_id": "call_2"},
-        SHELL_OUTPUT | {"id": "sho_2", "call_id": "call_2"},
-        {"type": "image_generation_call", "id": "ig_1", "status": "failed", "error": {"message": "not drawn"}},
-    ]
-    service.play(items_events(*items, TEXT))
-    answer = host.run("Responsesunknown", {"message": "Look", "session_id": "commands"}).json()
-    outcomes = [
-        (event["outcome"], event["result"])
-        for event in read_events(host, "Responsesunknown", "commands", answer, "tool.completed")
-    ]
-    assert outcomes == [
-        ("success", ""),
-        ("error", "no rule\nexit code 2"),
-        ("error", "a\ne\ntimed out"),
-        ("error", "not drawn"),
-    ]
-
-
-def test_a_result_of_claudes_service_that_nobody_knows_belongs_to_its_call(host: AgentHost, service: ScriptedService):
-    """It is told, goes back whole, and the conversation is valid."""
-    call = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "holodeck", "input": {"scene": "beach"}}
-    result = {"type": "holodeck_tool_result", "tool_use_id": "srvtoolu_1", "content": {"text": "sand"}}
-    service.play(anthropic_response(call, result, {"type": "text", "text": "Nice."}))
-    answer = host.run("Claude", {"message": "Look", "session_id": "beach"}).json()
-    started, completed = read_events(host, "Claude", "beach", answer, "tool.")
-    assert (started["name"], completed["outcome"], completed["result"]) == ("holodeck", "success", "sand")
-    assert host.get("/agents/Claude/sessions/beach/verify").json()["problems"] == []
-    service.play(anthropic_response({"type": "text", "text": "Bye."}))
-    assert run(host, "Claude", "beach") == "Bye."
-    assert service.bodies[-1]["messages"][1]["content"][:2] == [call, result]
-
-
 def test_what_only_the_deltas_of_a_service_have_is_kept(host: AgentHost, service: ScriptedService):
     """Some end an item without its content, and name neither an id nor a field that OpenAI does."""
     first, *deltas, last = response_events("It is mild.")
@@ -803,23 +742,3 @@ def test_an_error_behind_the_end_of_an_answer_takes_nothing_from_it(host: AgentH
     assert (answer["response"], answer["status"]) == ("It is", "incomplete")
     assert answer["usage"]["output_token_count"] == 2
     assert len(service.bodies) == 1
-
-
-def test_code_of_gemini_has_one_result(host: AgentHost, service: ScriptedService):
-    """Each of its parts is sent back; the run has failed if one of them says so."""
-    parts = [
-        {"executableCode": {"language": "PYTHON", "code": "print(1)\n1 / 0"}},
-        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
-        {"codeExecutionResult": {"outcome": "OUTCOME_FAILED", "output": "division by zero"}},
-        {"text": "It failed."},
-    ]
-    chunks = gemini_response({})
-    chunks[0]["candidates"][0]["content"]["parts"] = parts
-    service.play(chunks, gemini_response({"text": "Bye."}))
-    answer = host.run("Gemini", {"message": "Look", "session_id": "two-results"}).json()
-    (completed,) = read_events(host, "Gemini", "two-results", answer, "tool.completed")
-    assert completed["outcome"] == "error"
-    assert completed["result"].startswith("1")
-    assert "division by zero" in completed["result"]
-    assert run(host, "Gemini", "two-results") == "Bye."
-    assert service.bodies[-1]["contents"][1]["parts"] == parts

@@ -1,20 +1,17 @@
-"""Recorded traffic of Anthropic: every block is stored and comes back, and accepted requests are what ours are."""
+"""Recorded conversations of Anthropic: accepted requests are what ours are."""
 
 import json
 import os
 
 import pytest
-from agent_framework import ChatResponse, FunctionTool, Message
+from agent_framework import FunctionTool
 
-from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response
-from durable_agent_host.providers.anthropic.provider import ANTHROPIC
-from durable_agent_host.stream.fold import Fold, fold_updates, response_as_updates
 from tests.durable_agent_host.anthropic_lab import AnthropicLab
-from tests.durable_agent_host.anthropic_streams import FOLDER, blocks_of, parse_updates, recorded_streams
-from tests.durable_agent_host.stream.comparing import fold_part
 from tests.kit import RECORDINGS
 
 pytestmark = pytest.mark.recordings
+
+FOLDER = RECORDINGS / "anthropic"
 
 NO_FIT = {
     "code-exec-other-provider-history": "the first turn is another provider's",
@@ -29,10 +26,6 @@ OMITTED_FIELDS = {"caller", "citations", "is_error", "authorization_token"}
 """Fields of the service's responses that recorded clients have omitted: ours sends them."""
 
 
-def names():
-    return sorted(recorded_streams()) if FOLDER.is_dir() else ["none"]
-
-
 def conversations():
     if not FOLDER.is_dir():
         return ["none"]
@@ -42,43 +35,6 @@ def conversations():
 def needs_recordings():
     if not FOLDER.is_dir():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
-
-
-@pytest.mark.drawn(10)
-@pytest.mark.parametrize("name", names())
-def test_every_block_of_a_recorded_stream_is_stored_and_comes_back(name):
-    """What is sent back after the store is what was streamed, block by block, however the stream was cut and folded."""
-    needs_recordings()
-    events = recorded_streams()[name]
-    updates = parse_updates(events)
-    response = Fold(updates, ANTHROPIC).response()
-    wire = json.loads(json.dumps(encode_model_response(ChatResponse(messages=response.messages))))
-    messages = ANTHROPIC.replay(decode_model_response(wire).messages, session_id="s")
-    sent = ANTHROPIC.adapt(AnthropicLab.bare_client())._prepare_messages_for_anthropic(
-        [Message("user", ["hi"]), *messages]
-    )
-    back = [block for message in sent if message["role"] == "assistant" for block in message["content"]]
-    block_ids = {block.get("id") for block in blocks_of(events)}
-    expected_blocks = [
-        block
-        for block in blocks_of(events)
-        if not (block["type"] == "text" and not block["text"].strip())
-        and not (block.get("tool_use_id") and block["tool_use_id"] not in block_ids)  # of a call in another message
-    ]
-    assert back == expected_blocks
-    expected_json = to_stored_json(fold_updates(updates, ANTHROPIC))
-    for size in (1, 3, 17):
-        parts = [updates[start : start + size] for start in range(0, len(updates), size)]
-        folded_updates = [update for part in parts for update in fold_part(part, ANTHROPIC)]
-        assert to_stored_json(fold_updates(folded_updates, ANTHROPIC)) == expected_json
-        assert to_stored_json(fold_updates(fold_part(folded_updates, ANTHROPIC), ANTHROPIC)) == expected_json
-    assert (
-        to_stored_json(fold_updates(response_as_updates(fold_updates(updates, ANTHROPIC)), ANTHROPIC)) == expected_json
-    )
-
-
-def to_stored_json(response):
-    return json.dumps(encode_model_response(ChatResponse(messages=response.messages)), sort_keys=True)
 
 
 @pytest.mark.drawn(6)

@@ -12,8 +12,7 @@ from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.stream.fold import fold_updates
 from practice_model.rules.chat_requests import check_request
 from tests.durable_agent_host.chat_lab import ChatLab
-from tests.durable_agent_host.stream.comparing import fold_part
-from tests.durable_agent_host.stream.streams import encode_messages, stored_all
+from tests.durable_agent_host.stream.streams import encode_messages
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{ "city":"Oslo" }'}}
 DETAILS = [
@@ -325,22 +324,6 @@ async def test_another_service_gets_the_standard_fields():
     lab.host = "model"
     await lab.cold_turn("three")
     assert lab.sent_messages[-1][2]["reasoning_content"] == "Thinking."
-
-
-@pytest.mark.drawn(5)
-@pytest.mark.parametrize("name", STREAMS)
-async def test_folding_a_stream_in_parts_builds_the_same_message(name):
-    """The laws of the fold: cut anywhere, folded in parts or folded again, what is stored is the same."""
-    lab = ChatLab(model="practice-parts" if "Mistral" in name else "m")
-    lab.streams({"role": "assistant", "content": None}, *STREAMS[name][0])
-    async with lab.agent() as agent:
-        client = CHAT.adapt(agent.client)
-        updates = [update async for update in client.get_response([Message("user", ["x"])], stream=True)]
-    expected_json = stored_all(fold_updates(updates, CHAT))
-    for cut in range(len(updates) + 1):
-        folded_updates = [*fold_part(updates[:cut], CHAT), *fold_part(updates[cut:], CHAT)]
-        assert stored_all(fold_updates(folded_updates, CHAT)) == expected_json
-    assert stored_all(fold_updates(fold_part(fold_part(updates, CHAT), CHAT), CHAT)) == expected_json
 
 
 async def test_audio_is_sent_back_by_its_id_until_it_expires():

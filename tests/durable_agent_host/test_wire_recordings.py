@@ -10,10 +10,9 @@ from agent_framework import FunctionTool
 
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from practice_model.rules.requests import Rules
+from tests.durable_agent_host.finished_blocks import plain_item
 from tests.durable_agent_host.wire_lab import Lab
 from tests.kit import RECORDINGS
-from tests.stand_ins.recordings import load_recordings
-from tests.stand_ins.server import RESPONSES_TRAFFIC
 
 pytestmark = pytest.mark.recordings
 
@@ -67,29 +66,7 @@ class Step:
     @property
     def items(self):
         """The input in one form, without instructions."""
-        return [plain(item) for item in self.body["input"] if item.get("role") not in {"system", "developer"}]
-
-
-def plain(item):
-    """Write an item in one form: typed, its text in parts, without what is optional in an accepted request.
-
-    Optional, each seen left out or different in accepted requests: ids and status of messages, calls and outputs where
-    the recorded client left them out, ``annotations`` and ``logprobs``, fields that are null.
-    """
-    item = without_nulls(item)
-    item.setdefault("type", "message")
-    if item["type"] == "message":
-        text_type = "output_text" if item["role"] == "assistant" else "input_text"
-        parts = item["content"] if isinstance(item["content"], list) else [{"type": text_type, "text": item["content"]}]
-        item["content"] = [{"type": part["type"], "text": part["text"]} for part in parts]
-    return item
-
-
-def without_nulls(value):
-    """Leave out what is null, at every level."""
-    if isinstance(value, dict):
-        return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
-    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
+        return [plain_item(item) for item in self.body["input"] if item.get("role") not in {"system", "developer"}]
 
 
 def conversations(name):
@@ -187,7 +164,7 @@ async def test_the_request_has_the_recorded_items(name, recordings):
         assert lab.bodies == lab.bodies_of_the_sdk
         assert len(lab.inputs) == len(steps)
         for step, sent in zip(steps, lab.inputs, strict=True):
-            compare(step.items, [plain(item) for item in sent], NOT_COMPARED.get(name, {}))
+            compare(step.items, [plain_item(item) for item in sent], NOT_COMPARED.get(name, {}))
 
 
 def new_texts(steps):
@@ -224,48 +201,6 @@ OWN_TOOLS = {"function_call", "custom_tool_call", "local_shell_call", "apply_pat
 """Calls that wait for an answer of the app."""
 
 
-def singles():
-    if not FOLDER.is_dir():
-        return ["none"]
-    return sorted(path.stem for path in FOLDER.parent.glob("*.jsonl") if is_complete(path))
-
-
-def is_complete(path):
-    events = [json.loads(line)["data"] for line in path.read_text().splitlines()]
-    kinds = {event["item"]["type"] for event in events if event["type"] == "response.output_item.done"}
-    return events[-1]["type"] == "response.completed" and not kinds & OWN_TOOLS
-
-
-@pytest.mark.drawn(8)
-@pytest.mark.parametrize("name", singles())
-async def test_the_next_turn_has_every_recorded_item(name, recordings):
-    """What a recorded stream gave out is there on the next turn of a cold process, in order and once.
-
-    But for the outputs of code, which are stored, and null in the request, as in those that were accepted.
-    """
-    lab = Lab(model="gpt-recorded", options={"store": False}, rules=Rules(), recordings=recordings)
-    lab.plan({"recording": name}, {"text": "Yes."})
-    assert (await lab.cold_turn("first")).error is None
-    assert (await lab.cold_turn("second")).error is None
-    assert lab.bodies == lab.bodies_of_the_sdk
-    finished_items = lab.service.request_log.entries[0]["output"]
-    final_response = load_recordings(recordings, RESPONSES_TRAFFIC).by_name[name].stream_version.response
-    final_items = final_response.get("output") or []  # has more than was finished
-    items = [plain(item) for item in (final_items if len(final_items) > len(finished_items) else finished_items)]
-    if not any(item.get("encrypted_content") for item in items):
-        # Without its payload a service that stored nothing cannot know the reasoning, nor the ids that ask for it.
-        items = [item for item in items if item["type"] != "reasoning"]
-    for item in items:
-        for output in item.pop("outputs", None) or [] if item["type"] == "code_interpreter_call" else []:
-            assert json.dumps(output.get("logs") or output["url"]) in json.dumps(lab.session.entries)
-    assert {item["outputs"] for item in lab.inputs[1] if item["type"] == "code_interpreter_call"} <= {None}
-    sent = [plain(item) for item in lab.inputs[1][1:-1]]
-    assert [item["type"] for item in sent] == [item["type"] for item in items]
-    for sent_item, accepted_item in zip(sent, items, strict=True):
-        assert accepted_item | sent_item == accepted_item
-        assert accepted_item.keys() - sent_item.keys() <= {"id", "status", "content"} & accepted_item.keys()
-
-
 CLIENT_CALLS = ["custom-tool-grammar", "apply-patch", "local-shell"]
 """Recorded calls of the service's own tools that the client runs."""
 
@@ -288,7 +223,7 @@ async def test_a_call_that_the_client_runs_is_replayed_with_its_output(name, rec
     (call,) = [item for item in lab.service.request_log.entries[0]["output"] if item["type"] in OWN_TOOLS]
     for sent in lab.inputs[1:]:
         (sent_call, output) = [item for item in sent if item["type"] not in {"message", "reasoning"}]
-        assert plain(call) | sent_call == plain(call)
+        assert plain_item(call) | sent_call == plain_item(call)
         assert (output["type"], output["call_id"]) == (f"{call['type']}_output", call["call_id"])
         assert output["output"] == "as it should be"
 
@@ -301,7 +236,7 @@ async def test_a_recorded_patch_is_answered_as_recorded(name, recordings, log):
     lab.plan(*({"recording": step.answer} for step in steps))
     assert (await lab.waiting_turn(new_texts(steps)[0], lambda: log)).error is None
     for step, sent in zip(steps, lab.inputs, strict=True):
-        compare(step.items, [plain(item) for item in sent], {})
+        compare(step.items, [plain_item(item) for item in sent], {})
 
 
 @pytest.mark.parametrize("name", CLIENT_CALLS)

@@ -1,7 +1,6 @@
 """How responses of Gemini become contents: the same wherever a stream is cut, and told clearly when there are none."""
 
 import json
-import random
 
 import pytest
 from agent_framework import ChatResponseUpdate, Message
@@ -11,9 +10,7 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.gemini.part_mapping import to_parts
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
-from durable_agent_host.stream.fold import Fold, fold_updates, response_as_updates
-from tests.durable_agent_host.stream.comparing import fold_part
-from tests.kit import RECORDINGS
+from durable_agent_host.stream.fold import Fold, fold_updates
 
 SEAL, OTHER = "c2VhbGVk", "b3RoZXI="
 CODE = {"executableCode": {"language": "PYTHON", "code": "print(1)", "id": "c1"}, "thoughtSignature": SEAL}
@@ -73,82 +70,6 @@ def encode_messages(response):
     for number, name in enumerate(name for name in names if name.startswith("tool-call-")):
         text = text.replace(name, f"made-up-{number}")
     return text
-
-
-STREAMS = {
-    "code with an image": [{"text": "I run "}, {"text": "it."}, CODE, RESULT, IMAGE, {"text": "Done."}],
-    "code without ids": [{"executableCode": {"code": "1"}}, {"codeExecutionResult": {"outcome": "OUTCOME_FAILED"}}] * 2,
-    "a result before its code": [RESULT, CODE, {"text": "x"}],
-    "signed texts": [{"text": "a", "thoughtSignature": SEAL}, {"text": "b"}, {"text": "", "thoughtSignature": OTHER}],
-    "thoughts": [{"text": "hm ", "thought": True}, {"text": "hm", "thought": True}, {"text": "so"}],
-    "unknown": [{"hologram": {"depth": 3}}, {"text": "x"}, {"text": 7}, {"executableCode": "x"}, {"thought": True}],
-    "calls": [
-        {"functionCall": {"name": "f", "args": {"a": 1}, "id": "f1"}, "thoughtSignature": SEAL},
-        {"functionCall": {"name": "f", "args": {"a": 2}, "id": "f2"}},
-        {"functionCall": {"name": "g", "id": "f3", "urgency": 9}},
-    ],
-}
-
-
-def read_recordings():
-    """The recorded streams."""
-    paths = sorted((RECORDINGS / "gemini").rglob("*.jsonl"))
-    return {path.stem: [json.loads(line)["data"] for line in path.read_text().splitlines()] for path in paths}
-
-
-def cases():
-    return {name: chunks_of(parts) for name, parts in STREAMS.items()} | read_recordings()
-
-
-def cut_at_random(chunks, seed):
-    """Cut texts at other places, and put parts of several chunks into one."""
-    draw = random.Random(seed)
-    pieces = []
-    for chunk_json in chunks:
-        fields = {name: value for name, value in chunk_json["candidates"][0].items() if name != "content"}
-        for part in chunk_json["candidates"][0].get("content", {}).get("parts", []):
-            text = part.get("text")
-            if isinstance(text, str) and len(text) > 1 and part.keys() <= {"text", "thought"}:
-                offset = draw.randint(1, len(text) - 1)
-                pieces += [({**part, "text": half}, {}) for half in (text[:offset], text[offset:])]
-            else:
-                pieces.append((part, {}))
-        if pieces:
-            pieces[-1] = (pieces[-1][0], fields)
-    new_chunks = [{**chunks[-1], "candidates": [{"content": {"parts": [part]}, **fields}]} for part, fields in pieces]
-    for offset in range(len(new_chunks) - 1, 0, -1):
-        if draw.random() < 0.3 and not pieces[offset - 1][1].keys() - {"index"}:
-            parts = new_chunks[offset - 1]["candidates"][0]["content"]["parts"]
-            candidate = new_chunks[offset]["candidates"][0]
-            candidate["content"]["parts"] = parts + candidate["content"]["parts"]
-            del new_chunks[offset - 1]
-    return new_chunks
-
-
-@pytest.mark.drawn(6)
-@pytest.mark.parametrize("name", cases())
-def test_a_stream_is_stored_the_same_wherever_it_is_cut(name):
-    """Wherever the service cuts texts, and however many parts it puts into a chunk."""
-    chunks = cases()[name]
-    expected = encode_messages(fold_updates(updates_of(chunks), GEMINI))
-    for seed in range(5):
-        assert encode_messages(fold_updates(updates_of(cut_at_random(chunks, seed)), GEMINI)) == expected
-
-
-@pytest.mark.drawn(6)
-@pytest.mark.parametrize("name", cases())
-def test_folding_in_parts_changes_nothing(name):
-    """Parts folded first, and parts of those, and what is folded already, give the fold of the whole."""
-    updates = updates_of(cases()[name])
-    response = fold_updates(updates, GEMINI)
-    expected = encode_messages(response)
-    draw = random.Random(name)
-    for _ in range(4):
-        first, second = sorted(draw.randint(0, len(updates)) for _ in range(2))
-        a, b, c = (fold_part(part, GEMINI) for part in (updates[:first], updates[first:second], updates[second:]))
-        assert encode_messages(fold_updates([*a, *b, *c], GEMINI)) == expected
-        assert encode_messages(fold_updates([*fold_part([*a, *b], GEMINI), *updates[second:]], GEMINI)) == expected
-    assert encode_messages(fold_updates(response_as_updates(response), GEMINI)) == expected
 
 
 def argument(path, **value):

@@ -1,7 +1,6 @@
 """Streams of the Responses API as updates: recorded ones, ones made of recorded bodies, and generated ones."""
 
 import json
-import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -126,25 +125,3 @@ def _bodies() -> Iterator[Stream]:
 
 def _name(path: Path) -> str:
     return str(path.relative_to(FOLDER))
-
-
-def cut_at_random(events: Iterable[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
-    """Cut deltas at random places, and join neighbours at random: the same stream in other pieces."""
-    draw = random.Random(seed)
-    pieces: list[dict[str, Any]] = []
-    for event in events:
-        delta = event.get("delta")
-        if not isinstance(delta, str) or not event["type"].endswith(".delta"):
-            pieces.append(event)
-            continue
-        before = pieces[-1] if pieces else {}
-        if draw.random() < 0.4 and _position(before) == _position(event):
-            pieces[-1] = before | {"delta": before["delta"] + delta}
-            continue
-        cut = draw.randint(0, len(delta))
-        pieces += [event | {"delta": part} for part in (delta[:cut], delta[cut:])]
-    return pieces
-
-
-def _position(event: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(event.get(name) for name in ("type", "output_index", "content_index", "summary_index"))

@@ -1,0 +1,108 @@
+"""Every stream, recorded or made by hand, played once: what callers see of it, and what the next request has."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from durable_agent_host.codec.entity_state import decode_session, encode_session
+from durable_agent_host.model.session import Session
+from durable_agent_host.stream.fold import fold_updates, response_as_updates
+from tests.durable_agent_host.connection_closes import COMPLETE_STREAMS
+from tests.durable_agent_host.finished_blocks import cut_in_two, differences, items_to_send, sent_items
+from tests.durable_agent_host.handmade_streams import HANDMADE_STREAMS
+from tests.durable_agent_host.hostile_model import HostileModel, hostile_model
+from tests.durable_agent_host.played_recordings import (
+    play,
+    play_live,
+    read_events,
+    recorded_files,
+    to_wire,
+)
+from tests.durable_agent_host.stream.comparing import fold_part
+from tests.durable_agent_host.stream.streams import encode_messages
+from tests.kit import RECORDINGS
+
+pytestmark = [
+    pytest.mark.recordings,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:.*is discouraged:DeprecationWarning"),  # Google's SDK subclasses aiohttp's
+]
+WITHOUT_ANSWER = ("pause-turn-web-search-stream/01", "error-failed-quota")
+"""Recordings whose answer is in another recording, or that end with an error."""
+IN_REQUESTS = {"openai-responses", "anthropic", "gemini"}
+"""Services whose finished blocks are in the next request as they came."""
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[HostileModel]:
+    """An endpoint that plays recordings."""
+    with hostile_model() as running:
+        yield running
+
+
+def without_new_ids(value: Any) -> Any:
+    """Write a value without ids that a client makes up."""
+    return json.loads(re.sub(r"(tool-call-|call_)[0-9a-f]{24,}", r"\1new", json.dumps(value)))
+
+
+@pytest.mark.drawn(30)
+@pytest.mark.parametrize("name", [*(recorded_files() if RECORDINGS.is_dir() else ["none"]), *HANDMADE_STREAMS])
+def test_a_stream_is_displayed_stored_and_sent_back(model: HostileModel, name: str):
+    """Events, answer and steps say what its finished blocks say, and the next request has each block.
+
+    The whole request is that of a process that never stopped; and the parts of the stream can be folded in any order
+    of batches.
+    """
+    if name == "none":
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no recordings: set RECORDINGS_DIR")
+    kind = name.partition("/")[0]
+    recorded_events = HANDMADE_STREAMS.get(name) or read_events(name)
+    wire = to_wire(kind, recorded_events)
+    played = play(model, kind, wire)
+    if any(part in name for part in WITHOUT_ANSWER):
+        return
+    assert played.outcome.status in {"completed", "suspended"}, played.outcome.error
+    assert differences(kind, recorded_events, played) == []
+    if played.body["status"] != "completed" or kind == "azure-ai-agents":
+        return  # the service keeps the conversation, or the answer has no end
+    session = decode_session(json.loads(json.dumps(encode_session(Session(entries=played.outcome.entries)))))
+    play(model, kind, COMPLETE_STREAMS[kind], entries=session.entries)
+    body = json.loads(model.received[-1].body)
+    updates, provider = play_live(model, kind, wire, COMPLETE_STREAMS[kind])
+    assert without_new_ids(body) == without_new_ids(json.loads(model.received[-1].body))
+    if kind in IN_REQUESTS:
+        compare(sent_items(kind, body), items_to_send(kind, recorded_events))
+    cut_updates, _ = play_live(model, kind, to_wire(kind, cut_in_two(kind, recorded_events)))
+    check_folds(updates, cut_updates, provider)
+
+
+def check_folds(updates: Sequence[Any], cut_updates: Sequence[Any], provider: Any) -> None:
+    """What is stored is the same for other pieces, for batches of pieces, for folded batches, and for itself."""
+    response = fold_updates(updates, provider)
+    expected = encode_messages(response)
+    assert without_new_ids(encode_messages(fold_updates(cut_updates, provider))) == without_new_ids(expected)
+    for size in (1, 3, 17):
+        batches = [updates[start : start + size] for start in range(0, len(updates), size)]
+        folded_updates = [update for batch in batches for update in fold_part(batch, provider)]
+        for again in (folded_updates, fold_part(folded_updates, provider)):
+            assert encode_messages(fold_updates(again, provider)) == expected
+    for again in (response_as_updates(response), response.to_updates()):  # ours and the framework's
+        assert encode_messages(fold_updates(again, provider)) == expected
+
+
+MAY_LACK = {"id", "status", "content", "created_by"}
+"""Fields of an item of OpenAI that a request may leave out."""
+
+
+def compare(sent: Sequence[Any], expected: Sequence[Any]) -> None:
+    """Hold what a request has against the finished blocks; only open calls have a result in addition."""
+    open_results = [item for item in sent if item.get("type") == "function_call_output" and item not in expected]
+    sent = [item for item in sent if item not in open_results]
+    assert [item.get("type") for item in sent] == [item.get("type") for item in expected]
+    for item, expected_item in zip(sent, expected, strict=True):
+        assert expected_item | item == expected_item
+        assert expected_item.keys() - item.keys() <= MAY_LACK
