@@ -1,7 +1,6 @@
 """The stores that a contract runs against. A new store is one more subclass of `Backend`."""
 
 import contextlib
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,73 +9,29 @@ import pytest
 
 from durable_agent_host.turn_log.protocol import TurnLog
 from tests.contract.piece_stores import (
+    Backend,
     BlobPieces,
+    ContainerBackend,
     EncryptedSqlitePieces,
+    FileBackend,
     PieceBackend,
     SqlitePieces,
     make_cipher,
 )
-from tests.contract.traces import text_in_blobs, text_in_files
-from tests.kit_services import azurite, azurite_connection, redis
+from tests.kit_services import azurite, redis
 from tests.sweeps import chooser
 
-RETRY_SECONDS = 500.0
-"""No test fails because a store on a busy machine took its time; one that hangs ends with its timeout."""
 
-
-class Backend:
-    """One place where logs are kept. Each call of `log` is what another process would have."""
-
-    is_encrypted = False
-    erasing_seconds = 0.0
-    """After a deletion, until its text is nowhere."""
-
-    def __init__(self) -> None:
-        self.stores: list[Any] = []
-
-    @property
-    def arguments(self) -> list[Any]:
-        """What makes the same backend in another process; JSON holds it."""
-        raise NotImplementedError
-
-    def log(self, **options: Any) -> TurnLog:
-        """Open the store once more."""
-        log = self.make(**({"retry_seconds": RETRY_SECONDS} | options))
-        self.stores.append(log)
-        return log
-
-    def make(self, **options: Any) -> TurnLog:
-        """Make an object of the store's class."""
-        raise NotImplementedError
-
-    async def holds(self, text: bytes) -> bool:
-        """Tell whether a text stands in any file, blob or key of the store."""
-        raise NotImplementedError
-
-
-class Sqlite(Backend):
+class Sqlite(FileBackend[TurnLog]):
     """A file."""
 
     erasing_seconds = 60.0
-
-    def __init__(self, path: Path | str) -> None:
-        super().__init__()
-        self.path = Path(path)
-
-    @property
-    def arguments(self) -> list[Any]:
-        """What makes the same backend in another process."""
-        return [str(self.path)]
 
     def make(self, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
         from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 
         return SqliteTurnLog(self.path, **options)
-
-    async def holds(self, text: bytes) -> bool:
-        """Tell whether a text stands in any file of the folder."""
-        return text_in_files(self.path.parent, text)
 
 
 class EncryptedSqlite(Sqlite):
@@ -91,43 +46,22 @@ class EncryptedSqlite(Sqlite):
         return EncryptedTurnLog(super().make(**options), make_cipher())
 
 
-class Blob(Backend):
+class Blob(ContainerBackend[TurnLog]):
     """A container of its own in an Azurite."""
 
-    def __init__(self, port: int, options: dict[str, Any] | None = None, container: str | None = None) -> None:
-        super().__init__()
-        self.port = port
-        self.container = container or f"turns-{uuid.uuid4().hex[:12]}"
-        self.options = options or {}
-
-    @property
-    def arguments(self) -> list[Any]:
-        """What makes the same backend in another process."""
-        return [self.port, self.options, self.container]
-
-    def make(self, *, port: int | None = None, **options: Any) -> TurnLog:
+    def make(self, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
         from durable_agent_host.turn_log.blob.log import BlobTurnLog
 
-        settings = {"AzureWebJobsStorage": azurite_connection(port or self.port)}
-        return BlobTurnLog.from_environment(settings, container=self.container, **(self.options | options))
-
-    async def holds(self, text: bytes) -> bool:
-        """Tell whether a text stands in any blob of the container."""
-        return await text_in_blobs(self.port, self.container, text)
+        return self.from_environment(BlobTurnLog, **options)
 
 
-class Redis(Backend):
+class Redis(Backend[TurnLog]):
     """A Redis."""
 
     def __init__(self, port: int) -> None:
-        super().__init__()
+        super().__init__(port)
         self.port = port
-
-    @property
-    def arguments(self) -> list[Any]:
-        """What makes the same backend in another process."""
-        return [self.port]
 
     def make(self, *, port: int | None = None, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
@@ -167,7 +101,7 @@ def redis_port(tmp_path_factory) -> Iterator[int]:
         yield port
 
 
-def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend:
+def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend[TurnLog]:
     if kind == "sqlite":
         return Sqlite(folder / "made" / "turns.db")
     if kind == "encrypted":
@@ -189,7 +123,7 @@ Encryption lies on top of any store: here on one.
 
 
 @pytest.fixture(params=SHARED)
-async def backend(request, tmp_path) -> AsyncIterator[Backend]:
+async def backend(request, tmp_path) -> AsyncIterator[Backend[TurnLog]]:
     """Each store in turn."""
     test_backend = _make(request.param, request, tmp_path)
     async with _closing(test_backend):
@@ -205,7 +139,7 @@ async def blob(request, tmp_path) -> AsyncIterator[Blob]:
 
 
 @pytest.fixture
-async def networked_backend(request, tmp_path) -> AsyncIterator[Backend]:
+async def networked_backend(request, tmp_path) -> AsyncIterator[Backend[TurnLog]]:
     """A store behind a network, chosen by the test's parameter."""
     test_backend = _make(request.param, request, tmp_path)
     async with _closing(test_backend):
@@ -229,7 +163,7 @@ async def pieces(request, tmp_path) -> AsyncIterator[PieceBackend]:
 
 
 @contextlib.asynccontextmanager
-async def _closing(test_backend: Backend | PieceBackend) -> AsyncIterator[None]:
+async def _closing(test_backend: Backend[Any]) -> AsyncIterator[None]:
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The stores of pieces that their contract runs against. A new store is one more subclass of `PieceBackend`."""
+"""The places of stores that contracts run against, and the stores of pieces."""
 
 import sqlite3
 import uuid
@@ -11,53 +11,75 @@ from tests.contract.traces import text_in_blobs, text_in_files
 from tests.kit_services import azurite_connection
 
 RETRY_SECONDS = 500.0
+"""No test fails because a store on a busy machine took its time; one that hangs ends with its timeout."""
 
 
-class PieceBackend:
-    """One place where pieces are kept. Each call of `store` is what another process would have."""
+class Backend[Store]:
+    """One place where data are kept. Each call of `store` is what another process would have."""
 
     is_encrypted = False
     erasing_seconds = 0.0
-    """After a deletion, until its bytes are nowhere."""
+    """After a deletion, until its text is nowhere."""
 
-    def __init__(self) -> None:
-        self.stores: list[BlobStore] = []
-
-    @property
-    def arguments(self) -> list[Any]:
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = list(arguments)
         """What makes the same backend in another process; JSON holds it."""
-        raise NotImplementedError
+        self.stores: list[Any] = []
 
-    def store(self, **options: Any) -> BlobStore:
+    def store(self, **options: Any) -> Store:
         """Open the store once more."""
         store = self.make(**({"retry_seconds": RETRY_SECONDS} | options))
         self.stores.append(store)
         return store
 
-    def make(self, **options: Any) -> BlobStore:
+    def make(self, **options: Any) -> Store:
         """Make an object of the store's class."""
         raise NotImplementedError
 
-    async def flip(self, namespace: str, name: str) -> None:
-        """Change one byte of a stored piece, behind the store's back."""
-        raise NotImplementedError
-
     async def holds(self, text: bytes) -> bool:
-        """Tell whether a text stands in any file or blob of the store."""
+        """Tell whether a text stands in any file, blob or key of the store."""
         raise NotImplementedError
 
 
-class SqlitePieces(PieceBackend):
-    """A file."""
+class FileBackend[Store](Backend[Store]):
+    """A file of a folder."""
 
     def __init__(self, path: Path | str) -> None:
-        super().__init__()
+        super().__init__(str(path))
         self.path = Path(path)
 
-    @property
-    def arguments(self) -> list[Any]:
-        """What makes the same backend in another process."""
-        return [str(self.path)]
+    async def holds(self, text: bytes) -> bool:
+        """Tell whether a text stands in any file of the folder."""
+        return text_in_files(self.path.parent, text)
+
+
+class ContainerBackend[Store](Backend[Store]):
+    """A container of its own in an Azurite."""
+
+    def __init__(self, port: int, options: dict[str, Any] | None = None, container: str | None = None) -> None:
+        self.port = port
+        self.container = container or f"c-{uuid.uuid4().hex[:12]}"
+        self.options = options or {}
+        super().__init__(port, self.options, self.container)
+
+    def from_environment(self, store: Any, *, port: int | None = None, **options: Any) -> Store:
+        """Make an object of a store's class."""
+        settings = {"AzureWebJobsStorage": azurite_connection(port or self.port)}
+        return store.from_environment(settings, container=self.container, **(self.options | options))
+
+    def client(self) -> Any:
+        """Make a client of the SDK."""
+        from azure.storage.blob.aio import ContainerClient
+
+        return ContainerClient.from_connection_string(azurite_connection(self.port), self.container)
+
+    async def holds(self, text: bytes) -> bool:
+        """Tell whether a text stands in any blob of the container."""
+        return await text_in_blobs(self.port, self.container, text)
+
+
+class SqlitePieces(FileBackend[BlobStore]):
+    """A file."""
 
     def make(self, **options: Any) -> BlobStore:
         """Make an object of the store's class."""
@@ -74,15 +96,6 @@ class SqlitePieces(PieceBackend):
                 byte = blob.read(1)
                 blob.seek(500)
                 blob.write(bytes([byte[0] ^ 1]))
-
-    async def holds(self, text: bytes) -> bool:
-        """Tell whether a text stands in any file of the folder."""
-        return text_in_files(self.path.parent, text)
-
-    @property
-    def size(self) -> int:
-        """Bytes of all files of the folder."""
-        return sum(file.stat().st_size for file in self.path.parent.iterdir())
 
 
 def make_cipher() -> Any:
@@ -108,32 +121,14 @@ class EncryptedSqlitePieces(SqlitePieces):
         await super().flip(namespace, f"{name}.enc")
 
 
-class BlobPieces(PieceBackend):
+class BlobPieces(ContainerBackend[BlobStore]):
     """A container of its own in an Azurite."""
 
-    def __init__(self, port: int, options: dict[str, Any] | None = None, container: str | None = None) -> None:
-        super().__init__()
-        self.port = port
-        self.container = container or f"pieces-{uuid.uuid4().hex[:12]}"
-        self.options = options or {}
-
-    @property
-    def arguments(self) -> list[Any]:
-        """What makes the same backend in another process."""
-        return [self.port, self.options, self.container]
-
-    def make(self, *, port: int | None = None, **options: Any) -> BlobStore:
+    def make(self, **options: Any) -> BlobStore:
         """Make an object of the store's class."""
         from durable_agent_host.segments.blob_store import AzureBlobStore
 
-        settings = {"AzureWebJobsStorage": azurite_connection(port or self.port)}
-        return AzureBlobStore.from_environment(settings, container=self.container, **(self.options | options))
-
-    def client(self) -> Any:
-        """Make a client of the SDK."""
-        from azure.storage.blob.aio import ContainerClient
-
-        return ContainerClient.from_connection_string(azurite_connection(self.port), self.container)
+        return self.from_environment(AzureBlobStore, **options)
 
     async def flip(self, namespace: str, name: str) -> None:
         """Change one byte of a stored piece, behind the store's back."""
@@ -143,6 +138,5 @@ class BlobPieces(PieceBackend):
             body[len(body) // 2] ^= 1
             await blob.upload_blob(bytes(body), overwrite=True)
 
-    async def holds(self, text: bytes) -> bool:
-        """Tell whether a text stands in any blob of the container."""
-        return await text_in_blobs(self.port, self.container, text)
+
+PieceBackend = SqlitePieces | BlobPieces

@@ -203,36 +203,6 @@ async def test_every_loop_may_call(pieces):
     await asyncio.gather(use(10), *other_loops)
 
 
-@pytest.mark.drawn(1)
-async def test_a_sweep_spares_what_is_put_again(pieces):
-    """While several sweep what looks old, whoever puts a piece again finds it afterwards, each time."""
-    expected_blobs = some(8, size=6_000)
-    store, sweepers = pieces.store(), [pieces.store() for _ in range(2)]
-    await store.put(NAMESPACE, expected_blobs)
-    await grow_old(pieces)
-    is_over = False
-
-    async def sweep(sweeper: BlobStore) -> int:
-        deleted_count = 0
-        while not is_over:
-            deleted_count += await sweeper.delete(NAMESPACE, list(expected_blobs), older_than_seconds=OLD_SECONDS)
-            await asyncio.sleep(0.005)
-        return deleted_count
-
-    sweeping = [asyncio.create_task(sweep(sweeper)) for sweeper in sweepers]
-    for _ in range(8):
-        started_at = time.monotonic()
-        for name, body in expected_blobs.items():
-            await store.put(NAMESPACE, {name: body})
-        there = [piece.name async for piece in store.list_blobs(NAMESPACE)]
-        if is_young(started_at):
-            assert sorted(there) == sorted(expected_blobs)
-    is_over = True
-    await asyncio.gather(*sweeping)
-    await store.put(NAMESPACE, expected_blobs)
-    assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
-
-
 async def test_many_delete_and_put_at_once(pieces):
     """Whatever the order of puts and deletes, a piece is there whole or not at all, and the last put is there."""
     expected_blobs = some(6, size=9_000)

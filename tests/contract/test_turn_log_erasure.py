@@ -13,7 +13,7 @@ SIZES = (2, 25, 110, 400, 1100)
 
 async def test_nothing_of_a_deleted_log_is_left(backend):
     """Soon after deleting, no file, blob or key has a text of the logs; those beside them are whole."""
-    log, chance = backend.log(), random.Random(7)
+    log, chance = backend.store(), random.Random(7)
     ids = [new_id() for _ in range(LOGS)]
     attempts = await asyncio.gather(*map(log.open, ids))
     texts_by_log: dict[int, list[str]] = {number: [] for number in range(LOGS)}
@@ -29,7 +29,7 @@ async def test_nothing_of_a_deleted_log_is_left(backend):
     deleted_ids = [ids[number] for number in range(0, LOGS, 2)]
     for log_id in deleted_ids[:4]:  # one by one, then together
         await log.delete(log_id)
-    await backend.log().delete(*deleted_ids[4:])
+    await backend.store().delete(*deleted_ids[4:])
     assert await loses(backend, b"gone-")
     assert await backend.holds(b"kept-") is not backend.is_encrypted
     for number in range(1, LOGS, 2):
@@ -41,7 +41,7 @@ async def test_nothing_of_a_deleted_log_is_left(backend):
 
 async def test_deleting_disturbs_nobody(backend):
     """While logs are deleted one after the other and together, here and elsewhere, appends and followers go on."""
-    log, other_logs = backend.log(), [backend.log(), backend.log()]
+    log, other_logs = backend.store(), [backend.store(), backend.store()]
     attempts = {new_id(): 0 for _ in range(3)}
     for log_id in attempts:
         attempts[log_id] = await log.open(log_id)

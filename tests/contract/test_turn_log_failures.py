@@ -6,8 +6,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from durable_agent_host.errors import FencedError, LogError
-from durable_agent_host.model.log_entry import ATTEMPT
+from durable_agent_host.errors import LogError
 from tests.contract.conftest import Redis
 from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
 from tests.kit_services import CuttingProxy, FaultyHttp, ProxyRequest, free_port, redis, refusing_port
@@ -24,8 +23,8 @@ async def test_connections_that_break_lose_and_repeat_nothing(networked_backend)
     with CuttingProxy(
         networked_backend.port, most_bytes=16_000
     ) as proxy:  # the answers to the largest requests fit mostly
-        log = networked_backend.log(port=proxy.port)
-        follower = asyncio.create_task(collect(networked_backend.log(port=proxy.port), log_id, 1 + 2 * min_failures))
+        log = networked_backend.store(port=proxy.port)
+        follower = asyncio.create_task(collect(networked_backend.store(port=proxy.port), log_id, 1 + 2 * min_failures))
         attempt = await log.open(log_id)
         assert attempt == 1
         async with asyncio.timeout(500):
@@ -35,51 +34,10 @@ async def test_connections_that_break_lose_and_repeat_nothing(networked_backend)
                 total += 1
         followed_records = await follower
         proxy.is_calm = True
-    records = await read_all(networked_backend.log(), log_id)
+    records = await read_all(networked_backend.store(), log_id)
     assert_consecutive(records)
     assert texts(records) == [f"{number}{half}" for number in range(total) for half in "ab"]
     assert followed_records == records[: len(followed_records)]
-
-
-@pytest.mark.drawn(1)
-@NETWORKED
-async def test_ghosts_behind_a_broken_network_are_fenced(networked_backend):
-    """A retry on a sound connection fences a writer whose connection keeps breaking; nothing acknowledged is lost."""
-    log_id = new_id()
-    acknowledged_texts: list[str] = []
-    with CuttingProxy(networked_backend.port, seed=2, most_bytes=20_000) as proxy:
-        ghost = networked_backend.log(port=proxy.port)
-
-        async def haunt() -> None:
-            attempt = await ghost.open(log_id)
-            for number in range(10_000):
-                await ghost.append(log_id, [delta(f"ghost {number}")], attempt=attempt)
-                acknowledged_texts.append(f"ghost {number}")
-
-        haunting = asyncio.create_task(haunt())
-        async with asyncio.timeout(500):
-            while len(acknowledged_texts) < 5 or proxy.cuts < 3:
-                await asyncio.sleep(0.02)
-        log = networked_backend.log()
-        second = await log.open(log_id)
-        for number in range(20):
-            await log.append(log_id, [delta(f"retry {number}")], attempt=second)
-        with pytest.raises(FencedError):
-            await haunting
-        proxy.is_calm = True
-    records = await read_all(networked_backend.log(), log_id)
-    assert_consecutive(records)
-    first_index = next(index for index, record in enumerate(records) if record.entry == delta_of_attempt(second))
-    assert texts(records[first_index:]) == [f"retry {number}" for number in range(20)]
-    found = texts(records[:first_index])
-    assert found[: len(acknowledged_texts)] == acknowledged_texts
-    assert len(found) <= len(acknowledged_texts) + 1
-
-
-def delta_of_attempt(number: int):
-    from durable_agent_host.model.log_entry import LogEntry
-
-    return LogEntry(ATTEMPT, {"number": number})
 
 
 @pytest.mark.drawn(1)
@@ -92,7 +50,7 @@ async def test_servers_that_fail_lose_and_repeat_nothing(networked_backend):
         return chance.choice((None, None, None, 503, 500, 429, "lost", "cut"))
 
     with FaultyHttp(networked_backend.port, decide) as proxy:
-        log = networked_backend.log(port=proxy.port)
+        log = networked_backend.store(port=proxy.port)
         attempt = await log.open(log_id)
         assert attempt == 1
         large = "x" * 10_000
@@ -104,7 +62,7 @@ async def test_servers_that_fail_lose_and_repeat_nothing(networked_backend):
         records = await read_all(log, log_id)
     assert_consecutive(records)
     assert texts(records) == [f"{number}{half}" for number in range(8) for half in ("a", large)]
-    assert await read_all(networked_backend.log(), log_id) == records
+    assert await read_all(networked_backend.store(), log_id) == records
 
 
 async def test_a_lost_answer_of_a_beginning_counts_once(blob):
@@ -118,9 +76,9 @@ async def test_a_lost_answer_of_a_beginning_counts_once(blob):
         return None
 
     with FaultyHttp(blob.port, decide) as proxy:
-        assert await blob.log(port=proxy.port).open(log_id) == 1
+        assert await blob.store(port=proxy.port).open(log_id) == 1
         assert len(lost) >= 2
-    assert_consecutive(await read_all(blob.log(), log_id))
+    assert_consecutive(await read_all(blob.store(), log_id))
 
 
 async def test_an_append_that_was_cut_off_is_passed_over(blob):
@@ -134,14 +92,14 @@ async def test_an_append_that_was_cut_off_is_passed_over(blob):
         return None
 
     with FaultyHttp(blob.port, decide) as proxy:
-        log = blob.log(port=proxy.port, max_block_bytes=4096, retry_seconds=0.5)
+        log = blob.store(port=proxy.port, max_block_bytes=4096, retry_seconds=0.5)
         attempt = await log.open(log_id)
         await log.append(log_id, [delta("before")], attempt=attempt)
         with pytest.raises(LogError, match="does not answer"):
             await log.append(log_id, [delta("x" * 20_000), delta("y")], attempt=attempt)
-    other = blob.log()
+    other = blob.store()
     assert texts(await read_all(other, log_id)) == ["before"]
-    follower = asyncio.create_task(collect(blob.log(), log_id, 4))
+    follower = asyncio.create_task(collect(blob.store(), log_id, 4))
     assert await other.append(log_id, [delta("same attempt")], attempt=attempt) == 2
     assert await other.open(log_id) == 2
     records = await follower
@@ -154,7 +112,7 @@ async def test_an_append_that_was_cut_off_is_passed_over(blob):
 async def test_a_full_blob_is_left_behind(blob, answer):
     """When a part has all the blocks that it can have and no seal, the log goes on in the next one."""
     log_id = new_id()
-    large, small = blob.log(max_blocks=1000), blob.log(max_blocks=6)
+    large, small = blob.store(max_blocks=1000), blob.store(max_blocks=6)
     attempt = await large.open(log_id)
     for number in range(5):
         await large.append(log_id, [delta(str(number))], attempt=attempt)
@@ -167,12 +125,12 @@ async def test_a_full_blob_is_left_behind(blob, answer):
 
     if answer == 409:
         with FaultyHttp(blob.port, decide) as proxy:
-            behind = blob.log(port=proxy.port, max_blocks=6)
+            behind = blob.store(port=proxy.port, max_blocks=6)
             assert await behind.append(log_id, [delta("5")], attempt=attempt) == 6
     else:
         assert await small.append(log_id, [delta("5")], attempt=attempt) == 6
     assert await small.append(log_id, [delta("6")], attempt=attempt) == 7
-    records = await read_all(blob.log(max_blocks=6), log_id)
+    records = await read_all(blob.store(max_blocks=6), log_id)
     assert_consecutive(records)
     assert texts(records) == [str(number) for number in range(7)]
 
@@ -183,24 +141,24 @@ async def test_a_foreign_blob_is_rejected(blob):
 
     from tests.kit_services import azurite_connection
 
-    log, log_id = blob.log(), new_id()
+    log, log_id = blob.store(), new_id()
     await log.open(log_id)
     client = ContainerClient.from_connection_string(azurite_connection(blob.port), blob.container)
     async with client:
         await client.get_blob_client(f"{log_id}/00000000").append_block(b"something else\n" * 100)
     with pytest.raises(LogError, match="no frame"):
-        await read_all(blob.log(), log_id)
+        await read_all(blob.store(), log_id)
     with pytest.raises(LogError, match="no frame"):
-        await blob.log().open(log_id)
+        await blob.store().open(log_id)
 
 
 async def test_a_storage_that_stays_away_is_named(blob, tmp_path):
     """After the time to give up, the error says what does not answer and what to do."""
     with refusing_port() as closed_port:
         with pytest.raises(LogError, match=r"blob storage does not answer .* see that it can be reached"):
-            await blob.log(port=closed_port, retry_seconds=0.3).open(new_id())
+            await blob.store(port=closed_port, retry_seconds=0.3).open(new_id())
         away = Redis(closed_port)
-        log = away.log(retry_seconds=0.3)
+        log = away.store(retry_seconds=0.3)
         with pytest.raises(LogError, match="Redis does not answer"):
             await log.open(new_id())
         await log.close()
@@ -212,7 +170,7 @@ async def test_a_redis_that_is_started_anew_has_everything(tmp_path):
     port = free_port()
     with redis(tmp_path, port):
         backend = Redis(port)
-        log, other = backend.log(), backend.log()
+        log, other = backend.store(), backend.store()
         attempt = await log.open(log_id)
         await log.append(log_id, [delta("before")], attempt=attempt)
         follower = asyncio.create_task(collect(other, log_id, 3))

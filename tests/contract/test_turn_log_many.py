@@ -8,7 +8,7 @@ from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.model.log_entry import EVENT, LogEntry
 from tests.contract.conftest import Redis
 from tests.contract.holding import HoldingProxy
-from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
+from tests.contract.test_turn_log import assert_consecutive, delta, new_id, read_all, texts
 from tests.kit_services import redis
 
 # A cut connection is closed by the client's garbage collection.
@@ -19,9 +19,9 @@ TURNS = 12
 @pytest.mark.drawn(2)
 async def test_a_rejected_append_does_not_affect_other_logs(backend):
     """Of many appends in one moment, a ghost's and one of data that cannot be stored are refused, and no other."""
-    log, ids = backend.log(), [new_id() for _ in range(TURNS)]
+    log, ids = backend.store(), [new_id() for _ in range(TURNS)]
     assert await asyncio.gather(*map(log.open, ids)) == [1] * TURNS
-    assert await backend.log().open(ids[3]) == 2
+    assert await backend.store().open(ids[3]) == 2
     entries = [[delta(log_id)] for log_id in ids]
     entries[5] = [LogEntry(EVENT, {"event": object()})]
     found = await asyncio.gather(
@@ -32,28 +32,7 @@ async def test_a_rejected_append_does_not_affect_other_logs(backend):
     assert isinstance(found[5], LogError)
     assert [result for index, result in enumerate(found) if index not in {3, 5}] == [1] * (TURNS - 2)
     for index, log_id in enumerate(ids):
-        assert texts(await read_all(backend.log(), log_id)) == ([] if index in {3, 5} else [log_id])
-
-
-async def test_a_follower_sees_another_process_go_on(backend):
-    """Followers in the process that began a log get what another process appends to it after a silence."""
-    here, there, log_id = backend.log(), backend.log(), new_id()
-    following = [asyncio.create_task(collect(here, log_id, 24)) for _ in range(2)]
-    first = await here.open(log_id)
-    for number in range(10):
-        await here.append(log_id, [delta(f"here {number}")], attempt=first)
-    await asyncio.sleep(4)
-    second = await there.open(log_id)
-    for number in range(10):
-        await there.append(log_id, [delta(f"there {number}")], attempt=second)
-    with pytest.raises(FencedError):
-        await here.append(log_id, [delta("ghost")], attempt=first)
-    third = await here.open(log_id)
-    await here.append(log_id, [delta("here again")], attempt=third)
-    for records in await asyncio.gather(*following):
-        assert_consecutive(records)
-        expected_texts = [f"{process_name} {number}" for process_name in ("here", "there") for number in range(10)]
-        assert texts(records) == [*expected_texts, "here again"]
+        assert texts(await read_all(backend.store(), log_id)) == ([] if index in {3, 5} else [log_id])
 
 
 async def test_an_append_that_arrives_after_its_retry_is_passed_over(tmp_path):
@@ -93,18 +72,3 @@ async def test_a_redis_without_memory_makes_writers_wait(tmp_path):
         for log_id in ids:
             assert texts(await read_all(log, log_id)) == [log_id]
         await log.close()
-
-
-async def test_a_mark_without_notification_is_read(blob):
-    """A mark that was left before the process looked first counts."""
-    from azure.storage.blob.aio import ContainerClient
-
-    from tests.kit_services import azurite_connection
-
-    log, log_id = blob.log(), new_id()
-    await log.open(log_id)
-    client = ContainerClient.from_connection_string(azurite_connection(blob.port), blob.container)
-    async with client:
-        await client.get_blob_client(f"{log_id}/inbox/cancel").upload_blob(b"")
-    assert (await log.read_inbox(log_id)).is_cancel_requested
-    assert (await log.read_inbox(log_id)).is_cancel_requested

@@ -55,7 +55,7 @@ async def follow_to_the_end(backend: Backend, log_id: str) -> list:
     """Follow from before the first entry to the last one."""
     records = []
     async with asyncio.timeout(500):
-        async for page in backend.log().follow(log_id):
+        async for page in backend.store().follow(log_id):
             records += page.records
             if records[-1].entry == delta(END):
                 return records
@@ -64,12 +64,12 @@ async def follow_to_the_end(backend: Backend, log_id: str) -> list:
 
 async def check(backend: Backend, log_id: str, following: asyncio.Task[list], writers: list[Writer]) -> None:
     """End the log, and hold what the follower got against what was acknowledged and what is there."""
-    log = backend.log()
+    log = backend.store()
     last = await log.open(log_id)
     await log.append(log_id, [delta(END)], attempt=last)
     records = await following
     assert_consecutive(records)
-    assert records == await read_all(backend.log(), log_id)
+    assert records == await read_all(backend.store(), log_id)
     attempt_numbers = [record.entry.data["number"] for record in records if record.entry.kind == ATTEMPT]
     assert attempt_numbers == list(range(1, last + 1)) == list(range(1, len(writers) + 2))
     of_writers = [record for record in records[:-2] if record.entry.kind != ATTEMPT]

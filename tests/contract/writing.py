@@ -20,7 +20,7 @@ FENCED = 7
 
 async def write(backend: conftest.Backend, log_id: str) -> None:
     """Append pairs of entries, some appends at once, for as long as the log takes them."""
-    log = backend.log()
+    log = backend.store()
     attempt = await log.open(log_id)
     numbers = itertools.count()
 

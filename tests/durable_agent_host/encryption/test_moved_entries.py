@@ -27,7 +27,7 @@ async def test_a_moved_entry_is_rejected(tmp_path: Path, change: str):
     """Entries that change places, come twice, are left out or come from another turn are an error, and no answer."""
     backend = EncryptedSqlite(tmp_path / "logs" / "turns.db")
     for log_id in (LOG_ID, OTHER_LOG_ID):
-        log = backend.log()
+        log = backend.store()
         attempt = await log.open(log_id)
         for number in range(4):
             await log.append(log_id, [LogEntry(EVENT, {"event": "x", "data": {"number": number}})], attempt=attempt)
@@ -38,7 +38,7 @@ async def test_a_moved_entry_is_rejected(tmp_path: Path, change: str):
         for (to_log, to_offset), (from_log, from_offset) in CHANGES[change].items():
             body = bodies[from_log * OFFSETS + from_offset]
             connection.execute("UPDATE entries SET body = ? WHERE place = ?", (body, to_log * OFFSETS + to_offset))
-    log = backend.log()
+    log = backend.store()
     with pytest.raises(CorruptStateError, match="moved"):
         await log.read(LOG_ID)
     assert len((await log.read(OTHER_LOG_ID)).records) == 5
@@ -58,7 +58,7 @@ STATEMENTS = {
 async def test_a_missing_entry_is_detected(tmp_path: Path, name: str):
     """A log with an entry less, or one in the place of which there is an entry that nobody encrypts, is an error."""
     backend = EncryptedSqlite(tmp_path / "logs" / "turns.db")
-    log = backend.log()
+    log = backend.store()
     attempt = await log.open(LOG_ID)
     for number in range(4):
         await log.append(LOG_ID, [LogEntry(EVENT, {"event": "x", "data": {"number": number}})], attempt=attempt)
@@ -66,7 +66,7 @@ async def test_a_missing_entry_is_detected(tmp_path: Path, name: str):
     with closing(sqlite3.connect(backend.path)) as connection, connection:
         attempt_body = connection.execute("SELECT body FROM entries WHERE place = ?", (OFFSETS,)).fetchone()[0]
         connection.execute(STATEMENTS[name], {"start": OFFSETS, "begins": attempt_body})
-    log = backend.log()
+    log = backend.store()
     with pytest.raises(CorruptStateError, match=r"lost entries from|has been changed|is damaged"):
         await log.read(LOG_ID)
     with pytest.raises(CorruptStateError, match=r"lost entries from|has been changed|is damaged"):
@@ -76,10 +76,10 @@ async def test_a_missing_entry_is_detected(tmp_path: Path, name: str):
 
 async def test_an_unencrypted_entry_is_rejected(tmp_path: Path):
     """Where plaintext is refused, an entry of before the encryption is an error, for a reader and for a follower."""
-    plain = Sqlite(tmp_path / "logs" / "turns.db").log()
+    plain = Sqlite(tmp_path / "logs" / "turns.db").store()
     await plain.append(LOG_ID, [LogEntry(EVENT, {"event": "x", "data": {}})], attempt=await plain.open(LOG_ID))
     await plain.close()
-    log = EncryptedSqlite(tmp_path / "logs" / "turns.db").log()
+    log = EncryptedSqlite(tmp_path / "logs" / "turns.db").store()
     with pytest.raises(CorruptStateError, match="DURABLE_AGENT_HOST_ENCRYPTION_PLAINTEXT"):
         await log.read(LOG_ID)
     with pytest.raises(CorruptStateError, match="entry 1 of the turn log"):
