@@ -58,13 +58,6 @@ def upload_form(host: AgentHost, session: str, count: int, first: int = 0) -> re
     return requests.post(f"{host.url}/api{AGENT}/sessions/{session}/files", files=files)
 
 
-def form_with_headers(host: AgentHost, size: int) -> requests.Response:
-    """Upload a form whose part has headers of so many bytes, with their ends."""
-    head = b'Content-Disposition: form-data; name="f"; filename="a"\r\nX-A: '
-    body = b"--B\r\n" + head + b"x" * (size - len(head) - 4) + b"\r\n\r\ndata\r\n--B--\r\n"
-    return host.post(f"{AGENT}/sessions/part-headers/files", body, content_type="multipart/form-data; boundary=B")
-
-
 def form_of_run(host: AgentHost, size: int) -> requests.Response:
     """Run a turn with a form of so many bytes."""
     head = b'--B\r\nContent-Disposition: form-data; name="f"; filename="a"\r\n\r\n'
@@ -100,7 +93,6 @@ LIMIT_CASES: dict[str, tuple[SendSized, int, int, str]] = {
     ),
     "form of `run`": (form_of_run, SETTINGS["MAX_UPLOAD_BYTES"], 413, "MAX_UPLOAD_BYTES"),
     "parts of a form": (lambda host, count: upload_form(host, "parts", count), 300, 400, "300 parts"),
-    "headers of a part of a form": (form_with_headers, 8 * 1024, 400, "8192 bytes"),
     "parts of a message": (
         lambda host, count: run(host, {"message": [{"type": "text", "text": "x"}] * count}),
         256,

@@ -10,6 +10,7 @@ from python_multipart.multipart import Field, File, FormParser, parse_options_he
 
 from durable_agent_host.codec.strict_json import names_python_class, parse_strict
 from durable_agent_host.errors import RequestError, RequestTooLargeError
+from durable_agent_host.http.response_types import RunRequestWire
 from durable_agent_host.turn.file_names import check_media_type, check_name
 
 MAX_FORM_PARTS: Final = 300
@@ -17,11 +18,7 @@ MAX_FORM_PARTS: Final = 300
 FORM: Final = "multipart/form-data"
 MAX_REQUEST: Final = "DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"
 MAX_UPLOAD: Final = "DURABLE_AGENT_HOST_MAX_UPLOAD_BYTES"
-RUN_FIELDS: Final = (
-    *("message", "session_id", "thread_id", "role", "response_format", "options"),
-    *("enable_tool_calls", "wait_for_response", "policy", "client_tools"),
-)
-"""The fields of ``run``. Source: upstream's route has the same names, without options and policy."""
+_RUN_FIELDS: Final = tuple(RunRequestWire.__annotations__)
 
 _JSON_FIELDS: Final = frozenset({"response_format", "options", "client_tools"})
 
@@ -180,15 +177,15 @@ def _reject_json_as_text(text: str, content_type: str) -> None:
 
 
 def _reject_unknown_fields(names: Mapping[str, Any]) -> None:
-    unknown = [name for name in names if name not in RUN_FIELDS]
+    unknown = [name for name in names if name not in _RUN_FIELDS]
     if not unknown:
         return
-    similar = get_close_matches(unknown[0], RUN_FIELDS, n=1, cutoff=0.6)
+    similar = get_close_matches(unknown[0], _RUN_FIELDS, n=1, cutoff=0.6)
     hint = f"did you mean {similar[0]!r}? " if similar else ""
     if unknown[0].lower() in {"attachments", "contents", "content", "files", "images"}:
         hint = "files and images are parts of 'message', a list. "
     unknown_list = ", ".join(repr(name[:60]) for name in unknown[:5])
-    raise RequestError(f"the body has {unknown_list}, which run does not take: {hint}It takes {', '.join(RUN_FIELDS)}")
+    raise RequestError(f"the body has {unknown_list}, which run does not take: {hint}It takes {', '.join(_RUN_FIELDS)}")
 
 
 def _parse_form(body: bytes, content_type: str) -> tuple[dict[str, Field], list[UploadedFile]]:

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, cast
 
+from pydantic import TypeAdapter
+
 from durable_agent_host.codec.strict_json import MAX_LEVELS, is_nested_too_deeply, object_at
 from durable_agent_host.codec.tool_result_text import short_text
 from durable_agent_host.errors import ForbiddenError, RequestError, RequestTooLargeError
+from durable_agent_host.http import response_types as types
 from durable_agent_host.http.body_parsing import (
     FORM,
     UploadedFile,
@@ -24,17 +27,29 @@ from durable_agent_host.http.sse import accepts_events
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Policy
 from durable_agent_host.turn.client_tools import check_result, read_client_tools
-from durable_agent_host.turn.message_input import MessageInput, json_name, read_message
+from durable_agent_host.turn.message_input import MessageInput, read_message
 from durable_agent_host.turn.response_format import check_response_format
 from durable_agent_host.turn.turn_events import NESTED
 from durable_agent_host.turn.turn_requests import hash_of
+from durable_agent_host.turn.turn_wire import validate
 
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "n", "off"})
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 1000
 _MAX_DIGITS: Final = 15
-_FORK_FIELDS: Final = "at_turn, before, session_id or none of them"
+_RUN: Final = TypeAdapter[Any](types.RunRequestWire)
+_FORK: Final = TypeAdapter(types.ForkRequestWire)
+_ANSWERS: Final[Mapping[str, TypeAdapter[Any]]] = {
+    "approved": TypeAdapter(types.DecisionWire),
+    "result": TypeAdapter(types.ResultWire),
+    "error": TypeAdapter(types.ErrorWire),
+}
+_CALLBACKS: Final[Mapping[str, TypeAdapter[Any]]] = {
+    "result": TypeAdapter(types.CallbackResultWire),
+    "error": TypeAdapter(types.CallbackErrorWire),
+    "progress": TypeAdapter(types.ProgressRequestWire),
+}
 
 
 @dataclass(frozen=True)
@@ -90,13 +105,15 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
         )
     fields, files = read_run_fields(body, lower_headers.get("content-type", ""))
     _check_nesting(fields)
-    _check_role(fields)
     is_without_text = bool(files) and fields.get("message") in (None, "")
     message = MessageInput("") if is_without_text else read_message(fields.get("message"))
+    fields = validate(_RUN, {"message": "", **fields})
     session_id = _session_id(fields, params)
-    response_format = _response_format(fields)
-    enable_tool_calls = parse_flag(fields.get("enable_tool_calls"), "enable_tool_calls", default=True)
-    policy = _policy(fields)
+    response_format = fields.get("response_format")
+    if response_format is not None:
+        _check_response_format(response_format)
+    enable_tool_calls = fields.get("enable_tool_calls") is not False
+    policy = fields.get("policy", "queue")
     client_tools = read_client_tools(fields.get("client_tools"))
     options = fields.get("options") or None
     hashed_fields = {
@@ -133,8 +150,8 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
 
 
 def _waits(headers: Mapping[str, str], params: Mapping[str, str], fields: Mapping[str, Any]) -> bool:
-    value = headers.get("x-ms-wait-for-response") or params.get("wait_for_response") or fields.get("wait_for_response")
-    return parse_flag(value, "wait_for_response", default=True)
+    text = headers.get("x-ms-wait-for-response") or params.get("wait_for_response")
+    return parse_flag(text, "wait_for_response", default=fields.get("wait_for_response") is not False)
 
 
 def _check_nesting(value: Any) -> None:
@@ -147,13 +164,8 @@ def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | N
     for source_name, source in (("body", fields), ("query", params)):
         for name in ("session_id", "thread_id"):
             value = source.get(name)
-            if value is None or (isinstance(value, str) and not value.strip()):
-                continue
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                value = str(value)
-            if not isinstance(value, str):
-                raise RequestError(f"'{name}' is {json_name(value)}: it must be a string")
-            ids_by_source[f"{name} in the {source_name}"] = value
+            if value and value.strip():
+                ids_by_source[f"{name} in the {source_name}"] = value
     if len(set(ids_by_source.values())) > 1:
         conflicts = ", ".join(f"{name} = {value!r}" for name, value in sorted(ids_by_source.items()))
         raise RequestError(f"Conflicting session identifiers supplied: {conflicts}: send one")
@@ -172,42 +184,19 @@ def reject_repeated_parameters(names: Iterable[str]) -> None:
             raise RequestError(f"the query has {name!r} {counts[name]} times: send it once")
 
 
-def _check_role(fields: Mapping[str, Any]) -> None:
-    role = fields.get("role")
-    if role is not None and role != "user":
-        raise RequestError(f"'role' is {role!r}: a turn begins with a message of role 'user'")
-
-
-def _response_format(fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    value = fields.get("response_format")
-    if value is None:
-        return None
-    if not isinstance(value, dict) or not value:
-        raise RequestError(f"'response_format' is {json_name(value)}: give a JSON schema as an object")
-    schema = cast("dict[str, Any]", value)
+def _check_response_format(schema: Mapping[str, Any]) -> None:
     if "__response_schema_type__" in schema:
         raise RequestError("'response_format' names a Python class: give its JSON schema instead")
     check_response_format(schema)
-    return schema
 
 
-def _policy(fields: Mapping[str, Any]) -> Policy:
-    match fields.get("policy", "queue"):
-        case "queue" | "reject" | "interrupt" | "steer" as policy:
-            return policy
-        case other:
-            raise RequestError(f"'policy' is {other!r}: use 'queue' (the default), 'reject', 'interrupt' or 'steer'")
-
-
-def parse_flag(value: Any, name: str, *, default: bool) -> bool:
-    """Read true or false, as JSON or as a text; raises `RequestError` for anything else."""
-    if value is None:
+def parse_flag(text: str | None, name: str, *, default: bool) -> bool:
+    """Read true or false; raises `RequestError` for anything else."""
+    if text is None:
         return default
-    if isinstance(value, bool) or value in (0, 1):
-        return bool(value)
-    if isinstance(value, str) and (lower_text := value.strip().lower()) in _TRUE | _FALSE:
-        return lower_text in _TRUE
-    raise RequestError(f"'{name}' is {value!r}: use true or false")
+    if (lower_text := text.strip().lower()) not in _TRUE | _FALSE:
+        raise RequestError(f"'{name}' is {text!r}: use true or false")
+    return lower_text in _TRUE
 
 
 def _accepts_json(accept: str) -> bool:
@@ -224,32 +213,18 @@ def _last_event_id(headers: Mapping[str, str], key: str | None) -> int | None:
     return last
 
 
-def parse_fork(body: bytes) -> tuple[str | None, str | None, bool]:
+def parse_fork(body: bytes) -> types.ForkRequestWire:
     """Read the body of ``fork``.
-
-    Returns:
-        The new session's id, or None; the last turn of the copy, or None for the whole conversation; whether the copy
-        ends before that turn.
 
     Raises:
         RequestError: the body is something else.
     """
-    document: Any = parse_json(body) if body.strip() else {}
-    if not isinstance(document, dict):
-        raise RequestError(f"the body is JSON, but not an object: send one with {_FORK_FIELDS}")
-    fields = cast("dict[str, Any]", document)
-    for name in fields:
-        if name not in {"session_id", "at_turn", "before"}:
-            raise RequestError(f"{name!r} is no field of a fork: send an object with {_FORK_FIELDS}")
-    for name in ("session_id", "at_turn"):
-        value = fields.get(name)
-        if value is not None and not (isinstance(value, str) and value):
-            raise RequestError(f"{name!r} is {value!r}: give a text, or leave it out")
-    new_id: str | None = fields.get("session_id")
-    is_before = parse_flag(fields.get("before"), "before", default=False)
-    if is_before and not fields.get("at_turn"):
+    fields = validate(_FORK, parse_json(body) if body.strip() else {})
+    if fields.get("before") and not fields.get("at_turn"):
         raise RequestError("'before' needs 'at_turn': the turn before which the copy ends")
-    return check_session_id(new_id) if new_id else None, fields.get("at_turn"), is_before
+    if session_id := fields.get("session_id"):
+        check_session_id(session_id)
+    return fields
 
 
 def parse_replies(body: bytes) -> dict[str, dict[str, Any]]:
@@ -268,10 +243,11 @@ def parse_replies(body: bytes) -> dict[str, dict[str, Any]]:
         raise RequestError(f"the body is an empty list: {_ANSWER_FORMS}")
     replies: dict[str, dict[str, Any]] = {}
     for item in items:
-        call_id, answer = _parse_answer(item)
+        fields = _parse_answer(item, _ANSWERS, _ANSWER_FORMS)
+        call_id = str(fields.pop("call_id"))
         if call_id in replies:
             raise RequestError(f"call {call_id} is answered twice in one request: answer it once")
-        replies[call_id] = answer
+        replies[call_id] = fields
     return replies
 
 
@@ -287,72 +263,36 @@ def parse_callback(body: bytes, call_id: str) -> dict[str, Any]:
     """
     value = parse_json(body)
     _check_nesting(value)
-    fields = object_at(value)
-    if fields.get("call_id", call_id) != call_id:
+    fields = _parse_answer(value, _CALLBACKS, _CALLBACK_FORMS)
+    if fields.pop("call_id", call_id) != call_id:
         raise ForbiddenError("the token is for another call: leave 'call_id' out")
-    forms = fields.keys() - {"call_id"}
-    if forms == {"progress"}:
-        return {"progress": _parse_progress(fields["progress"])}
-    if forms not in ({"result"}, {"error"}):
-        raise RequestError(
-            'the body has to be {"result": …} for the result of the call, {"error": "…"} when there is none, or '
-            '{"progress": {"text": "…", "fraction": 0.5}}'
-        )
-    return _parse_answer({**fields, "call_id": call_id})[1]
-
-
-def _parse_progress(value: Any) -> dict[str, Any]:
-    fields = object_at(value)
-    text = fields.get("text")
-    fraction: Any = fields.get("fraction")
-    is_fraction = fraction is None or (isinstance(fraction, int | float) and 0 <= fraction <= 1)
-    if not isinstance(text, str) or not is_fraction:
-        raise RequestError("'progress' has to be an object with 'text' and, from 0 to 1, 'fraction'")
-    return {"text": short_text(text), "fraction": fraction}
+    if progress := fields.get("progress"):
+        return {"progress": {"text": short_text(progress["text"]), "fraction": progress.get("fraction")}}
+    return fields
 
 
 _ANSWER_FORMS: Final = (
     'send {"call_id": "…", "approved": true} for a decision, {"call_id": "…", "result": …} for the result of a call, '
     'or {"call_id": "…", "error": "…"} when there is none'
 )
+_CALLBACK_FORMS: Final = (
+    'send {"result": …} for the result of the call, {"error": "…"} when there is none, or '
+    '{"progress": {"text": "…", "fraction": 0.5}}'
+)
 
 
-def _parse_answer(value: Any) -> tuple[str, dict[str, Any]]:
-    if not isinstance(value, dict):
-        raise RequestError(f"an answer is an object: {_ANSWER_FORMS}")
-    fields = cast("dict[str, Any]", value)
-    forms = [name for name in ("approved", "result", "error") if name in fields]
+def _parse_answer(value: Any, adapters: Mapping[str, TypeAdapter[Any]], hint: str) -> dict[str, Any]:
+    """Read an object whose type is known by which of several members it has."""
+    forms = [name for name in adapters if name in object_at(value)]
     if len(forms) != 1:
-        raise RequestError(
-            f"an answer has either 'approved', 'result' or 'error', and this has {' and '.join(forms) or 'none'}: "
-            f"{_ANSWER_FORMS}"
-        )
-    names = {"call_id", *(("approved", "reason", "arguments") if forms == ["approved"] else forms)}
-    if unknown := sorted(fields.keys() - names):
-        raise RequestError(f"an answer with {forms[0]!r} has no {', '.join(map(repr, unknown))}: {_ANSWER_FORMS}")
-    call_id = fields.get("call_id")
-    if not isinstance(call_id, str) or not call_id:
-        raise RequestError("an answer needs 'call_id': the text that the pending call has")
-    if forms == ["approved"]:
-        return call_id, _parse_decision(fields)
-    if forms == ["result"]:
-        check_result(fields)
-    elif not (isinstance(fields["error"], str) and fields["error"]):
-        raise RequestError("'error' has to be a text that says why the call has no result")
-    return call_id, {forms[0]: fields[forms[0]]}
-
-
-def _parse_decision(fields: Mapping[str, Any]) -> dict[str, Any]:
-    is_approved = fields["approved"]
-    reason = fields.get("reason")
-    arguments = fields.get("arguments")
-    if not isinstance(is_approved, bool):
-        raise RequestError("'approved' has to be true or false")
-    if reason is not None and not isinstance(reason, str):
-        raise RequestError("'reason' has to be a text")
-    if arguments is not None and (not isinstance(arguments, dict) or not is_approved):
-        raise RequestError("'arguments' has to be an object, and comes with 'approved': true")
-    return {"approved": is_approved, "reason": reason, "arguments": arguments}
+        raise RequestError(f"an answer is an object with one of {', '.join(adapters)}: {hint}")
+    fields = validate(adapters[forms[0]], value)
+    if "approved" in fields:
+        fields = {"reason": None, "arguments": None, **fields}
+        if fields["arguments"] is not None and not fields["approved"]:
+            raise RequestError("'arguments' comes with 'approved': true")
+    check_result(fields)
+    return fields
 
 
 def parse_number(name: str, text: str | None, hint: str) -> int | None:

@@ -1,7 +1,12 @@
-"""The JSON that routes answer with: each shape once. Handlers return them, and the OpenAPI document is made of them."""
+"""The JSON of routes: each shape once.
+
+Bodies of requests are validated by them, handlers return them, and the OpenAPI document is made of them.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, Required, TypedDict
+from typing import Annotated, Any, Final, Literal, NotRequired, Required, TypedDict
+
+from pydantic import ConfigDict, Field, SkipValidation, with_config
 
 from durable_agent_host.codec.wire_types import SpentWire, StatsWire
 from durable_agent_host.model.ending import AnswerEndWire, RefusalWire, VisibleStatus
@@ -15,6 +20,9 @@ from durable_agent_host.turn.turn_events import (
     TurnQueuedWire,
     UsageWire,
 )
+
+_Text = Annotated[str, Field(min_length=1)]
+_EXACT: Final = ConfigDict(extra="forbid", strict=True)
 
 
 class FailureWire(TypedDict):
@@ -273,74 +281,85 @@ class ClientToolWire(TypedDict):
     parameters: NotRequired[Mapping[str, Any]]
 
 
+@with_config(ConfigDict(coerce_numbers_to_str=True))
 class RunRequestWire(TypedDict, total=False):
     """The body of ``run``; `role` is ``user``, and `response_format` a JSON schema."""
 
-    message: Required[str | Sequence[Mapping[str, Any]]]
+    message: Required[Annotated[str | Sequence[Mapping[str, Any]], SkipValidation]]
     session_id: str | None
     thread_id: str | None
     role: Literal["user"] | None
-    response_format: Mapping[str, Any] | None
-    options: Mapping[str, Any] | None
+    response_format: Annotated[Mapping[str, Any], Field(min_length=1)] | None
+    options: Annotated[Mapping[str, Any] | None, SkipValidation]
     enable_tool_calls: bool | None
     wait_for_response: bool | None
     policy: Policy
-    client_tools: Sequence[ClientToolWire] | None
+    client_tools: Annotated[Sequence[ClientToolWire] | None, SkipValidation]
 
 
+@with_config(extra="forbid")
 class ForkRequestWire(TypedDict, total=False):
     """The body of ``fork``; `before` ends the copy before the turn `at_turn`."""
 
-    session_id: str | None
-    at_turn: str | None
+    session_id: _Text | None
+    at_turn: _Text | None
     before: bool | None
 
 
+@with_config(_EXACT)
 class DecisionWire(TypedDict):
     """A decision on a pending call."""
 
-    call_id: str
+    call_id: _Text
     approved: bool
     reason: NotRequired[str | None]
     arguments: NotRequired[Mapping[str, Any] | None]
 
 
+@with_config(_EXACT)
 class ResultWire(TypedDict):
     """The result of a pending call."""
 
-    call_id: str
+    call_id: _Text
     result: Any
 
 
+@with_config(_EXACT)
 class ErrorWire(TypedDict):
     """Why a pending call has no result."""
 
-    call_id: str
-    error: str
+    call_id: _Text
+    error: _Text
 
 
+@with_config(_EXACT)
 class CallbackResultWire(TypedDict):
     """The result of a deferred call, whose token names it."""
 
+    call_id: NotRequired[str]
     result: Any
 
 
+@with_config(_EXACT)
 class CallbackErrorWire(TypedDict):
     """Why a deferred call has no result."""
 
-    error: str
+    call_id: NotRequired[str]
+    error: _Text
 
 
 class ProgressNoteWire(TypedDict):
     """How far a deferred call is."""
 
     text: str
-    fraction: NotRequired[float | None]
+    fraction: NotRequired[Annotated[float, Field(ge=0, le=1)] | None]
 
 
+@with_config(_EXACT)
 class ProgressRequestWire(TypedDict):
     """A note on a deferred call."""
 
+    call_id: NotRequired[str]
     progress: ProgressNoteWire
 
 

@@ -161,17 +161,18 @@ async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnC
 async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/sessions/{session}/fork``: a new session that begins with a copy of the conversation."""
     agent, session_id = named_session(host, call)
-    new_id, at_turn, is_before = parse_fork(call.body)
+    fields = parse_fork(call.body)
+    at_turn = fields.get("at_turn")
     if await client.documents.read(agent, session_id) is None:
         raise unknown_session(agent, session_id)
     history = host.agents[agent].history
     history.reject_unsupported(agent, "fork")
     if at_turn:
         history.reject_fork_at_turn(agent)
-    new_id = new_id or uuid.uuid4().hex
+    new_id = fields.get("session_id") or uuid.uuid4().hex
     if await client.documents.is_id_in_use(agent, new_id):
         raise TurnRejectedError(f"agent {agent!r} already has a session {new_id!r}: fork under another id")
-    count = await client.copies.fork(agent, session_id, new_id, at_turn=at_turn, is_before=is_before)
+    count = await client.copies.fork(agent, session_id, new_id, at_turn=at_turn, is_before=bool(fields.get("before")))
     if count is None:
         raise unknown_session(agent, session_id)
     view: ForkedSessionWire = {

@@ -38,16 +38,21 @@ def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
     Raises:
         RequestError: a field is missing, or of another type.
     """
-    return _decode(_REQUEST, wire)
+    return validate(_REQUEST, wire)
 
 
-def _decode[T](adapter: TypeAdapter[T], wire: Any) -> T:
+def validate[T](adapter: TypeAdapter[T], wire: Any) -> T:
+    """Read a value from outside as a type.
+
+    Raises:
+        RequestError: it does not fit; names the first field that does not.
+    """
     try:
         return adapter.validate_python(wire)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False)[0]
         location = ".".join(map(str, details["loc"])) or "the input"
-        raise RequestError(f"{location!r} is not valid: {details['msg']}") from None
+        raise RequestError(f"{location[:200]!r} is not valid: {details['msg']}") from None
 
 
 def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, dict[str, Any] | None]:
@@ -104,7 +109,7 @@ def decode_turn_outcome(wire: Any) -> TurnOutcome:
     Raises:
         RequestError: a field is missing, or of another type.
     """
-    return _decode(_OUTCOME, wire)
+    return validate(_OUTCOME, wire)
 
 
 def encode_response_messages(messages: Sequence[ResponseMessageWire], agent: str) -> tuple[Mapping[str, Any], ...]:

@@ -116,7 +116,7 @@ INVALID_VALUES = {
     "enable_tool_calls": ["perhaps", 5, [], {}],
     "wait_for_response": ["perhaps", 5, [], {}],
 }
-HINTS = {"role": "'user'", "response_format": "JSON schema|Python class", "policy": "'queue'"}
+HINTS = {"role": "'user'", "response_format": "dictionary|Dictionary|Python class", "policy": "'queue'"}
 
 
 @pytest.mark.parametrize(
