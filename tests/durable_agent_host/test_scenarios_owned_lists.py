@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site, call_tool
-from tests.kit import AgentHost, Lives, running_host
+from tests.kit import Lives, running_host
 from tests.processes import wait_until
 
 EMPTY = {"schemaVersion": "1.1.0", "data": {"conversationHistory": []}}
@@ -93,26 +93,6 @@ def test_notes_prove_nothing(site: Site):
     assert list_sessions(site, "pia") == ["of-pia"]
 
 
-def test_a_missing_owner_entry_is_restored(tmp_path: Path):
-    """A session without one gets it with its next turn in another process."""
-    lives = Lives(tmp_path / "data", None, app=APP, LEDGER=str(tmp_path / "asked.txt"))
-
-    def build_site(host: AgentHost) -> Site:
-        return Site(host, tmp_path / "data", tmp_path)
-
-    try:
-        for index in range(3):
-            assert build_site(lives.host).run("ida", "hi", f"ida-{index}").ok
-        lives.host.kill()
-        notes(tmp_path / "data", f"DELETE FROM pieces WHERE name = '{name_of('ida-1')}'")
-        now = build_site(lives.crash())
-        assert sorted(list_sessions(now, "ida")) == ["ida-0", "ida-2"]
-        assert now.run("ida", "again", "ida-1").ok
-        assert sorted(list_sessions(now, "ida")) == ["ida-0", "ida-1", "ida-2"]
-    finally:
-        lives.host.stop()
-
-
 def copy_sessions(data: Path, caller: str, count: int) -> None:
     """Copy a caller's first session in the files of a stopped host, each copy used a minute apart."""
     with closing(sqlite3.connect(data / "host.db")) as host_db, host_db:
@@ -128,16 +108,17 @@ def copy_sessions(data: Path, caller: str, count: int) -> None:
             segments_db.execute(f"INSERT INTO pieces {copy}", row)
 
 
-def test_a_long_list_reads_no_sessions_of_others(tmp_path: Path):
-    """Of six hundred the pages have each once, newest first; a look at all would find what is not noted."""
+def test_a_list_is_read_from_what_is_noted(tmp_path: Path):
+    """Of six hundred the pages have each once, newest first; what is not noted is there after its next turn."""
     lives = Lives(tmp_path / "data", None, app=APP, LEDGER=str(tmp_path / "asked.txt"))
     try:
-        for caller in ("una", "ida"):
-            assert Site(lives.host, tmp_path, tmp_path).run(caller, "hi", f"{caller}-0").ok
+        for name in ("una-0", "ida-0", "ida-1"):
+            assert Site(lives.host, tmp_path, tmp_path).run(name[:3], "hi", name).ok
         assert list_sessions(Site(lives.host, tmp_path, tmp_path), "una") == ["una-0"]
         lives.host.kill()
         copy_sessions(tmp_path / "data", "una", 600)
-        notes(tmp_path / "data", f"DELETE FROM pieces WHERE name = '{name_of('una-300')}'")
+        names = [name_of("una-300"), name_of("ida-1")]
+        notes(tmp_path / "data", f"DELETE FROM pieces WHERE name IN {(*names,)}")
         now = Site(lives.crash(), tmp_path, tmp_path)
         session_ids: list[str] = []
         cursor: str | None = ""
@@ -148,6 +129,8 @@ def test_a_long_list_reads_no_sessions_of_others(tmp_path: Path):
             cursor = page["cursor"]
         assert session_ids == ["una-0", *(f"una-{index}" for index in range(599, 0, -1) if index != 300)]
         assert list_sessions(now, "ida") == ["ida-0"]
+        assert now.run("ida", "again", "ida-1").ok
+        assert sorted(list_sessions(now, "ida")) == ["ida-0", "ida-1"]
     finally:
         lives.host.stop()
 

@@ -17,7 +17,6 @@ from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.workflow_routes import run_of
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
-from tests.durable_agent_host.cli.terminal import run_piped
 from tests.durable_agent_host.hostile_callers import (
     BEGINNERS,
     FILE,
@@ -60,13 +59,9 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """An app whose sessions have owners, on data from before it had any."""
+    """An app whose sessions have owners."""
     data, ledger = tmp_path_factory.mktemp("owners"), tmp_path_factory.mktemp("ledger") / "asked.txt"
     ledger.touch()
-    with running_host(data, None, app=APP, LEDGER=str(ledger), NOBODY_IS_KNOWN="1") as before:
-        for name in ("of-before-1", "of-before-2"):
-            assert before.run("Echo", "from before", session_id=name).ok
-        assert "owner" not in json.dumps(before.state("Echo", "of-before-1"))
     with running_host(data, practice_model, app=APP, LEDGER=str(ledger)) as running:
         it = Site(running, data, ledger)
         response = it.run("ada@contoso", "hi", "desk")
@@ -547,15 +542,6 @@ def test_only_the_owner_steers(site: Site, model: PracticeModel):
     wait_until(lambda: site.ask("GET", url, "ada@contoso").json()["status"] == "completed")
     sent = json.dumps(model.requests()[-1]["body"])
     assert ("It is urgent." in sent, "I am" in sent) == (True, False)
-
-
-def test_the_command_line_says_how_a_call_is_answered(site: Site, model: PracticeModel):
-    """Its error shows the way to answer, for the host and the caller of the command."""
-    model.plan({"calls": [{"name": "lend", "arguments": {"amount": 3}}]}, user_text="lend")
-    header = "x-who: ada@contoso:finance"
-    result = run_piped(["chat", "--url", site.host.url, "--header", header, "Payer"], "lend\n")
-    assert (result.returncode, "lend(" in result.stderr) == (2, True), result.stderr
-    assert f" --url {site.host.url} --header '{header}'" in result.stderr
 
 
 def test_changed_arguments_need_another_approver(site: Site, model: PracticeModel):

@@ -159,8 +159,10 @@ def test_questions_that_a_script_cannot_answer_are_reported(people: AgentHost, m
     """A call that waits for a person ends a script with status 2 and the way to decide; the turn waits on."""
     model.plan(plan_payments(8), {"text": "Paid."})
     session = f"chat-{uuid4().hex[:8]}"
-    result = run_piped(["chat", "--url", people.url, "Payer", "--session", session], "pay\n")
+    command = ["chat", "--url", people.url, "--header", "x-who: ada", "Payer", "--session", session]
+    result = run_piped(command, "pay\n")
     assert (result.returncode, result.stdout) == (2, "")
+    assert f" --url {people.url} --header 'x-who: ada'" in result.stderr
     assert f"durable-agent-host chat Payer --session {session}" in result.stderr
     path = result.stderr.partition("POST /api")[2].strip().removesuffix("/answers")
     assert people.get(path).json()["status"] == "waiting"
