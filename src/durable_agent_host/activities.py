@@ -26,7 +26,7 @@ from durable_agent_host.settings import Settings
 from durable_agent_host.store_factory import stores_of
 from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
 from durable_agent_host.turn.plan import PlanTimes
-from durable_agent_host.turn.timeline import timeline_without_orchestration
+from durable_agent_host.turn.turn_report import report_without_orchestration
 from durable_agent_host.turn.turn_requests import request_of_call
 from durable_agent_host.turn_log.protocol import TurnLog
 
@@ -131,8 +131,8 @@ def agent_activity(
             session = decode_session(call.get("session"))
             running = runner.run(session, request, call.get("answers"))
             outcome = await asyncio.wrap_future(submit(running))
-            if (timeline := timeline_without_orchestration(request, outcome)) is not None:
-                runner.notify_end(timeline)
+            if (report := report_without_orchestration(request, outcome)) is not None:
+                runner.notify_end(report)
             return _answer(session, outcome)
 
         # The worker binds by parameter name, and reads annotations as those of the binding.

@@ -78,8 +78,8 @@ from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage
 from durable_agent_host.session.external_messages import without_messages
 from durable_agent_host.session.ownership import external_session_id
-from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn.turn_redactor import Redactor
+from durable_agent_host.turn.turn_report import ReportEnd
 from durable_agent_host.turn_log.journal import JournalState
 from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
 

@@ -14,7 +14,7 @@ from durable_agent_host.agent.declarations import RemovedTool, is_agent_tool, is
 from durable_agent_host.agent.feature import CurrentRun
 from durable_agent_host.agent.http_exchange import ExchangeRecorder
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
-from durable_agent_host.agent.layers.in_doubt import RecoverLostCalls, ResolveDoubt
+from durable_agent_host.agent.layers.in_doubt import DID_NOT_RUN, ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.layers.pending_calls import AskClient, AwaitCallback, RequireApproval
@@ -22,7 +22,7 @@ from durable_agent_host.agent.layers.response import ReadResponse, read_unmetere
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.layers.running_call import EnterToolCall, RunningTool
-from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, is_mcp_tool
+from durable_agent_host.agent.mcp_servers import is_mcp_tool
 from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall
 from durable_agent_host.agent.response_limits import stream_with_timeout, turn_traffic
 from durable_agent_host.agent.stream_progress import StreamProgress
@@ -60,7 +60,6 @@ class ToolLayers:
     progress: StreamProgress
     approval: RequireApproval
     client_tool: AskClient
-    lost_server: RecoverLostCalls
     in_doubt: ResolveDoubt
     tool_layers: Sequence[ToolLayer]
     callback: AwaitCallback
@@ -116,8 +115,7 @@ def new_tool_layers(run: CurrentRun) -> ToolLayers:
         progress=run.progress,
         approval=RequireApproval(run.pending_calls),
         client_tool=AskClient(run.pending_calls),
-        lost_server=RecoverLostCalls(run.label, run.gate.fail),
-        in_doubt=ResolveDoubt(run.pending_calls, label=run.label),
+        in_doubt=ResolveDoubt(run.pending_calls, run.label, run.gate.fail),
         tool_layers=[part.tool for part in run.parts if part.tool is not None],
         callback=callback,
         running_call=EnterToolCall(
@@ -179,19 +177,16 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
         return of_run.journal(call, of_run.callback.resume)
     if of_run.is_nested and is_hand_off(call.tool):
         return of_run.run_tool(call)
-    may_lose_server = is_mcp_tool(call.tool)
     layers: list[ToolLayer] = [of_run.progress.end_run] if of_run.progress.has_client_calls else []
     layers.append(of_run.journal)
     if of_run.progress.is_invalid_call(call):
         layers.append(of_run.progress.reject_invalid_call)
     if of_run.approval.pending_calls.needs_approval(call):
         layers.append(of_run.approval)
-    if may_lose_server:
-        layers.append(of_run.lost_server)
     is_resumed = call.starts > 0 and is_agent_tool(call.tool)  # what is in doubt is within it
     if runs_at_client(call.tool):
         layers.append(of_run.client_tool)
-    elif (call.starts or may_lose_server) and not is_resumed:
+    elif (call.starts or is_mcp_tool(call.tool)) and not is_resumed:
         layers.append(of_run.in_doubt)
     if isinstance(call.tool, RemovedTool) and not runs_at_client(call.tool):
         return _chain(layers, _reject_removed)(call)

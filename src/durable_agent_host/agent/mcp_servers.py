@@ -5,7 +5,7 @@ connection can end: after most of them each call fails until the process ends. A
 Before a run and before a call, a view connects again if the connection has ended, and so loads the server's tools as
 they are now. A call that ends with its connection, or with something else than an answer of the server, may have taken
 effect, so it is not made again here: `ConnectionLostError` leaves that to
-`durable_agent_host.agent.layers.lost_server`. The SDK says of any HTTP error only that there was one, so hooks of its
+`durable_agent_host.agent.layers.in_doubt`. The SDK says of any HTTP error only that there was one, so hooks of its
 client record whether a request was sent, and the status: 4xx is refused before a tool runs.
 """
 
@@ -27,8 +27,8 @@ _LOGGER = logging.getLogger(__name__)
 _UNKNOWN_SESSION: Final = "Session terminated"
 """What the MCP SDK says of a request that a server refused because it does not know the session."""
 
-_CUT: Final = ("Connection closed", "Session terminated ", "SSE stream ")
-"""How it begins when a request was sent and its connection, session or stream ended."""
+_CUT: Final = ("Connection closed", "SSE stream ")
+"""How it begins when a request was sent and its connection or stream ended."""
 
 _NO_ANSWER: Final = (
     *("Server returned an error response", "Unexpected content type", "Failed to parse ", "Request 'tools/call' timed"),
@@ -47,12 +47,6 @@ _IS_MCP_TOOL: Final = "durable_agent_host.is_mcp_tool"
 
 _HARMLESS: Final = ("read_only_hint", "idempotent_hint", "readOnlyHint", "idempotentHint")
 """Annotations of tools that may be run again, by their names in the MCP SDK 2 and 1."""
-
-UNKNOWN: Final = (
-    "Error: The outcome of this call is not known: the process or a connection ended while the tool was running, "
-    "or a gateway failed, and the call may or may not have taken effect."
-)
-DID_NOT_RUN: Final = "Error: The tool did not run: "
 
 
 class ConnectionLostError(TurnError):
@@ -155,7 +149,7 @@ class _Reconnecting:
             return await call()
         except ToolException as error:
             reason = _reason(error)
-            if reason.startswith(_CUT) and exchange.is_traced and not exchange.was_sent:
+            if reason.startswith(_CUT) and exchange.was_sent is False:
                 raise self._unreachable() from error
             if reason.startswith(_CUT) or (reason.startswith(_NO_ANSWER) and exchange.status not in _REFUSAL_STATUSES):
                 raise ConnectionLostError(f"the MCP server {self.name!r} has not answered: {reason}") from error
@@ -194,13 +188,11 @@ class _Exchange:
     """The HTTP requests of one call.
 
     Attributes:
-        is_traced: whether there was one.
-        was_sent: whether any of one has left the process.
+        was_sent: whether any of one has left the process; None when there was none.
         status: of the last response, or None.
     """
 
-    is_traced: bool = False
-    was_sent: bool = False
+    was_sent: bool | None = None
     status: int | None = None
 
     async def trace(self, event: str, _info: Any) -> None:
@@ -210,7 +202,7 @@ class _Exchange:
 
 async def _trace_request(request: Any) -> None:
     if (exchange := _EXCHANGE.get()) is not None:
-        exchange.is_traced = True
+        exchange.was_sent = exchange.was_sent or False
         request.extensions = {**request.extensions, "trace": exchange.trace}
 
 

@@ -41,8 +41,8 @@ from durable_agent_host.session.transcript import close_calls, finished_part
 from durable_agent_host.stream.hosted_calls import HOSTED_CONTENTS
 from durable_agent_host.stream.response_messages import response_messages
 from durable_agent_host.turn.error_texts import error_details
-from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.turn_events import SEPARATOR
+from durable_agent_host.turn.turn_report import bounded_name
 from durable_agent_host.turn.turn_wire import encode_response_messages
 from durable_agent_host.turn.waiting_status import shortened_calls
 from durable_agent_host.turn_log.journal import JournalState

@@ -41,9 +41,9 @@ from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import ATTEMPT_STARTED, REPLIED, RESUMED, STOPPED, Inbox, LogEntry
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.stream.live_events import EventReader
-from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.trace_ids import trace_of
 from durable_agent_host.turn.turn_redactor import Redactor
+from durable_agent_host.turn.turn_report import bounded_name
 from durable_agent_host.turn.turn_wire import decode_turn_outcome, encode_turn_outcome
 from durable_agent_host.turn_log.journal import Journal, JournalState, read_journal
 from durable_agent_host.turn_log.protocol import TurnLog, missing_entries

@@ -29,7 +29,7 @@ from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.notification import Notify
 from durable_agent_host.turn.plan import PlanTimes
-from durable_agent_host.turn.timeline import ReportEnd
+from durable_agent_host.turn.turn_report import ReportEnd
 
 HttpHandler = Callable[[func.HttpRequest, ClientFor], Awaitable[Any]]
 

@@ -17,7 +17,7 @@ from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.error_texts import failure_reason
 from durable_agent_host.turn.turn_requests import read_turn_request
 from durable_agent_host.turn.turn_wire import decode_turn_outcome
-from durable_agent_host.turn.waiting_status import TurnWaits, decode_pending
+from durable_agent_host.turn.waiting_status import TurnWaitState, decode_pending
 
 END_STATUSES: Final = frozenset(
     {
@@ -115,7 +115,7 @@ def _outcome(request: TurnRequest, status: Any) -> TurnOutcome | None:
             return None
 
 
-def _decode_wait(wire: Any) -> TurnWaits:
+def _decode_wait(wire: Any) -> TurnWaitState:
     match wire:
         case None | {"pending": list(), "answers": dict()}:
             return decode_pending(wire)

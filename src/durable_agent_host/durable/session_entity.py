@@ -54,7 +54,7 @@ from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.error_texts import error_details
-from durable_agent_host.turn.timeline import timeline_without_orchestration
+from durable_agent_host.turn.turn_report import report_without_orchestration
 from durable_agent_host.turn.turn_requests import request_of_run
 from durable_agent_host.turn.turn_wire import (
     check_turn_named,
@@ -308,8 +308,8 @@ class DurableAgentEntity:
             if outcome.status == "suspended":
                 failure = Failed(TurnError(_CANNOT_WAIT))
                 outcome = submit(self.runner.run(session, request, collects=failure)).result()
-            if (timeline := timeline_without_orchestration(request, outcome)) is not None:
-                self.runner.notify_end(timeline)
+            if (report := report_without_orchestration(request, outcome)) is not None:
+                self.runner.notify_end(report)
             session, _ = commit_outcome(session, outcome, window=self._window())
             self.save(context, session)
             receipt = session.receipts[-1]

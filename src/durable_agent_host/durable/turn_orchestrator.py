@@ -38,7 +38,7 @@ from durable_agent_host.turn.plan import (
     activity_input,
     plan_turn,
 )
-from durable_agent_host.turn.timeline import ReportEnd, TimelineWriter
+from durable_agent_host.turn.turn_report import ReportEnd, TurnReporter
 from durable_agent_host.turn.turn_requests import read_turn_request
 from durable_agent_host.turn.turn_wire import encode_turn_request
 from durable_agent_host.turn.waiting_status import encode_pending, without_foreign_names
@@ -70,7 +70,7 @@ def run_turn_orchestration(
         wire = None
     turn = _TurnSteps(context, wire, secret)
     plan = plan_turn(turn.request, times)
-    timeline = TimelineWriter(turn.request, _now(context))
+    reporter = TurnReporter(turn.request, _now(context))
     step = next(plan)
     while True:
         started_at = _now(context)
@@ -82,15 +82,15 @@ def run_turn_orchestration(
         else:
             advance = plan.send
             value = result
-        timeline.add_step(step, started_at, _now(context), value)
+        reporter.add_step(step, started_at, _now(context), value)
         if isinstance(step, SetCustomStatus):
             wakeups.notify(turn.request.turn_id)
         try:
             step = advance(value)
         except StopIteration as end:
             wakeups.notify(turn.request.turn_id)
-            if (turn_end := timeline.finish(end.value, _now(context))) is not None:
-                report_end(turn_end)
+            if (report := reporter.finish(end.value, _now(context))) is not None:
+                report_end(report)
             return end.value
 
 

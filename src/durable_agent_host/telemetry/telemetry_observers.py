@@ -10,17 +10,10 @@ from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.telemetry.spans import log_correlation
 from durable_agent_host.telemetry.turn_metrics import TurnMeasurements, count_turn
 from durable_agent_host.telemetry.turn_traces import TurnSpans
-from durable_agent_host.turn.timeline import PhaseKind, Timeline
 from durable_agent_host.turn.trace_ids import TurnTrace, trace_of
+from durable_agent_host.turn.turn_report import TurnReport
 
 _LOGGER = logging.getLogger(__name__)
-_PHASES: Final[tuple[tuple[str, tuple[PhaseKind, ...]], ...]] = (
-    ("queued", ("queue",)),
-    ("agent", ("attempt", "lost")),
-    ("person", ("person",)),
-    ("retry", ("retry",)),
-    ("session", ("session", "erasure")),
-)
 
 
 class TurnLines:
@@ -37,25 +30,24 @@ class TurnLines:
                 pass
 
 
-def log_end(timeline: Timeline) -> None:
+def log_end(report: TurnReport) -> None:
     """Log the end of a turn."""
-    attempt_metrics = timeline.metrics
-    outcome = timeline.outcome
-    milliseconds = {name: round(timeline.seconds(*kinds) * 1000) for name, kinds in _PHASES}
-    phase_times = ", ".join(f"{name} {count}" for name, count in milliseconds.items() if count)
-    usage = timeline.usage
+    outcome = report.outcome
+    milliseconds = {kind: round(seconds * 1000) for kind, seconds in report.seconds_by_kind.items()}
+    times = ", ".join(f"{kind} {count}" for kind, count in milliseconds.items() if count)
+    usage = report.usage
     error: Mapping[str, Any] = outcome.get("error") or {}
-    turn_trace = trace_of(timeline.request)
+    turn_trace = trace_of(report.request)
     with log_correlation(turn_trace):
         _LOGGER.info(
             "%s %s after %d ms (%s): %d attempts, %d model calls, %d tool calls, %d tokens in, %d out%s",
-            _label(timeline.request, turn_trace),
+            _label(report.request, turn_trace),
             outcome["status"],
-            round((timeline.ended_at - timeline.started_at).total_seconds() * 1000),
-            phase_times or "not begun",
-            timeline.attempts,
-            attempt_metrics.get("model_calls", 0),
-            attempt_metrics.get("tool_calls", 0),
+            round(report.seconds * 1000),
+            times or "not begun",
+            report.attempts,
+            report.metrics.get("model_calls", 0),
+            report.metrics.get("tool_calls", 0),
             usage.get("input_token_count", 0),
             usage.get("output_token_count", 0),
             f", {error['type']}" if error.get("type") else "",
@@ -98,19 +90,19 @@ def turn_observers() -> list[TurnObserver]:
     return [TurnSpans(), _MEASUREMENTS, TurnLines()]
 
 
-def report_end(timeline: Timeline) -> None:
+def report_end(report: TurnReport) -> None:
     """Report the end of a turn to all receivers; an exception in one is logged and affects nothing.
 
     The SDK may replay an orchestration to its end more than once, which is reported once. After a kill, the next
     process may report the turn again.
     """
-    if not _REPORTED_TURNS.add(trace_of(timeline.request).turn):
+    if not _REPORTED_TURNS.add(trace_of(report.request).turn):
         return
-    for report in (count_turn, log_end):
+    for receive in (count_turn, log_end):
         try:
-            report(timeline)
+            receive(report)
         except Exception as error:  # noqa: BLE001 - telemetry is not part of the turn
             _LOGGER.warning(
                 "turn %s: %s of its end failed: %s: %s",
-                *(timeline.request.turn_id, report.__name__, type(error).__name__, error),
+                *(report.request.turn_id, receive.__name__, type(error).__name__, error),
             )

@@ -1,4 +1,4 @@
-"""Metrics of turns: counted at their ends from their timelines, and during their attempts."""
+"""Metrics of turns: counted at their ends from their reports, and during their attempts."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from durable_agent_host.agent.observer import (
     ToolCallStarted,
     UpdateReceived,
 )
-from durable_agent_host.turn.timeline import Timeline, bounded_name
+from durable_agent_host.turn.turn_report import QUEUED, TurnReport, bounded_name, seconds_since
 
 SCOPE: Final = "durable_agent_host"
 """The name of our meter and tracer."""
@@ -90,27 +90,26 @@ class ModelLabels:
 _MODELS: Final = ModelLabels()
 
 
-def count_turn(timeline: Timeline) -> None:
+def count_turn(report: TurnReport) -> None:
     """Count a turn that has ended."""
-    outcome = timeline.outcome
-    agent = {AGENT: timeline.request.agent}
+    outcome = report.outcome
+    agent = {AGENT: report.request.agent}
     status = agent | {"status": str(outcome["status"])}
     TURNS.add(1, status)
-    TURN_SECONDS.record((timeline.ended_at - timeline.started_at).total_seconds(), status)
-    if any(phase.kind == "queue" for phase in timeline.phases):
-        QUEUE.record(timeline.seconds("queue"), agent)
-    models: Mapping[str, Mapping[str, int]] = timeline.metrics.get("models", {})
+    TURN_SECONDS.record(report.seconds, status)
+    if QUEUED in report.seconds_by_kind:
+        QUEUE.record(report.seconds_by_kind[QUEUED], agent)
+    models: Mapping[str, Mapping[str, int]] = report.metrics.get("models", {})
     for model_name, usage in models.items():
         model = _MODELS.label(model_name)
         for instrument, label, kinds in ((TOKENS, "gen_ai.token.type", _KINDS), (PARTS, "part", _PARTS)):
             for name, kind in kinds.items():
                 if count := usage.get(name, 0):
                     instrument.add(count, agent | {MODEL: model, label: kind})
-    for phase in timeline.phases:
-        if in_doubt_count := phase.metrics.get("in_doubt", 0):
-            IN_DOUBT.add(in_doubt_count, agent)
-    if lost_count := sum(phase.kind == "lost" for phase in timeline.phases):
-        LOST.add(lost_count, agent)
+    if report.calls_in_doubt:
+        IN_DOUBT.add(report.calls_in_doubt, agent)
+    if report.lost_attempts:
+        LOST.add(report.lost_attempts, agent)
     stats: Mapping[str, Any] = outcome.get("stats") or {}
     if stored_bytes := stats.get("bytes_stored", 0):
         STORED.add(stored_bytes, agent)
@@ -132,7 +131,7 @@ class TurnMeasurements:
             case UpdateReceived(update, replayed=False) if turn.attempt == 1 and attempt not in self._answering:
                 if update.text:
                     self._answering.add(attempt)
-                    FIRST_TOKEN.record(_seconds_since(request.created_at), agent)
+                    FIRST_TOKEN.record(seconds_since(request.created_at, datetime.now(UTC)), agent)
             case ModelCallCompleted(replayed=True):
                 REPLAYS.add(1, agent | {"step": "model_call"})
             case ToolCallCompleted(replayed=True):
@@ -149,13 +148,3 @@ class TurnMeasurements:
                 self._tools.pop(attempt, None)
             case _:
                 pass
-
-
-def _seconds_since(created_at: str) -> float:
-    try:
-        start_time = datetime.fromisoformat(created_at)
-    except ValueError:
-        return 0.0
-    if start_time.tzinfo is None:
-        start_time = start_time.replace(tzinfo=UTC)
-    return max((datetime.now(UTC) - start_time).total_seconds(), 0.0)

@@ -21,8 +21,8 @@ from durable_agent_host.agent.observer import (
 )
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.telemetry.spans import Attributes, current_tracer, redact_log_events, turn_context
-from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.trace_ids import trace_of
+from durable_agent_host.turn.turn_report import bounded_name
 
 REPLAYED: Final = "durable_agent_host.replayed"
 REASON: Final = "durable_agent_host.wait.reason"

@@ -64,8 +64,8 @@ from durable_agent_host.turn.step_types import (
     WaitingCallWire,
     WaitStepWire,
 )
-from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.turn_events import UsageWire
+from durable_agent_host.turn.turn_report import bounded_name
 
 MAX_TEXT_CHARACTERS: Final = 4000
 """A longer result is cut; the conversation has it in full."""

@@ -95,11 +95,11 @@ def _shorten(entries: list[dict[str, Any]], container: Any, max_characters: int)
             entry.update({name: None for name in _LONG_FIELDS if name in entry} | {"truncated": True})
 
 
-type TurnWaits = tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]], Mapping[str, Any] | None]
+type TurnWaitState = tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]], Mapping[str, Any] | None]
 """Calls that wait, answers by call id, and until when the turn is postponed."""
 
 
-def decode_pending(status: Any) -> TurnWaits:
+def decode_pending(status: Any) -> TurnWaitState:
     """Decode what `encode_pending` has encoded.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Calls in doubt: the tool was running when its process, or the connection to its server, ended."""
+"""Calls in doubt: the tool was running when its process, or the connection to its MCP server, ended."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
-from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, UNKNOWN, ConnectionLostError, UnreachableError
+from durable_agent_host.agent.mcp_servers import ConnectionLostError, UnreachableError
 from durable_agent_host.agent.pending_calls import PendingCalls, Question
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
@@ -17,6 +17,12 @@ from durable_agent_host.agent.tool_invocation import (
 )
 
 _LOGGER = logging.getLogger(__name__)
+_UNKNOWN: Final = (
+    "Error: The outcome of this call is not known: the process or a connection ended while the tool was running, "
+    "or a gateway failed, and the call may or may not have taken effect."
+)
+DID_NOT_RUN: Final = "Error: The tool did not run: "
+_NO_RESULT: Final = "Error: The call was cut and has no result; it is safe to make it again: "
 _POLICY_TEXTS: Final[Mapping[str, str]] = {
     "fail": "the model is told that its outcome is not known",
     "ask": "a person decides whether it is run again",
@@ -25,21 +31,47 @@ _QUESTION: Final = (
     "the process or a connection ended while the tool was running, so it may or may not have taken effect: run it "
     "again?"
 )
+_MOST_LOSSES: Final = 3
+"""How often the connection may end within one call before its outcome is given up."""
 
 
 @dataclass(frozen=True)
 class ResolveDoubt:
-    """Decides about calls in doubt by their tools' policies.
+    """Decides about calls in doubt by their tools' policies, and ends calls that did not reach their server.
 
     Attributes:
         pending_calls: of the run.
         label: of the run, for log lines.
+        fail: ends the turn with an error before its next model call.
     """
 
     pending_calls: PendingCalls
     label: str
+    fail: Callable[[Exception], None]
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
+        """Make a call; when its connection is lost, it is in doubt.
+
+        A call that a person has approved, and whose server is away, has no result, and fails the turn.
+        """
+        while True:
+            try:
+                return await self._resolve(call, call_next)
+            except (ConnectionLostError, UnreachableError) as error:
+                _LOGGER.warning("%s: tool %s failed (call %s): %s", self.label, call.name, call.path.call_id, error)
+                attempt = call.starts + 1
+                if isinstance(error, UnreachableError) and attempt == 1:
+                    if needs_approval(call.tool):
+                        self.fail(error)
+                        return WaitingToolCall("waits for its server")
+                    return text_result("unreachable", f"{DID_NOT_RUN}{error}")
+                if isinstance(error, UnreachableError) and in_doubt_policy(call.tool) == "retry":
+                    return text_result("unreachable", f"{_NO_RESULT}{error}")
+                if isinstance(error, UnreachableError) or attempt >= _MOST_LOSSES:
+                    return text_result("unknown", _UNKNOWN)
+            call = replace(call, starts=attempt)
+
+    async def _resolve(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Run a call again, give it up, or ask a person; one that has not started is not in doubt."""
         if not call.starts:
             return await call_next(call)
@@ -52,52 +84,12 @@ class ResolveDoubt:
             _POLICY_TEXTS.get(policy, "it is run again"),
         )
         if policy == "fail":
-            return text_result("unknown", UNKNOWN)
+            return text_result("unknown", _UNKNOWN)
         if policy != "ask":
             return await call_next(call)
         return await self.pending_calls.call_if_approved(
             call,
             call_next,
             Question("in_doubt", _QUESTION, number=call.starts - 1 + (1 if needs_approval(call.tool) else 0)),
-            deny=lambda reason: text_result("unknown", f"{UNKNOWN}{reason}"),
+            deny=lambda reason: text_result("unknown", f"{_UNKNOWN}{reason}"),
         )
-
-
-_NO_RESULT: Final = "Error: The call was cut and has no result; it is safe to make it again: "
-_MOST_LOSSES: Final = 3
-"""How often the connection may end within one call before its outcome is given up."""
-
-
-@dataclass(frozen=True)
-class RecoverLostCalls:
-    """Ends calls that did not reach their server, and decides again about those whose connection was lost.
-
-    Attributes:
-        label: of the run, for log lines.
-        fail: ends the turn with an error before its next model call.
-    """
-
-    label: str
-    fail: Callable[[Exception], None]
-
-    async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
-        """Make a call; after a loss it is in doubt, which the rest of the chain decides.
-
-        A call that a person has approved, and whose server is away, has no result, and fails the turn.
-        """
-        while True:
-            try:
-                return await call_next(call)
-            except (ConnectionLostError, UnreachableError) as error:
-                _LOGGER.warning("%s: tool %s failed (call %s): %s", self.label, call.name, call.path.call_id, error)
-                attempt = call.starts + 1
-                if isinstance(error, UnreachableError) and attempt == 1:
-                    if needs_approval(call.tool):
-                        self.fail(error)
-                        return WaitingToolCall("waits for its server")
-                    return text_result("unreachable", f"{DID_NOT_RUN}{error}")
-                if isinstance(error, UnreachableError) and in_doubt_policy(call.tool) == "retry":
-                    return text_result("unreachable", f"{_NO_RESULT}{error}")
-                if isinstance(error, UnreachableError) or attempt >= _MOST_LOSSES:
-                    return text_result("unknown", UNKNOWN)
-            call = replace(call, starts=attempt)
