@@ -130,30 +130,36 @@ def test_a_function_is_notified_of_waits_and_ends(lives: Callable[..., Lives], m
     assert len({notification["key"] for notification in read_notifications(ledger)}) == 5
 
 
-@pytest.mark.parametrize("workflow", ["asking", "outer"])
 def test_a_function_is_notified_of_a_workflow_that_waits(
-    lives: Callable[..., Lives], model: PracticeModel, tmp_path: Path, workflow: str
+    lives: Callable[..., Lives], model: PracticeModel, tmp_path: Path
 ):
     """Once each time that the run begins to wait, over a kill, with all questions and where to answer them."""
     life = lives(APP)
     ledger = tmp_path / "ledger.txt"
-    run_url = f"{life.host.url}/api/workflow/{workflow}/run?runId=r"
-    assert requests.post(run_url, data="One?\nTwo?").ok
-    (waiting,) = await_notifications(ledger, 1)
-    names = ("type", "status", "workflow", "run_id", "agent", "turn_path")
-    assert [waiting[name] for name in names] == ["workflow.waiting", "waiting", workflow, "r", "", ""]
-    calls = {call["arguments"]["question"]: call["call_id"] for call in waiting["pending_calls"]}
-    assert calls.keys() == {"One?", "Two?"}
+    workflows = ("asking", "outer")
+    for workflow in workflows:
+        assert requests.post(f"{life.host.url}/api/workflow/{workflow}/run?runId={workflow}-run", data="One?\nTwo?").ok
+    first_notifications = {sent["workflow"]: sent for sent in await_notifications(ledger, 2)}
     host = life.crash()
-    assert waiting["answer_path"] == f"/workflow/{workflow}/respond/r"
-    for question, result in (("Two?", "Perhaps."), ("One?", "Yes.")):
-        body = json.dumps({"call_id": calls[question], "result": result}).encode()
-        assert host.post(waiting["answer_path"], body).status_code == 200
+    for workflow in workflows:
+        waiting = first_notifications[workflow]
+        names = ("type", "status", "run_id", "agent", "turn_path", "answer_path")
+        answer_path = f"/workflow/{workflow}/respond/{workflow}-run"
+        expected_values = ["workflow.waiting", "waiting", f"{workflow}-run", "", "", answer_path]
+        assert [waiting[name] for name in names] == expected_values
+        calls = {call["arguments"]["question"]: call["call_id"] for call in waiting["pending_calls"]}
+        assert calls.keys() == {"One?", "Two?"}
+        for question, result in (("Two?", "Perhaps."), ("One?", "Yes.")):
+            body = json.dumps({"call_id": calls[question], "result": result}).encode()
+            assert host.post(waiting["answer_path"], body).status_code == 200
 
-    def read_next() -> dict[str, Any] | None:
-        return next((sent for sent in read_notifications(ledger) if sent["key"] != waiting["key"]), None)
+    def next_notifications() -> list[dict[str, Any]]:
+        first_keys = {sent["key"] for sent in first_notifications.values()}
+        return [sent for sent in read_notifications(ledger) if sent["key"] not in first_keys]
 
-    assert [call["arguments"]["question"] for call in wait_until(read_next)["pending_calls"]] == ["Sure?"]
+    wait_until(lambda: {sent["workflow"] for sent in next_notifications()} == {*workflows})
+    for sent in next_notifications():
+        assert [call["arguments"]["question"] for call in sent["pending_calls"]] == ["Sure?"]
 
 
 def test_a_function_that_died_with_the_process_is_called_again_with_the_same_key(
@@ -197,7 +203,7 @@ def test_a_turn_keeps_what_it_began_with(
 def test_a_receiver_that_fails_gets_the_same_event_again_later(
     durable_app: Callable[..., AppUnderTest], receiver: Receiver, model: PracticeModel, keys: dict[str, str]
 ):
-    """The turn's answer does not wait for it; a redirect is a failure; the signature and the time are new."""
+    """The turn's answer does not wait for it; the pause is a durable timer; a redirect is a failure."""
     app = durable_app(APP, settings=model_environment(model, HOOK=receiver.url, **SIGNED, **keys))
     receiver.statuses = [503, 302]
     model.plan(plan_payments(1))
@@ -220,21 +226,6 @@ def test_a_receiver_that_fails_gets_the_same_event_again_later(
         "pending_calls": answer.json()["pending_calls"],
         "answer_path": f"/agents/Payer/sessions/s/turns/{turn_id}/answers",
     }
-
-
-def test_a_kill_between_two_attempts_loses_nothing(
-    lives: Callable[..., Lives], receiver: Receiver, model: PracticeModel
-):
-    """The pause between attempts is a durable timer."""
-    life = lives(APP, HOOK=receiver.url, **SIGNED)
-    receiver.statuses = [500]
-    model.plan({"text": "Hi."})
-    assert life.host.run("Payer", {"message": "hi"}).json()["response"] == "Hi."
-    wait_until(lambda: receiver.received)
-    life.crash()
-    wait_until(lambda: len(receiver.received) == 2)
-    assert receiver.types == ["turn.completed"] * 2
-    assert len(set(receiver.ids)) == 1
 
 
 def dead_letters(host: AgentHost) -> list[dict[str, Any]]:

@@ -80,19 +80,25 @@ def test_a_message_during_a_tool_call_is_in_the_next_request(people: AgentHost, 
     assert kinds_of(body) == ["user", "function_call", "function_call_output", "user", "assistant", "user"]
 
 
-def test_a_caller_who_waits_gets_the_running_turns_answer(people: AgentHost, model: PracticeModel, book: Path):
-    """Also a second time with the same key, during the turn and after it; the model gets the message once."""
+def test_callers_who_wait_get_the_running_turns_answer(people: AgentHost, model: PracticeModel, book: Path):
+    """Also a second time with the same key, and as its stream, from the beginning; the model gets the message once."""
     rest_then_answer(model, "I hurry.")
     turn = start(people, "Rester", "rest")
     wait_until(lambda: "resting" in book.read_text())
     key = uuid4().hex
-    with ThreadPoolExecutor(2) as pool:
+    body = {"message": HURRY, "session_id": turn["session_id"], "policy": "steer"}
+    stream_headers = {"accept": "text/event-stream", "Idempotency-Key": key}
+    with ThreadPoolExecutor(3) as pool:
+        stream = pool.submit(people.run, "Rester", body, headers=stream_headers)
         responses = list(pool.map(lambda _: steer(people, "Rester", turn, key=key, wait=True), range(2)))
     responses.append(steer(people, "Rester", turn, key=key, wait=True))
     for response in responses:
         assert response.status_code == 200, response.text
         assert (response.json()["turn_id"], response.json()["response"]) == (turn["turn_id"], "I hurry.")
         assert response.headers["x-ms-turn-id"] == turn["turn_id"]
+    assert stream.result().headers["x-ms-turn-id"] == turn["turn_id"]
+    names = [line.removeprefix("event: ") for line in stream.result().text.splitlines() if line.startswith("event: ")]
+    assert (names[0], names[-1], "tool.completed" in names) == ("turn.started", "turn.completed", True)
     assert steer(people, "Rester", turn, key=key).json()["turn_id"] == turn["turn_id"]
     assert json.dumps([request["body"] for request in model.requests()]).count(HURRY) == 1
 
@@ -140,18 +146,6 @@ def test_a_message_that_comes_too_late_begins_the_next_turn(people: AgentHost, m
     assert answer["turn_id"] != turn["turn_id"]
     assert people.end_of_turn(turn["turn_url"])["value"] == {"paid": 1}
     assert people.session("Talker", turn["session_id"])["message_count"] == 4
-
-
-def test_a_caller_who_streams_gets_the_running_turns_events(people: AgentHost, model: PracticeModel, book: Path):
-    """From its beginning to its end."""
-    rest_then_answer(model, "I hurry.")
-    turn = start(people, "Rester", "rest")
-    wait_until(lambda: "resting" in book.read_text())
-    body = {"message": HURRY, "session_id": turn["session_id"], "policy": "steer"}
-    response = people.run("Rester", body, headers={"accept": "text/event-stream"})
-    assert response.headers["x-ms-turn-id"] == turn["turn_id"]
-    names = [line.removeprefix("event: ") for line in response.text.splitlines() if line.startswith("event: ")]
-    assert (names[0], names[-1], "tool.completed" in names) == ("turn.started", "turn.completed", True)
 
 
 def test_a_turn_that_waits_for_a_person_gets_the_message(people: AgentHost, model: PracticeModel, book: Path):

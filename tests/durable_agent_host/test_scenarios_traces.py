@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -177,10 +176,10 @@ def test_errors_retries_and_cancels_are_traced(host: AgentHost, model: PracticeM
     assert len(find_spans(spans, ATTEMPT, **{"turn.status": "cancelled"})) == 1
 
 
-def test_metrics_have_the_tokens_of_the_responses(
+def test_a_turn_that_was_killed_is_one_trace_and_is_counted_once(
     practice_model: PracticeModel, model: PracticeModel, receiver: Receiver, tmp_path: Path
 ):
-    """Each token and each step is counted once, over a kill."""
+    """The span of the lost attempt is lost; each token and each step is counted once."""
     plan_rounds(model, {"calls": [call("note", text="one")]}, {"text": "It is noted."})
     body, headers = {"message": "go", "session_id": "m"}, {"Idempotency-Key": uuid4().hex}
     start = {"app": TELEMETRY, **receiver.environment(OTEL_SERVICE_NAME="counted")}
@@ -191,6 +190,11 @@ def test_metrics_have_the_tokens_of_the_responses(
     with start_host(tmp_path, practice_model, **start) as host:
         turn = host.run("Traced", body, headers=headers).json()
         host.stop()  # sends what is left
+    (attempt,) = wait_until(lambda: find_spans(receiver.spans(turn["turn_id"]), ATTEMPT, attempt=2))
+    everything = receiver.spans(turn["turn_id"])
+    assert len({span.trace for span in everything}) == 1
+    assert attempt.attributes["durable_agent_host.turn.status"] == "completed"
+    assert tokens(*find_spans(everything, "chat practice", replayed=True)) == [0, 0]
     usage = dict(zip(("input", "output"), used(turn), strict=True))
     for kind, count in usage.items():
         attributes = {"service": "counted", "gen_ai__token__type": kind}
@@ -216,28 +220,6 @@ def test_the_log_has_the_start_and_end_of_a_turn(host: AgentHost, model: Practic
     assert CANARY not in host.text
     sent = wait_until(lambda: len(matches := [line for line in receiver.lines if label in line.text]) > 1 and matches)
     assert [line.trace for line in sent] == [attempt.trace] * 2
-
-
-def test_a_turn_that_was_killed_is_one_trace(model: PracticeModel, receiver: Receiver, tmp_path: Path):
-    """The span of the lost attempt is lost; the replayed steps and the end are in the trace of the turn."""
-    plan_rounds(model, {"calls": [call("note", text="one")]}, {"text": "It is noted."})
-    body, headers = {"message": "go", "session_id": "killed"}, {"Idempotency-Key": uuid4().hex}
-    start = {"app": TELEMETRY, **receiver.environment()}
-    crash_point = "journal.tool.after_append"
-    with (
-        start_host(tmp_path, model, **start, DURABLE_AGENT_HOST_CRASH=crash_point) as first_host,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        asking = pool.submit(_ask, first_host, body, headers)
-        first_host.process.wait(60)
-        asking.result()
-    with start_host(tmp_path, model, **start) as host:
-        response = host.run("Traced", body, headers=headers)
-        spans = wait_until(lambda: find_spans(receiver.spans(response.headers["x-ms-turn-id"]), ATTEMPT, attempt=2))
-        everything = receiver.spans(response.headers["x-ms-turn-id"])
-    assert len({span.trace for span in everything}) == 1
-    assert spans[0].attributes["durable_agent_host.turn.status"] == "completed"
-    assert tokens(*find_spans(everything, "chat practice", replayed=True)) == [0, 0]
 
 
 def _ask(host: AgentHost, body: dict[str, str], headers: dict[str, str]) -> None:
