@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -54,83 +54,14 @@ from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_r
 from durable_agent_host.turn.waiting_status import MAX_VISIBLE
 
 
-class TurnReader:
-    """Reads turns, with the durable client of one request.
-
-    Args:
-        client: the SDK's.
-        documents: the stored sessions that exist for the request.
-    """
-
-    def __init__(self, client: DurableOrchestrationClient, documents: SessionDocuments) -> None:
-        self._client = client
-        self._documents = documents
-        self._storage = documents.storage
-
-    async def read(self, turn_id: str) -> Turn | None:
-        """Read a turn's current state, whoever its owner.
-
-        Returns:
-            The turn, or None when its orchestration does not exist, has been purged, or is not a turn.
-
-        Raises:
-            CorruptStateError: what the task hub stores of it is damaged.
-        """
-        turn = await self._read_orchestration(turn_id)
-        return turn and await self._complete(turn)
-
-    async def find(self, agent: str, session_id: str, turn_id: str) -> Turn | None:
-        """Read a turn of a session, from its receipt when its orchestration has been purged.
-
-        Returns:
-            The turn, or None when the session does not know it, or no such session exists for the request.
-
-        Raises:
-            CorruptStateError: what the task hub stores of it is damaged.
-        """
-        access = self._documents.access
-        # The same reads in the same order for any caller, so that the time of a response reveals nothing.
-        lookup = await self._documents.lookup(agent, session_id) if access.is_restricted else None
-        try:
-            turn = await self._read_orchestration(turn_id)
-        except CorruptStateError:
-            if lookup is not None and not lookup.is_seen:
-                return None
-            raise
-        if turn is not None and _is_from_outside(turn):
-            turn = None
-        is_here = turn is not None and (turn.request.agent, turn.request.session_id) == (agent, session_id)
-        if turn is not None and is_here and _is_seen(turn, lookup, access):
-            return await self._complete(turn)
-        if (turn is not None and lookup is None) or (lookup is not None and not lookup.is_seen):
-            return None
-        try:
-            state = lookup.state if lookup is not None else await self._documents.read(agent, session_id)
-            session, _ = decode_best_effort(state)  # without malformed receipts
-        except StateError:
-            return None
-        return await self._read_stored(agent, session_id, turn_id, session) if session else None
-
-    async def find_request(self, turn_id: str) -> TurnRequest | None:
-        """Read a turn's request as its orchestration has it, without its stored parts; None without orchestration."""
-        turn = await self._read_orchestration(turn_id)
-        return turn and turn.request
-
-    async def _read_orchestration(self, turn_id: str) -> Turn | None:
-        """Read a turn from its orchestration."""
-        status = await status_of_turn(self._client, turn_id, show_input=True)
-        return turn_of_status(turn_id, status) if status else None
-
-    async def _complete(self, turn: Turn) -> Turn:
-        request = turn.request
-        return await self._storage.load_turn(turn, lambda: self._documents.session(request.agent, request.session_id))
-
-    async def _read_stored(self, agent: str, session_id: str, turn_id: str, session: Session) -> Turn | None:
-        """Read a turn whose orchestration no longer exists, or does not exist yet."""
-        if request_document := session.requests.get(turn_id):  # it arrived as a signal
-            return await self._complete(Turn(request=decode_turn_request(request_document), outcome=None))
-        completed_turn = await self._storage.record(session, SessionKey(agent, session_id)).find_turn_end(turn_id)
-        return turn_from_receipt(agent, session_id, completed_turn) if completed_turn is not None else None
+async def _rounds(seconds: float) -> AsyncIterator[None]:
+    """Yield at once, then after longer and longer pauses, until the time is over."""
+    deadline = time.monotonic() + seconds
+    pause = AFTER_HINT_SECONDS
+    while time.monotonic() < deadline:
+        yield
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, MAX_ADMISSION_POLL_SECONDS)
 
 
 def _is_from_outside(turn: Turn) -> bool:
@@ -212,7 +143,6 @@ class TurnClient:
         self._stopper = services.stopper
         self.documents = SessionDocuments(client, context.access, services.storage, services.external_sessions)
         self.claims = OwnershipClaims(client, self.documents, self._secret)
-        self._reader = TurnReader(client, self.documents)
 
     @property
     def copies(self) -> SessionCopier:
@@ -302,21 +232,72 @@ class TurnClient:
             LogUnavailableError: the turn could not run; nothing was started.
         """
         await self.check_log()
-        request = await self._reader.find_request(turn.request.turn_id)
-        if request is None or not await self._stopper.has_log(turn.request):
+        stored_turn = await self._read_orchestration(turn.request.turn_id)  # as it travels
+        if stored_turn is None or not await self._stopper.has_log(turn.request):
             raise AnswerGoneError(f"the journal of the turn is no longer kept, so it cannot resume: {GO_ON}")
+        request = replace(stored_turn.request, resumes=True)
         with suppress(Exception):  # another caller has resumed it
-            await self._client.start_new(
-                TURN_ORCHESTRATION, request.turn_id, encode_turn_request(replace(request, resumes=True))
-            )
+            await self._client.start_new(TURN_ORCHESTRATION, request.turn_id, encode_turn_request(request))
 
     async def read(self, turn_id: str) -> Turn | None:
-        """Read a turn's current state; see `TurnReader.read`."""
-        return await self._reader.read(turn_id)
+        """Read a turn's current state, whoever its owner.
+
+        Returns:
+            The turn, or None when its orchestration does not exist, has been purged, or is not a turn.
+
+        Raises:
+            CorruptStateError: what the task hub stores of it is damaged.
+        """
+        turn = await self._read_orchestration(turn_id)
+        return turn and await self._complete(turn)
 
     async def find(self, agent: str, session_id: str, turn_id: str) -> Turn | None:
-        """Read a turn of a session; see `TurnReader.find`."""
-        return await self._reader.find(agent, session_id, turn_id)
+        """Read a turn of a session, from its receipt when its orchestration has been purged.
+
+        Returns:
+            The turn, or None when the session does not know it, or no such session exists for the request.
+
+        Raises:
+            CorruptStateError: what the task hub stores of it is damaged.
+        """
+        access = self.documents.access
+        # The same reads in the same order for any caller, so that the time of a response reveals nothing.
+        lookup = await self.documents.lookup(agent, session_id) if access.is_restricted else None
+        try:
+            turn = await self._read_orchestration(turn_id)
+        except CorruptStateError:
+            if lookup is not None and not lookup.is_seen:
+                return None
+            raise
+        if turn is not None and _is_from_outside(turn):
+            turn = None
+        is_here = turn is not None and (turn.request.agent, turn.request.session_id) == (agent, session_id)
+        if turn is not None and is_here and _is_seen(turn, lookup, access):
+            return await self._complete(turn)
+        if (turn is not None and lookup is None) or (lookup is not None and not lookup.is_seen):
+            return None
+        try:
+            state = lookup.state if lookup is not None else await self.documents.read(agent, session_id)
+            session, _ = decode_best_effort(state)  # without malformed receipts
+        except StateError:
+            return None
+        return await self._read_stored(agent, session_id, turn_id, session) if session else None
+
+    async def _read_orchestration(self, turn_id: str) -> Turn | None:
+        """Read a turn from its orchestration."""
+        status = await status_of_turn(self._client, turn_id, show_input=True)
+        return turn_of_status(turn_id, status) if status else None
+
+    async def _complete(self, turn: Turn) -> Turn:
+        request = turn.request
+        return await self.storage.load_turn(turn, lambda: self.documents.session(request.agent, request.session_id))
+
+    async def _read_stored(self, agent: str, session_id: str, turn_id: str, session: Session) -> Turn | None:
+        """Read a turn whose orchestration no longer exists, or does not exist yet."""
+        if request_document := session.requests.get(turn_id):  # it arrived as a signal
+            return await self._complete(Turn(request=decode_turn_request(request_document), outcome=None))
+        completed_turn = await self.storage.record(session, SessionKey(agent, session_id)).find_turn_end(turn_id)
+        return turn_from_receipt(agent, session_id, completed_turn) if completed_turn is not None else None
 
     def hint(self, turn_id: str) -> None:
         """Notify the waiters of this process that a turn is about to end; its orchestration may run in another one."""
@@ -417,9 +398,7 @@ class TurnClient:
         Returns:
             The outcome if the turn has ended; None when it runs, is queued, or is not known yet.
         """
-        deadline = time.monotonic() + seconds
-        pause = AFTER_HINT_SECONDS
-        while time.monotonic() < deadline:
+        async for _ in _rounds(seconds):
             turn = await self.read(request.turn_id)
             if turn is not None and turn.outcome is not None:
                 return turn.outcome
@@ -427,8 +406,6 @@ class TurnClient:
                 session = await self.documents.session(request.agent, request.session_id)
                 if session is not None and request.turn_id in {session.running, *session.queue}:
                     return None
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, MAX_ADMISSION_POLL_SECONDS)
         return None
 
     async def find_steered_turn(self, request: TurnRequest, *, seconds: float) -> str:
@@ -437,16 +414,12 @@ class TurnClient:
         Returns:
             The running turn's id; the request's own when it runs as a turn of its own, or the time is over.
         """
-        deadline = time.monotonic() + seconds
-        pause = AFTER_HINT_SECONDS
-        while time.monotonic() < deadline:
+        async for _ in _rounds(seconds):
             session = await self.documents.session(request.agent, request.session_id)
             if session is None or request.turn_id not in session.queue:
                 break
             if session.running is not None and await self._stopper.has_message(session.running, request):
                 return session.running
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, MAX_ADMISSION_POLL_SECONDS)
         return request.turn_id
 
     async def cancel(self, turn: Turn) -> None:
@@ -550,7 +523,7 @@ class TurnClient:
                     runs.append((workflow_names[name], instance_id))
                 continue
             with suppress(CorruptStateError):  # its own route says what is damaged
-                turn = await self._reader.read(instance_id)
+                turn = await self.read(instance_id)
                 if turn is not None and turn.pending:
                     request = turn.request
                     turns += filter(None, [await self.find(request.agent, request.session_id, instance_id)])
