@@ -368,24 +368,6 @@ def list_texts(session: dict[str, Any]) -> list[str | None]:
     return [content.get("text") for message in session["messages"] for content in message["contents"]]
 
 
-def test_four_eyes_hold_within_a_team(model: PracticeModel, tmp_path: Path):
-    """Who asked for the turn cannot approve a tool of a member; somebody else can."""
-    ledger = tmp_path / "ledger.txt"
-    ledger.touch()
-    with running_host(tmp_path / "data", model, app=APP, LEDGER=str(ledger), IDENTIFY="1") as host:
-        model.plan(use("transfer", amount=3), {"text": "Sent."}, agent="You are first.")
-        response = host.run("Line", {"message": "send", "session_id": uuid4().hex}, headers={"x-user": "ann"})
-        turn = response.json()
-        (pending_call,) = turn["pending_calls"]
-        assert pending_call["approved_by"] == "another"
-        answers = [
-            requests.post(f"{turn['turn_url']}/answers", json=allow(pending_call), headers={"x-user": name}, timeout=30)
-            for name in ("ann", "bob")
-        ]
-        assert ledger.read_text() == "" or answers[1].ok
-        assert [answer.status_code for answer in answers] == [403, 404], [answer.text for answer in answers]
-
-
 def test_clients_see_what_agents_within_do(host: AgentHost, model: PracticeModel):
     """Events of an agent within are in events ``inner`` with its path; the steps have the path, too."""
     plan_deep_turn(model)

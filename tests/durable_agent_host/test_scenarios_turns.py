@@ -1,13 +1,14 @@
 """Turns over HTTP: waited for or not, one after the other, each once."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 import requests
 
-from tests.kit import AgentHost, PracticeModel
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 SLOW = {"chunk_characters": 5, "delay_milliseconds": 40}
@@ -49,11 +50,21 @@ def test_without_waiting_the_response_is_fetched_later(lab: AgentHost, model: Pr
     assert [turn["turn_id"] for turn in session["turns"]] == [body["turn_id"]]
 
 
-def test_a_turn_that_outlasts_the_wait_is_a_504_and_continues(lives, model: PracticeModel, tmp_path: Path):
+@pytest.fixture(scope="module")
+def impatient(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+    """A host that waits for a moment only, and whose queues have one turn."""
+    env = {"DURABLE_AGENT_HOST_WAIT_SECONDS": "0.3", "DURABLE_AGENT_HOST_MAX_QUEUED_TURNS": "1"}
+    folder = tmp_path_factory.mktemp("impatient")
+    with running_host(folder, practice_model, LEDGER=str(folder / "ledger.txt"), **env) as running:
+        yield running
+
+
+def test_a_turn_that_outlasts_the_wait_is_a_504_and_continues(
+    impatient: AgentHost, model: PracticeModel, tmp_path: Path
+):
     """After the wait the client gets 504 with the turn's URL; the turn continues, and its response is at that URL."""
-    host = lives(DURABLE_AGENT_HOST_WAIT_SECONDS="0.3").host
     model.plan({"text": "A slow answer, at last.", "until_file": str(tmp_path / "go")})
-    response = host.run("Kept", {"message": "hi"})
+    response = impatient.run("Kept", {"message": "hi"})
     assert response.status_code == 504, response.text
     assert response.headers["content-type"].startswith("application/problem+json")
     body = response.json()
@@ -62,7 +73,7 @@ def test_a_turn_that_outlasts_the_wait_is_a_504_and_continues(lives, model: Prac
     assert body["turn_status"] == "running"
     assert "repeat the request with the same Idempotency-Key" in body["detail"]
     (tmp_path / "go").touch()
-    turn = host.end_of_turn(body["turn_url"])
+    turn = impatient.end_of_turn(body["turn_url"])
     assert (turn["status"], turn["response"]) == ("completed", "A slow answer, at last.")
     assert len(model.requests()) == 1
 
@@ -111,9 +122,9 @@ def test_a_busy_session_rejects_with_the_policy_reject(lab: AgentHost, model: Pr
     assert free.status_code == 200
 
 
-def test_a_full_queue_has_a_retry_after(lives, model: PracticeModel, tmp_path: Path):
+def test_a_full_queue_has_a_retry_after(impatient: AgentHost, model: PracticeModel, tmp_path: Path):
     """When too many turns wait, the next one is a 429 with Retry-After."""
-    host = lives(DURABLE_AGENT_HOST_MAX_QUEUED_TURNS="1").host
+    host = impatient
     model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
     later = {"x-ms-wait-for-response": "false"}
     first = host.run("Kept", {"message": "1"}, headers=later).json()
@@ -124,6 +135,7 @@ def test_a_full_queue_has_a_retry_after(lives, model: PracticeModel, tmp_path: P
     assert response.status_code == 429, response.text
     assert int(response.headers["Retry-After"]) > 0
     (tmp_path / "go").touch()
+    host.end_of_turn(first["turn_url"])
 
 
 def test_the_same_key_with_another_body_is_rejected(lab: AgentHost, model: PracticeModel):
@@ -146,27 +158,11 @@ def test_a_failed_turn_is_failed_for_its_retry_too(lab: AgentHost, model: Practi
     assert len(model.requests()) == 1
 
 
-def test_a_schema_in_the_body_reaches_the_model(lab: AgentHost, model: PracticeModel):
-    """The schema reaches the model, and an answer that fits it is given."""
-    schema = {
-        "type": "object",
-        "title": "City",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-        "additionalProperties": False,
-    }
-    model.plan({"text": '{"city": "Oslo"}'})
-    response = lab.run("Kept", {"message": "Which city?", "response_format": schema})
-    assert response.status_code == 200, response.text
-    assert json.loads(response.json()["response"]) == {"city": "Oslo"}
-    sent = model.requests()[0]["body"]["text"]["format"]
-    assert sent["type"] == "json_schema"
-    assert sent["schema"]["properties"] == schema["properties"]
-
-
-@pytest.mark.parametrize("schema", [{"enum": ["Oslo", "Moss"]}, {"type": ["string", "null"]}, {"const": "Oslo"}])
-def test_a_schema_needs_no_type(lab: AgentHost, model: PracticeModel, schema):
-    """A schema without one type reaches the model like any other."""
+@pytest.mark.parametrize(
+    "schema", [{"enum": ["Oslo", "Moss"]}, {"type": "string"}, {"type": ["string", "null"]}, {"const": "Oslo"}]
+)
+def test_a_schema_reaches_the_model(lab: AgentHost, model: PracticeModel, schema):
+    """Also one without a type; an answer that fits it is returned."""
     model.plan({"text": '"Oslo"'})
     response = lab.run("Kept", {"message": "Which city?", "response_format": schema | {"title": "City"}})
     assert (response.status_code, response.json()["response"]) == (200, '"Oslo"'), response.text

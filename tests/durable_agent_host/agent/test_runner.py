@@ -2,11 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import logging
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from agent_framework import (
     Agent,
     ChatContext,
@@ -21,6 +25,7 @@ from agent_framework import (
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.agent.agent_runner import AgentRunner
+from durable_agent_host.agent.observer import Moment, ObservedTurn, TurnObserver
 from durable_agent_host.features.budgets.feature import BudgetsOfAgent
 from durable_agent_host.model.budget import NO_BUDGETS, Budgets
 from durable_agent_host.model.session import Session
@@ -37,13 +42,19 @@ CLIENTS: list[OpenAIChatClient] = []
 
 
 def runner(
-    model: PracticeModel, log: SqliteTurnLog, *tools: Any, budgets: Budgets = NO_BUDGETS, **options: Any
+    model: PracticeModel,
+    log: SqliteTurnLog,
+    *tools: Any,
+    budgets: Budgets = NO_BUDGETS,
+    observers: Sequence[TurnObserver] = (),
+    **options: Any,
 ) -> AgentRunner:
     """Host an agent with these tools."""
     client = OpenAIChatClient(model="practice", api_key="practice", base_url=model.url)
     CLIENTS.append(client)
     agent = Agent(client, "Work.", name="Agent", tools=list(tools), default_options={"store": False}, **options)
-    return AgentRunner("Agent", agent, provider_for, open_log=lambda: log, features=[BudgetsOfAgent(budgets)])
+    features = [BudgetsOfAgent(budgets)]
+    return AgentRunner("Agent", agent, provider_for, observers=observers, open_log=lambda: log, features=features)
 
 
 def scenario(tmp_path: Path, play: Callable[[SqliteTurnLog], Any]) -> None:
@@ -203,3 +214,67 @@ def test_calls_before_the_first_model_call_run_once(tmp_path: Path, model: Pract
         assert len(bookings) == 1
 
     scenario(tmp_path, play)
+
+
+class Recorder:
+    """An observer that keeps what it receives, and may fail."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.moments: list[str] = []
+        self.fails = fails
+
+    async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
+        """Keep a moment."""
+        assert turn.request is REQUEST
+        self.moments.append(type(moment).__name__)
+        if self.fails:
+            raise ValueError(f"cannot watch {type(moment).__name__}")
+
+
+def test_an_observer_that_fails_is_logged_once_and_does_not_touch_the_turn(
+    tmp_path: Path, model: PracticeModel, caplog: pytest.LogCaptureFixture
+):
+    """The observers after it are notified all the same."""
+    broken, recorder = Recorder(fails=True), Recorder()
+
+    async def play(log: SqliteTurnLog) -> None:
+        model.plan({"text": "Done."})
+        assert (await runner(model, log, observers=[broken, recorder]).run(Session(), REQUEST)).text == "Done."
+
+    with caplog.at_level(logging.WARNING):
+        scenario(tmp_path, play)
+    assert recorder.moments == broken.moments
+    assert (recorder.moments[0], recorder.moments[-1]) == ("AttemptStarted", "AttemptEnded")
+    (line,) = (record.getMessage() for record in caplog.records if "observer" in record.getMessage())
+    assert line == (
+        "turn turn: observer Recorder failed at AttemptStarted, further failures in this attempt are not logged: "
+        "ValueError: cannot watch AttemptStarted"
+    )
+
+
+PROGRAM = """
+import asyncio, sys, threading
+from durable_agent_host.agent.agent_event_loop import submit
+
+async def which_loop():
+    return id(asyncio.get_running_loop())
+
+def first_turn():
+    together.wait()
+    loops.add(submit(which_loop()).result())
+
+sys.setswitchinterval(1e-6)
+loops, together = set(), threading.Barrier(16)
+threads = [threading.Thread(target=first_turn) for _ in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(loops))
+"""
+
+
+def test_turns_that_arrive_together_share_one_loop():
+    """Activities and entities that a restarted process begins at once find one loop: clients are bound to theirs."""
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "1"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from durable_agent_host.errors import SettingError
 from durable_agent_host.providers.openai import chat_client_from_environment
 
 OPENAI = {"OPENAI_API_KEY": "sk-1", "OPENAI_MODEL": "gpt-5-mini"}
@@ -29,3 +30,10 @@ def test_azure_has_precedence():
     client = chat_client_from_environment(AZURE | OPENAI | {"AZURE_OPENAI_API_KEY": "k"})
     assert client.model == "mini"
     assert "x.openai.azure.com" in str(client.client.base_url)
+
+
+@pytest.mark.parametrize(("settings", "setting_name"), [(OPENAI, "OPENAI_MODEL"), (AZURE, "AZURE_OPENAI_DEPLOYMENT")])
+def test_a_missing_model_is_named(settings, setting_name):
+    """The error says which setting is missing."""
+    with pytest.raises(SettingError, match=f"set {setting_name} too"):
+        chat_client_from_environment({name: value for name, value in settings.items() if name != setting_name})

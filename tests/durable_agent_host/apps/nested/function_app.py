@@ -7,7 +7,7 @@ from pathlib import Path
 from agent_framework import Agent, FunctionInvocationContext, tool
 from agent_framework_orchestrations import ConcurrentBuilder, GroupChatBuilder, HandoffBuilder, SequentialBuilder
 
-from durable_agent_host import DurableAgentApp, Principal, current_tool_call, durable_tool
+from durable_agent_host import DurableAgentApp, current_tool_call, durable_tool
 from durable_agent_host.providers.openai import chat_client_from_environment
 
 client = chat_client_from_environment()
@@ -35,13 +35,6 @@ def pay(amount: float) -> str:
     return f"paid {amount}"
 
 
-@durable_tool(approved_by="another")
-def transfer(amount: float) -> str:
-    """Transfer an amount."""
-    write(f"transferred {amount}")
-    return f"transferred {amount}"
-
-
 @durable_tool(in_doubt="ask")
 async def charge(amount: float) -> str:
     """Charge an amount, which takes a while."""
@@ -59,7 +52,7 @@ async def linger(text: str) -> str:
     return f"lingered {text}"
 
 
-TOOLS = [note, pay, transfer, charge, linger]
+TOOLS = [note, pay, charge, linger]
 
 
 def member(name: str, *tools, **options) -> Agent:
@@ -96,12 +89,6 @@ def chat():
     return builder.build().as_agent("Chat")
 
 
-def identify(request) -> Principal | None:
-    """Identify a caller by a header."""
-    name = request.headers.get("x-user")
-    return Principal(name) if name else None
-
-
 clerk = member("clerk", *TOOLS)
 app = DurableAgentApp(
     agents=[
@@ -114,5 +101,4 @@ app = DurableAgentApp(
         desk,
         chat,
     ],
-    identify=identify if os.environ.get("IDENTIFY") else None,
 )
