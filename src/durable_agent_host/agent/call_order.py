@@ -18,15 +18,17 @@ from durable_agent_host.agent.layers.in_doubt import DID_NOT_RUN, ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.layers.pending_calls import AskClient, AwaitCallback, RequireApproval
-from durable_agent_host.agent.layers.response import ReadResponse, read_unmetered
+from durable_agent_host.agent.layers.response import ReadResponse, read_strategy_response
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.layers.running_call import EnterToolCall, RunningTool
 from durable_agent_host.agent.mcp_servers import is_mcp_tool
 from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall
-from durable_agent_host.agent.response_limits import stream_with_timeout, turn_traffic
+from durable_agent_host.agent.response_limits import check_model_call, stream_with_timeout, turn_traffic
+from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer, text_result
+from durable_agent_host.errors import TurnLimitError
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,21 @@ class ModelLayers:
     admit: Callable[[], Awaitable[bool]]
 
     async def admit_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
-        """Make a call if the features admit it; a layer of its chain."""
-        await self.admit()
-        async with aclosing(call_next(call)) as items:
-            async for item in items:
-                yield item
+        """Make a call of a compaction strategy if limits and features admit it; a layer of its chain.
+
+        Raises:
+            RunStoppedError: a limit is exceeded, which ends the turn.
+        """
+        traffic = turn_traffic()
+        try:
+            check_model_call(traffic.bounds)
+            traffic.inner_calls += 1
+            await self.admit()
+            async with aclosing(call_next(call)) as items:
+                async for item in items:
+                    yield item
+        except TurnLimitError as error:
+            raise RunStoppedError(Failed(error)) from error
 
 
 @dataclass(frozen=True)
@@ -163,12 +175,8 @@ def chain_compaction_call(of_run: ModelLayers, journal: JournalCompactionCalls, 
     layers: list[ModelLayer] = [journal, of_run.admit_call, of_run.retry, *of_run.request_layers]
     if of_run.exchange_recorder is not None:
         layers.append(of_run.exchange_recorder.record_call)
-    return _chain(layers, read_unmetered)(call)
-
-
-def chain_limited_call(nested: StopNestedRun, response: ReadResponse, call: ModelCall) -> ModelStream:
-    """Make a model call outside of a run through its layers: those that limit what it receives."""
-    return _chain([nested, _limit_time], response)(call)
+    layers.append(_limit_time)
+    return _chain(layers, read_strategy_response)(call)
 
 
 def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolCallEnd]:

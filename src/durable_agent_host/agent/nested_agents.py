@@ -1,12 +1,11 @@
 """Hosted copies of agents within an agent: tools (`as_tool()`), at any depth, and the agents of a workflow's executors.
 
 They get copies of their chat clients, which pass each call through the layers of the turn in which it is made
-(`durable_agent_host.agent.nested_runs`). To calls of a compaction strategy, which the turn journals, only the limits on
-what a model sends apply.
+(`durable_agent_host.agent.nested_runs`). Outside of a turn, and for a call of a compaction strategy that the turn
+journals, the app's client is called as it is.
 """
 
 import copy
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from inspect import getclosurevars
@@ -26,14 +25,10 @@ from agent_framework import (
 
 from durable_agent_host.agent.call_middleware import (
     ModelCallMiddleware,
-    NestedCalls,
-    RunCalls,
-    Send,
     as_middleware_list,
     client_for_run,
     supports_middleware,
 )
-from durable_agent_host.agent.call_order import chain_limited_call
 from durable_agent_host.agent.call_scope import CALL_SCOPE, NestedClient
 from durable_agent_host.agent.compaction import OpenedStrategy, with_clients
 from durable_agent_host.agent.context_stores import keep_in_session
@@ -44,18 +39,9 @@ from durable_agent_host.agent.declarations import (
     without_approvals,
 )
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
-from durable_agent_host.agent.layers.nested_run import StopNestedRun
-from durable_agent_host.agent.layers.response import ReadResponse
-from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.mcp_servers import with_reconnection
-from durable_agent_host.agent.model_call import ModelCall, ModelStream
-from durable_agent_host.agent.nested_runs import NestedOutput, check_limits
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
-from durable_agent_host.agent.response_limits import turn_traffic
-from durable_agent_host.agent.stream_progress import StreamProgress
-from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.stream.fold import ItemReader, fold_updates
-from durable_agent_host.turn_log.journal import RecordedTool
 
 _AGENT: Final = "self"
 _ARGUMENTS: Final = ("arg_name", "stream_callback", "propagate_session")
@@ -233,11 +219,14 @@ class _HostedClient:
     sdk_clients: dict[str, Any]
 
     def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
-        scope = CALL_SCOPE.get()
-        run: NestedCalls = _LimitedRun(self.nested_client) if scope is None else scope.begin_run(self.nested_client)
+        if (scope := CALL_SCOPE.get()) is None:
+            client = copy.copy(self.app_client)
+            client.__dict__.update(self.sdk_clients)
+            return client.get_response(messages, stream=stream, **arguments)
+        run = scope.begin_run(self.nested_client)
         calls = run.calls()
         provider = self.nested_client.provider
-        host_tools = list if scope is None else partial(self.nested_agents.host_tools, provider)
+        host_tools = partial(self.nested_agents.host_tools, provider)
         if supports_middleware(self.app_client):
             client = client_for_run(
                 self.app_client, calls, provider.continuation_messages, host_tools, self.agent_middleware
@@ -265,44 +254,3 @@ def _respond(
         return context.result
 
     return cast("Any", ResponseStream).from_awaitable(respond()) if stream else respond()
-
-
-class _LimitedRun:
-    """A run of a strategy whose calls the turn journals, or outside of a turn; only limits apply.
-
-    Args:
-        client: the agent's.
-    """
-
-    def __init__(self, client: NestedClient) -> None:
-        self._client = client
-
-    def calls(self) -> RunCalls:
-        """Return how its calls are made."""
-        bounds = turn_traffic().bounds
-        run_tool = RunTool(
-            "outside of a turn",
-            threading.Event(),
-            max_result_bytes=bounds.max_tool_result_bytes,
-            includes_error_texts=self._client.includes_error_texts,
-        )
-        return RunCalls(
-            self._begin_model_call, lambda call_id: (CallPath().tool_call(call_id), RecordedTool()), run_tool
-        )
-
-    def until_end(self, response: Any, *, stream: bool) -> Any:
-        """Return the response unchanged."""
-        del stream
-        return response
-
-    async def _begin_model_call(self, context: ChatContext, send: Send) -> ModelStream:
-        check_limits()
-        turn_traffic().inner_calls += 1
-        provider = self._client.provider
-        call = ModelCall(CallPath(), context.client, provider, context.messages, dict(context.options or {}), send)
-        stop_nested = StopNestedRun(StreamProgress(), _no_others, lambda _: None)
-        return chain_limited_call(stop_nested, ReadResponse(NestedOutput(provider, joins_texts=False)), call)
-
-
-async def _no_others() -> None:
-    """Wait for nobody: no run is stopped together with one that is outside of a turn."""

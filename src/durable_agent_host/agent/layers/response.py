@@ -106,15 +106,14 @@ class _CallBuffer:
         return released_updates
 
 
-async def read_unmetered(call: ModelCall) -> ModelStream:
-    """Send a call of a compaction strategy, whose client measures the response, and count it no second time."""
+async def read_strategy_response(call: ModelCall) -> ModelStream:
+    """Send a call of a compaction strategy, and read its response."""
     token = CALL_SCOPE.set(None)
     try:
         response: ChatResponse[Any] = await call.send(call.messages, call.options)
     finally:
         CALL_SCOPE.reset(token)
-    response.usage_details = cast("Any", known_counts(cast("Any", response.usage_details))) or None
-    yield CompletedResponse(response, ())
+    yield CompletedResponse(_check_response(call, response), ())
 
 
 def _check_response(call: ModelCall, response: ChatResponse[Any]) -> ChatResponse[Any]:
