@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 import requests
 
+from tests.durable_agent_host.conftest import LAB
 from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
@@ -55,7 +56,7 @@ def impatient(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFa
     """A host that waits for a moment only, and whose queues have one turn."""
     env = {"DURABLE_AGENT_HOST_WAIT_SECONDS": "0.3", "DURABLE_AGENT_HOST_MAX_QUEUED_TURNS": "1"}
     folder = tmp_path_factory.mktemp("impatient")
-    with running_host(folder, practice_model, LEDGER=str(folder / "ledger.txt"), **env) as running:
+    with running_host(folder, practice_model, app=LAB, LEDGER=str(folder / "ledger.txt"), **env) as running:
         yield running
 
 
