@@ -6,6 +6,7 @@ Source: ``HttpApiHandler.cs`` of azure-functions-durable-extension 2.13.
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -25,9 +26,20 @@ def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str
     return (
         f'{head[:-1]},"input":{(record.input_json if show_input else None) or "null"},'
         f'"customStatus":{record.custom_status_json or "null"},'
-        f'"output":{record.output_json or "null"},"createdTime":"{format_second(record.created_at)}",'
+        f'"output":{_output(record)},"createdTime":"{format_second(record.created_at)}",'
         f'"lastUpdatedTime":"{format_second(record.updated_at)}"{history}}}'
     )
+
+
+def _output(record: InstanceRecord) -> str:
+    """Return the output; the reason of a terminated instance as JSON, if it is."""
+    output_json = record.output_json or "null"
+    if record.status == "Terminated":
+        reason = json.loads(output_json)
+        with suppress(ValueError, RecursionError):
+            json.loads(reason)
+            return reason
+    return output_json
 
 
 _API_NAMES: dict[int, str] = {
