@@ -29,7 +29,6 @@ _LOG_LEVELS = {
     "critical": logging.CRITICAL,
     "none": logging.CRITICAL + 1,
 }
-_LOG_LEVEL_NUMBERS = {str(number) for number in range(len(_LOG_LEVELS))}
 _OVERRIDABLE = "overridableExistingInstanceStates"
 
 
@@ -103,9 +102,8 @@ def read_host_settings(app_dir: Path, environment: Mapping[str, str]) -> HostSet
 
 
 def _log_levels(path: Path, levels_by_category: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
-    names = list(_LOG_LEVELS)
     for category, value in levels_by_category.items():
-        name = names[int(value)] if str(value) in _LOG_LEVEL_NUMBERS else str(value).lower()
+        name = str(value).lower()
         if name in _LOG_LEVELS:
             yield category, _LOG_LEVELS[name]
         else:

@@ -102,7 +102,7 @@ LEVELS = {
     "default": "Error",
     "Function": "Warning",
     "Function.loud": "Debug",
-    "Function.quiet": 4,
+    "Function.quiet": "Error",
     "Function.dumb": "None",
 }
 
