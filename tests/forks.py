@@ -250,6 +250,9 @@ def _become(request: dict, stdout: int, stderr: int) -> None:
         sys.argv = [module, *arguments]
         python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         sys.path[:1] = [request["cwd"], *(folder for folder in python_path if folder and folder not in sys.path)]
+        for constant, value in json.loads(os.environ.pop("TEST_CONSTANTS", "{}")).items():
+            module_name, _, name = constant.partition(":")
+            setattr(importlib.import_module(module_name), name, value)
         if plan := os.environ.pop("DURABLE_AGENT_HOST_CRASH", ""):
             importlib.import_module("tests.durable_agent_host.crash.points").arm(plan)
         runpy.run_module(module, run_name="__main__", alter_sys=True)

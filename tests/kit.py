@@ -207,6 +207,9 @@ SHORT_WAITS = {
 }
 """Settings of every host of a test that does not set them."""
 
+SHORT_LEASE = {"TEST_CONSTANTS": json.dumps({"durable_agent_host.activities:LEASE_SECONDS": 1.0})}
+"""A waiting turn, and a delivery, soon look whether what they wait for is alive; `tests.forks` replaces constants."""
+
 
 def host_arguments(data: Path, app: Path, port: int) -> list[str]:
     """The command line of an embedded host, after the interpreter."""

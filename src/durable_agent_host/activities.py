@@ -30,6 +30,8 @@ from durable_agent_host.turn.turn_report import report_without_orchestration
 from durable_agent_host.turn.turn_requests import request_of_call
 from durable_agent_host.turn_log.protocol import TurnLog
 
+LEASE_SECONDS: Final = 30.0
+"""How long a waiting turn and a delivery trust that what they wait for is alive, before they check."""
 _CALL_FIELDS: Final = frozenset({"call_id", "input", "session", "answers"})
 
 
@@ -182,7 +184,7 @@ def run_limits(settings: Settings) -> RunLimits:
 def plan_times(settings: Settings) -> PlanTimes:
     """Return the time limits of turns, from the settings."""
     return PlanTimes(
-        lease_seconds=settings.lease_seconds,
+        lease_seconds=LEASE_SECONDS,
         activity_attempts=settings.activity_attempts,
     )
 

@@ -459,7 +459,7 @@ class DurableAgentApp(AgentFunctionApp):
         if self.workflows:
             register_run_notifications(app, services.hub, is_notified=self._notify is not None)
         if self._notify is not None:
-            register_notifications(app, self._notify, services.hub, self.settings.lease_seconds)
+            register_notifications(app, self._notify, services.hub, plan_times(self.settings).lease_seconds)
         if self.settings.maintenance_schedule != NO_MAINTENANCE:
             maintenance = Maintenance(self._options, services.storage, self.settings, MAINTENANCE)
             register_maintenance(app, maintenance, self.settings.maintenance_schedule, services.hub)

@@ -46,9 +46,6 @@ class Settings(ResponseLimits):
         max_queued_turns: how many turns of one session may wait; 429 above. Default 50: stops a client that retries in
             a loop before it fills the session.
         max_receipts: how many ended turns a session remembers, for clients that retry. Default 200.
-        receipt_seconds: how long it remembers them. Seconds, default 604800 (7 days): longer than clients retry.
-        lease_seconds: how long a waiting turn trusts that the turn before it is alive, before it checks. Seconds,
-            default 30: a turn that an operator terminated blocks its session no longer; checking is cheap.
         approval_timeout_seconds: how long a pending call waits for its answer. Seconds,
             default 518400 (6 days), at most the retention of a turn's log, which a waiting turn still needs.
         kept_call_bytes: bytes kept of one request to a model's service and of one answer; 0 keeps no model calls.
@@ -78,7 +75,7 @@ class Settings(ResponseLimits):
         encryption_plaintext: how an app with keys treats unencrypted stored values: ``read`` them as they are, or
             ``refuse``. Default ``read``, for data stored before there were keys.
         turn_retention_hours: how long the orchestration of an ended turn is kept; after that, the session's receipt
-            answers for it. Hours, default 24: longer than a client waits, and days less than a receipt lasts.
+            answers for it. Hours, default 24: longer than a client waits.
         session_ttl_seconds: how long a session is kept after its last use, unless app or agent set another time.
             Seconds, default 0: for ever.
         piece_grace_seconds: how long a stored part of a conversation is kept that no session refers to: longer than a
@@ -87,8 +84,6 @@ class Settings(ResponseLimits):
             trigger's schedule: six fields, or ``off``. Default every 15 minutes.
         adopt_sessions: who may take over sessions without an owner, in an app that identifies its callers:
             ``anybody``, ``nobody`` or ``role:NAME``. Default ``anybody``, for sessions older than owners.
-        stream_heartbeat_seconds: maximum silence on a stream of events. Seconds, default 15: proxies commonly give up
-            after 30 or 60.
         max_stream_readers: how many clients may follow one turn's events in one process; 429 above. Default 100.
         max_arriving_bytes: how much of large bodies may be arriving at once in one process; 429 above. Bytes, default
             256 MiB: eight of the largest uploads.
@@ -102,8 +97,6 @@ class Settings(ResponseLimits):
     max_upload_bytes: int = 32 * 1024 * 1024
     max_queued_turns: int = 50
     max_receipts: int = 200
-    receipt_seconds: float = 7 * 24 * 3600.0
-    lease_seconds: float = 30.0
     approval_timeout_seconds: float = 6 * 24 * 3600.0
     kept_call_bytes: int = 256 * 1024
     activity_attempts: int = 3
@@ -122,7 +115,6 @@ class Settings(ResponseLimits):
     piece_grace_seconds: float = 3600.0
     maintenance_schedule: str = "0 */15 * * * *"
     adopt_sessions: str = ANYBODY
-    stream_heartbeat_seconds: float = 15.0
     max_stream_readers: int = 100
     max_arriving_bytes: int = 256 * 1024 * 1024
     notify_secret: str = field(default="", repr=False)

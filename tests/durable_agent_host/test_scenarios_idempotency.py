@@ -1,6 +1,5 @@
 """Whoever asks again gets the first turn's answer: clients by their key, entity callers by the correlation id."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -11,7 +10,7 @@ import requests
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_cancel import start
 from tests.durable_agent_host.test_scenarios_turns import SLOW
-from tests.kit import AgentHost, PracticeModel, role_texts
+from tests.kit import SHORT_LEASE, AgentHost, PracticeModel, role_texts
 from tests.processes import wait_until
 
 BODY = {"message": "hi"}
@@ -66,16 +65,6 @@ def test_a_deleted_response_is_not_produced_again(people: AgentHost, model: Prac
     response = people.run("Talker", BODY, headers=key)
     assert response.status_code == 410, response.text
     assert len(model.requests()) == 1
-
-
-def test_receipts_expire(lives, model: PracticeModel):
-    """Receipts that are older than the setting go with the next turn."""
-    host = lives(PEOPLE, DURABLE_AGENT_HOST_RECEIPT_SECONDS="0.5").host
-    first = host.run("Talker", BODY | {"session_id": "s"}).json()
-    time.sleep(0.6)
-    second = host.run("Talker", BODY | {"session_id": "s"}).json()
-    assert [turn["turn_id"] for turn in host.session("Talker", "s")["turns"]] == [second["turn_id"]]
-    assert first["turn_id"] != second["turn_id"]
 
 
 def test_entity_calls_with_the_same_correlation_id_are_one_turn(people: AgentHost, model: PracticeModel):
@@ -133,7 +122,7 @@ def test_an_entity_call_is_rejected_while_a_turn_runs(people: AgentHost, model: 
 def test_turns_queued_after_a_terminated_turn_run(lives, model: PracticeModel, kill):
     """When an operator terminates the running turn, queued turns run without a new request."""
     model.plan({"text": "cut off " * 400, **SLOW}, {"text": "second"}, {"text": "third"})
-    life = lives(PEOPLE, DURABLE_AGENT_HOST_LEASE_SECONDS="1")
+    life = lives(PEOPLE, **SHORT_LEASE)
     first = start(life.host, "Talker", "one", "s")
     wait_until(model.requests)
     queued_turns = []

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.sse_client import read_events
-from tests.kit import AgentHost, PracticeModel, running_host
+from tests.kit import SHORT_LEASE, AgentHost, PracticeModel, running_host
 from tests.kit_services import SERVICES, azurite_connection, free_port, running, unavailable
 from tests.processes import Process, wait_until
 
@@ -92,7 +92,7 @@ def site(request, practice_model: PracticeModel, tmp_path: Path) -> Iterator[tup
     ledger = tmp_path / "ledger.txt"
     ledger.write_text("")
     store = Store(request.param, tmp_path)
-    env = store.environment | {"LEDGER": str(ledger), "DURABLE_AGENT_HOST_LEASE_SECONDS": "1"}
+    env = store.environment | {"LEDGER": str(ledger)} | SHORT_LEASE
     try:
         with running_host(tmp_path / "data", practice_model, app=JOURNAL, **env) as host:
             yield host, store, ledger

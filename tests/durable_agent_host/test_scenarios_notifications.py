@@ -32,7 +32,7 @@ from tests.durable_agent_host.test_scenarios_approvals import (
 )
 from tests.durable_agent_host.test_scenarios_cancel import cancel
 from tests.durable_agent_host.test_scenarios_encryption import KEYS, key
-from tests.kit import AgentHost, Lives, PracticeModel, model_environment, start_host
+from tests.kit import SHORT_LEASE, AgentHost, Lives, PracticeModel, model_environment, start_host
 from tests.processes import wait_until
 
 __all__ = ["durable_app"]
@@ -166,7 +166,7 @@ def test_a_function_that_died_with_the_process_is_called_again_with_the_same_key
     lives: Callable[..., Lives], model: PracticeModel, tmp_path: Path
 ):
     """A kill in the function repeats this one notification, with its key."""
-    life = lives(APP, DURABLE_AGENT_HOST_LEASE_SECONDS="1")
+    life = lives(APP, **SHORT_LEASE)
     (tmp_path / "die").touch()
     model.plan({"text": "Hi."})
     with suppress(requests.ConnectionError):  # it may die before its answer has left

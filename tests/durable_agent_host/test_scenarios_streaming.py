@@ -1,6 +1,7 @@
 """Server-sent events of turns: which events, in which order, and how a stream starts and ends."""
 
 import contextlib
+import json
 import socket
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -213,7 +214,7 @@ def test_a_terminated_turn_closes_its_stream(lab: AgentHost, model: PracticeMode
 
 def test_a_silent_stream_has_heartbeats(lives: Callable[..., Lives], model: PracticeModel):
     """A comment is sent immediately, and whenever no event was sent for a while."""
-    host = lives(DURABLE_AGENT_HOST_STREAM_HEARTBEAT_SECONDS="0.05").host
+    host = lives(TEST_CONSTANTS=json.dumps({"durable_agent_host.http.turn_routes:HEARTBEAT_SECONDS": 0.05})).host
     model.plan({"text": "late", "delay_milliseconds": 300})
     with stream_turn(host, "Kept", "hi") as response:
         lines = response.text.split("\n")

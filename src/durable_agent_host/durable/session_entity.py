@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from azure.durable_functions import DurableEntityContext
@@ -344,9 +344,7 @@ class DurableAgentEntity:
         )
 
     def _window(self) -> ReceiptWindow:
-        now = datetime.now(UTC)
-        not_before = now - timedelta(seconds=self.settings.receipt_seconds)
-        return ReceiptWindow(self.settings.max_receipts, now.isoformat(), not_before.isoformat())
+        return ReceiptWindow(self.settings.max_receipts, datetime.now(UTC).isoformat())
 
 
 def reject_foreign_signal(context: DurableEntityContext, secret: AppSecret) -> None:

@@ -51,6 +51,8 @@ from durable_agent_host.turn.turn_events import ProblemTurnWire, turn_queued
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_requests import ClientRequest, SessionTarget, request_of_client
 
+HEARTBEAT_SECONDS: Final = 15.0
+"""Longest silence on a stream: proxies commonly give up after 30 or 60 s."""
 _PARSED_AT_ONCE: Final = 16 * 1024
 """Bodies longer than this many bytes are parsed off the event loop: a schema of some kilobytes takes a second."""
 
@@ -361,7 +363,6 @@ async def _stream(
     running: Turn | None = None,
 ) -> Response:
     """Stream a turn's events; 204 for a client that has them all, which an ``EventSource`` takes as the end."""
-    heartbeat = host.settings.stream_heartbeat_seconds
     log = host.open_log()
     outcome = turn.outcome if turn else None
     if outcome and last_event_id is not None and await has_all_events(log, request, outcome, last_event_id):
@@ -372,7 +373,7 @@ async def _stream(
         request,
         _first_offset(last_event_id),
         base_url=call.base_url,
-        heartbeat_seconds=heartbeat,
+        heartbeat_seconds=HEARTBEAT_SECONDS,
         has_ended=outcome is not None,
         hidden_events=hidden_events,
         running=running,

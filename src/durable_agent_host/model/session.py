@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import dropwhile
 from typing import Any, Final, cast
 
 from durable_agent_host.model.budget import BudgetUsage
@@ -130,16 +129,14 @@ class Session:
         """
         return next((receipt for receipt in reversed(self.receipts) if receipt.turn_id == turn_id), None)
 
-    def with_receipt(self, receipt: Receipt, *, keep: int, not_before: str = "") -> "Session":
+    def with_receipt(self, receipt: Receipt, *, keep: int) -> "Session":
         """Return the session with one more receipt.
 
         Args:
             receipt: the newest.
             keep: how many stay; the oldest are dropped first.
-            not_before: receipts of turns that ended earlier are dropped, too; UTC, ISO-8601.
 
         Returns:
             A new session.
         """
-        receipts = (*self.receipts, receipt)[-keep:]
-        return replace(self, receipts=tuple(dropwhile(lambda old: "" < old.ended_at < not_before, receipts)))
+        return replace(self, receipts=(*self.receipts, receipt)[-keep:])

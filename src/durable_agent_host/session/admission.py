@@ -58,12 +58,10 @@ class ReceiptWindow:
     Attributes:
         keep: how many; the oldest go first.
         now: UTC, ISO-8601; the end of a turn that does not carry its own.
-        not_before: receipts of turns that ended earlier are dropped, too; UTC, ISO-8601.
     """
 
     keep: int
     now: str = ""
-    not_before: str = ""
 
 
 @dataclass(frozen=True)
@@ -350,7 +348,7 @@ def _cancel_in_queue(session: Session, turn_id: str, reason: str, window: Receip
 
 
 def _with_receipt(session: Session, receipt: Receipt, window: ReceiptWindow) -> Session:
-    return session.with_receipt(receipt, keep=window.keep, not_before=window.not_before)
+    return session.with_receipt(receipt, keep=window.keep)
 
 
 def reset_session(session: Session) -> Session:
