@@ -219,6 +219,8 @@ def _gemini(events: Sequence[Json]) -> Blocks:
                     is_ok = part["codeExecutionResult"]["outcome"] == "OUTCOME_OK"
                     codes[-1] = codes[-1][0], "success" if is_ok else "error"
                     blocks.results[str(len(codes) - 1)] = _readable(part["codeExecutionResult"].get("output"))
+                elif "holodeckResult" in part:  # a type that nobody knows is a call that has ended
+                    codes.append(([*_leaves(part["holodeckResult"])], "success"))
             _cite_gemini(blocks, candidate.get("groundingMetadata") or {})
     blocks.calls = {str(index): call for index, call in enumerate(codes)}
     return blocks

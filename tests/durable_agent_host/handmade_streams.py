@@ -30,7 +30,11 @@ _GEMINI: dict[str, list[dict[str, Any]]] = {
         {"text": "", "thoughtSignature": "b3RoZXI="},
     ],
     "thoughts": [{"text": "hm ", "thought": True}, {"text": "hm", "thought": True}, {"text": "so"}],
-    "unknown": [{"hologram": {"depth": 3}}, {"text": "x"}, {"thought": True}],
+    "unknown": [
+        {"holodeckResult": {"scene": "beach"}, "thoughtSignature": "c2VhbGVk"},
+        {"text": "x"},
+        {"thought": True},
+    ],
     "calls": [
         {"functionCall": {"name": "f", "args": {"a": 1}, "id": "f1"}, "thoughtSignature": "c2VhbGVk"},
         {"functionCall": {"name": "f", "args": {"a": 2}, "id": "f2"}},

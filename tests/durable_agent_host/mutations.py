@@ -253,8 +253,6 @@ STREAM_MUTATIONS: dict[str, dict[str, StreamMutation]] = {
         "done instead of the last event": lambda stream: [*_without("message_stop")(stream), "[DONE]"],
         "without stop reason": _set(stop_reason=lambda reason: reason if reason == "pause_turn" else None),
         "stop reason of a turn's end": _set(stop_reason=lambda reason: "end_turn" if reason == "tool_use" else reason),
-        "without positions": _set(index=...),
-        "text as list": _set(text=lambda text: [text], partial_json=lambda text: text or None),
         "without optional fields": _set(model=..., role=..., stop_sequence=..., citations=...),
     },
     "gemini": {

@@ -40,6 +40,7 @@ from tests.durable_agent_host.hostile_model import (
 from tests.durable_agent_host.hostile_streams import AGENTS_ROUTES
 from tests.durable_agent_host.mutations import STREAM_MUTATIONS
 from tests.durable_agent_host.played_recordings import client_of
+from tests.durable_agent_host.service_rules import find_violation
 from tests.kit import CASES, RECORDINGS
 from tests.sweeps import chooser
 
@@ -478,13 +479,14 @@ def test_a_complete_answer_is_the_same_however_it_is_written(model: HostileModel
         (["chat-empty-arguments"], "Bye", ["ping"]),
         (["chat-cut-arguments"], "", []),
         (["responses-call-only-in-completed"], "Bye", ["look final"]),
+        (["responses-call-id-repeats-1", "responses-call-id-repeats-2"], "Bye", ["look a", "look b"]),
         (["responses-text-only-in-completed"], "Only in the final object.", []),
         (["responses-content-filter"], "This is blo", []),
     ],
     ids=lambda value: value[0] if isinstance(value, list) and value else "",
 )
 def test_a_small_input_comes_out_right(model: HostileModel, names: list[str], text: str, tool_calls: list[str]):
-    """The text is there, and each tool runs once."""
+    """The text is there, each tool runs once, and its result goes back with its call."""
     kind = "chat-completions" if names[0].startswith("chat") else "openai-responses"
     started_calls: list[str] = []
 
@@ -502,3 +504,5 @@ def test_a_small_input_comes_out_right(model: HostileModel, names: list[str], te
     assert (outcome.status, outcome.text, started_calls) == ("completed", text, tool_calls), outcome.error
     assert (outcome.finish_reason == "length") == (names == ["chat-cut-arguments"])
     assert len(model.received) == len(names) + (text == "Bye")
+    client = "Completions" if kind == "chat-completions" else "Responses"
+    assert find_violation(client, json.loads(model.received[-1].body)) is None

@@ -22,6 +22,7 @@ from tests.durable_agent_host.played_recordings import (
     recorded_files,
     to_wire,
 )
+from tests.durable_agent_host.scripted_service import chat_response
 from tests.durable_agent_host.stream.comparing import fold_part
 from tests.durable_agent_host.stream.streams import encode_messages
 from tests.kit import RECORDINGS
@@ -106,3 +107,82 @@ def compare(sent: Sequence[Any], expected: Sequence[Any]) -> None:
     for item, expected_item in zip(sent, expected, strict=True):
         assert expected_item | item == expected_item
         assert expected_item.keys() - item.keys() <= MAY_LACK
+
+
+URL = "https://example.org/a"
+SOURCES: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
+    "Mistral's chunks": (
+        [
+            *({"content": "It is "}, {"content": [{"type": "text", "text": "mild"}]}),
+            {"content": [{"type": "reference", "reference_ids": [0, 2]}]},
+            {"content": [{"type": "text", "text": " and "}]},
+            {"content": [{"type": "text", "text": "wet."}]},
+            {
+                "content": [
+                    {"type": "tool_reference", "tool": "web_search", "title": "A", "url": URL, "description": "q"}
+                ]
+            },
+        ],
+        [
+            {"start": 0, "end": 10, "title": "reference 0"},
+            {"start": 0, "end": 10, "title": "reference 2"},
+            {"start": 10, "end": 19, "title": "A", "url": URL, "quote": "q"},
+        ],
+    ),
+    "xAI's list": (
+        [{"content": f"It is mild[[1]]({URL})"}, {"content": " and wet."}],
+        [{"start": 11, "end": 14, "url": URL}],
+    ),
+    "Azure's documents": (
+        [
+            {"context": {"citations": [{"title": "A", "url": URL, "content": "q", "chunk_id": "0"}], "intent": "[]"}},
+            {"content": "It is mild [doc1]."},
+        ],
+        [{"start": 11, "end": 17, "title": "A", "url": URL, "quote": "q"}],
+    ),
+    **{
+        name: (
+            [{"content": f"It is mild {mark}."}],
+            [{"start": 11, "end": 11 + len(mark), "title": "A", "url": URL, "quote": "q"}],
+        )
+        for name, mark in {"Zhipu's list": "[ref_1]", "Qwen's list": "[ref_1]", "Ark's list": "[1]"}.items()
+    },
+    "annotations": (
+        [
+            {"content": "It is mild and wet."},
+            {
+                "annotations": [
+                    {
+                        "type": "url_citation",
+                        "url_citation": {"url": URL, "title": "A", "start_index": 6, "end_index": 10},
+                    }
+                ]
+            },
+        ],
+        [{"start": 6, "end": 10, "url": URL, "title": "A"}],
+    ),
+}
+
+
+BESIDE: dict[str, dict[str, Any]] = {
+    "xAI's list": {"citations": [URL]},
+    "Zhipu's list": {"web_search": [{"title": "A", "link": URL, "content": "q", "refer": "ref_1"}]},
+    "Qwen's list": {"search_info": {"search_results": [{"index": 1, "title": "A", "url": URL, "snippet": "q"}]}},
+    "Ark's list": {"references": [{"title": "A", "url": URL, "summary": "q"}]},
+}
+"""What the last chunk has beside the token counts."""
+
+
+@pytest.mark.drawn(3)
+@pytest.mark.parametrize("name", SOURCES)
+def test_sources_have_one_form(model: HostileModel, name: str):
+    """Whatever the service calls them: with the range that it gives, or the text that they stand behind."""
+    kind = "chat-completions"
+    deltas, citations = SOURCES[name]
+    recorded_events = chat_response(*deltas)
+    recorded_events[-2] |= BESIDE.get(name, {})
+    played = play(model, kind, to_wire(kind, recorded_events))
+    assert played.body["citations"] == citations
+    (completed,) = played.data("message.completed")
+    assert (completed["text"], completed["citations"]) == (played.body["response"], citations)
+    assert play(model, kind, COMPLETE_STREAMS[kind], entries=played.outcome.entries).outcome.text == "Hi"

@@ -30,7 +30,7 @@ from tests.durable_agent_host.scripted_service import (
 from tests.durable_agent_host.service_rules import STAND_INS, find_violation
 from tests.durable_agent_host.sse_client import read_events as read_stream
 from tests.durable_agent_host.test_scenarios_approvals import approve, read_ended_turn
-from tests.kit import CASES, AgentHost, running_host
+from tests.kit import AgentHost, running_host
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "services"
@@ -109,10 +109,9 @@ def test_a_service_without_a_row_is_an_error_at_start():
 _NO_FIELD = 'Unknown name "parallel_tool_calls": Cannot find field.'
 
 
-@pytest.mark.drawn(3)
-@pytest.mark.parametrize(
-    "body",
-    [
+REFUSALS: list[tuple[str, str, Any]] = [
+    ("Chatunknown", "parallel_tool_calls", body)
+    for body in (
         [{"error": {"code": 400, "message": _NO_FIELD, "status": "INVALID_ARGUMENT"}}],
         {"error": _NO_FIELD},
         {"errors": [{"code": "json_validation_error", "message": _NO_FIELD}], "status_code": 400},
@@ -120,13 +119,47 @@ _NO_FIELD = 'Unknown name "parallel_tool_calls": Cannot find field.'
         {"detail": [{"type": "extra_forbidden", "loc": ["body", "parallel_tool_calls"], "msg": "Extra inputs"}]},
         {"error": {"message": "Extra inputs are not permitted, field: 'parallel_tool_calls', value: False"}},
         {"error": {"message": "x does not support parameters: ['parallel_tool_calls'], for model=m"}},
-    ],
+    )
+]
+_SENT_FIELDS = (
+    *(("Chatunknown", field) for field in ("stream_options", "name")),
+    *(("Responsesunknown", field) for field in ("parallel_tool_calls", "store")),
 )
-def test_a_refused_field_is_found_wherever_the_service_names_it(host: AgentHost, service: ScriptedService, body: Any):
-    """Bodies of Gemini, xAI, watsonx, OpenRouter, Mistral, Fireworks and LiteLLM: one refusal, and the turn goes on."""
-    service.find_violation = lambda request: (400, body) if "parallel_tool_calls" in request else None
-    service.play(chat_response({"content": "Seen."}))
-    assert run(host, "Chatunknown", f"named-{len(json.dumps(body))}") == "Seen."
+REFUSALS += [
+    (agent, field, {"error": {"message": f"Unknown parameter: '{field}'.", "param": field}})
+    for agent, field in _SENT_FIELDS
+]
+_NO_CITATIONS = "messages.1.content.0.text.citations: Extra inputs are not permitted"
+REFUSALS.append(("Claude", "citations", {"error": {"type": "invalid_request_error", "message": _NO_CITATIONS}}))
+"""Agent, a field of a request, a message or its content, and the service's words.
+
+Those of Gemini, xAI, watsonx, OpenRouter, Mistral, Fireworks and LiteLLM come first.
+"""
+
+
+def has_field(body: dict[str, Any], field: str) -> bool:
+    """Say whether a request, a message or a part of one has a field."""
+    messages = body.get("messages") or ()
+    parts = [part for message in messages if isinstance(message["content"], list) for part in message["content"]]
+    return any(field in value for value in (body, *messages, *parts))
+
+
+@pytest.mark.drawn(6)
+@pytest.mark.parametrize(("agent", "field", "body"), REFUSALS)
+def test_a_refused_field_is_left_out(host: AgentHost, service: ScriptedService, agent: str, field: str, body: Any):
+    """It is found wherever the service names it: one refusal, the turn goes on, and it is not sent again."""
+    service.find_violation = lambda request: (400, body) if has_field(request, field) else None
+    citation = {"type": "char_location", "cited_text": "Said", "document_index": 0, "document_title": "A"}
+    cites = {"type": "citations_delta", "citation": citation | {"start_char_index": 0, "end_char_index": 4}}
+    answers = {
+        "Chatunknown": chat_response({"content": "Yes."}),
+        "Responsesunknown": response_events("Yes."),
+        "Claude": anthropic_response(({"type": "text", "text": ""}, [cites, {"type": "text_delta", "text": "Yes."}])),
+    }
+    service.play(*[answers[agent]] * 3)
+    session = f"refused-{field}-{len(json.dumps(body))}"
+    for _ in range(3):
+        assert run(host, agent, session) == "Yes."
     assert len(service.refusals) == 1
 
 
@@ -159,48 +192,6 @@ def test_a_refusal_for_another_reason_is_not_repaired(host: AgentHost, service: 
     assert len(service.refusals) == 1
 
 
-@pytest.mark.drawn(3)
-@pytest.mark.parametrize("field", ["parallel_tool_calls", "stream_options", "store", "name"])
-@pytest.mark.parametrize("kind", ["Chat", "Responses"])
-def test_an_option_that_a_service_refuses_is_left_out(host: AgentHost, service: ScriptedService, kind: str, field: str):
-    """Once refused, it is not sent again in the session."""
-
-    def find_field(body: dict[str, Any]) -> Any:
-        if field in body or (field == "name" and any("name" in message for message in body.get("messages") or ())):
-            return 400, {"error": {"message": f"Unknown parameter: '{field}'.", "param": field}}
-        return None
-
-    service.find_violation = find_field
-    answer = chat_response({"content": "Yes."}) if kind == "Chat" else response_events("Yes.")
-    service.play(answer, answer)
-    session = f"{kind}-{field}"
-    assert run(host, f"{kind}unknown", session) == run(host, f"{kind}unknown", session) == "Yes."
-    assert len(service.refusals) <= 1
-
-
-def test_a_field_that_claudes_service_refuses_is_left_out(host: AgentHost, service: ScriptedService):
-    """Services of the Messages API refuse fields, too: of a block, or of a tool."""
-
-    def find_field(body: dict[str, Any]) -> Any:
-        blocks = [block for message in body["messages"] for block in message["content"]]
-        index = next((index for index, block in enumerate(blocks) if "citations" in block), None)
-        if index is None:
-            return None
-        message = f"messages.1.content.{index}.text.citations: Extra inputs are not permitted"
-        return 400, {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
-
-    service.find_violation = find_field
-    citation = {"type": "char_location", "cited_text": "Said", "document_index": 0, "document_title": "A"}
-    citation |= {"start_char_index": 0, "end_char_index": 4}
-    delta = {"type": "citations_delta", "citation": citation}
-    block, texts = anthropic_text("Said.")
-    bye = anthropic_response(anthropic_text("Bye."))
-    service.play(anthropic_response((block, [delta, *texts])), bye, bye)
-    for expected_text in ("Said.", "Bye.", "Bye."):
-        assert run(host, "Claude", "claude-field") == expected_text
-    assert len(service.refusals) == 1
-
-
 def items_events(*items: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
     """The events of a response of the Responses API, whose items come whole."""
     first, *_, last = response_events("")
@@ -219,23 +210,6 @@ def responses_call(name: str, arguments: str = "{}", *, number: int = 1, call_id
     """A response with a call."""
     item = {"type": "function_call", "id": f"fc_{number}", "call_id": call_id, "name": name, "arguments": arguments}
     return items_events(item | {"status": "completed"})
-
-
-@pytest.mark.skipif(not CASES.is_dir(), reason="needs the cases")
-def test_call_ids_that_repeat_within_a_turn_are_sent_apart(host: AgentHost, service: ScriptedService):
-    """Both tools run once, each result has its call, and no item comes twice."""
-    frames = [(CASES / f"responses-call-id-repeats-{number}.sse").read_text() for number in (1, 2)]
-    bodies = [[json.loads(line[6:]) for line in frame.splitlines() if line.startswith("data: {")] for frame in frames]
-    service.play(*bodies, response_events("Done."), response_events("Bye."))
-    assert run(host, "Responsesunknown", "repeats") == "Done."
-    assert run(host, "Responsesunknown", "repeats") == "Bye."
-    for body in service.bodies[2:]:
-        calls = [item for item in body["input"] if item.get("type") == "function_call"]
-        outputs = [item for item in body["input"] if item.get("type") == "function_call_output"]
-        assert [item["call_id"] for item in calls] == [item["call_id"] for item in outputs]
-        assert len({item["call_id"] for item in calls}) == len(calls) == 2
-        assert [item["output"] for item in outputs] == ["saw a", "saw b"]
-        assert find_violation("Responses", body) is None
 
 
 def test_a_strict_service_of_responses_gets_what_it_takes(host: AgentHost, service: ScriptedService):
@@ -409,79 +383,114 @@ CLAUDES_CALLS = {
     "computer": {"action": "screenshot"},
     "memory": {"command": "view", "path": "/memories"},
 }
+GEMINIS_CALLS = {"click_at": {"x": 500, "y": 20}, "navigate": {"url": "https://example.org"}}
+SQL: dict[str, Any] = {"id": "call_1", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}
+SQL_PIECES = (SQL | {"custom": {"name": "sql", "input": "SEL"}}, {"custom": {"input": "ECT 1"}})
+LOOK: dict[str, Any] = {"id": "call_2", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+PROGRAM = {"type": "program", "id": "cm_1", "call_id": "call_p", "code": "await tools.locate()", "fingerprint": "f"}
+LOCATE = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "locate", "arguments": "{}"}
+LOCATE |= {"caller": {"type": "program", "caller_id": "call_p"}}
+PROGRAM_OUTPUT = {"type": "program_output", "id": "cmo_1", "call_id": "call_p", "result": "Rome", "status": "completed"}
+SEARCH = TOOL_SEARCH_CALL | {"call_id": "call_1", "execution": "client"}
+FOUND_TOOLS = [{"type": "function", "name": "look"}]
+SCREEN = [{"type": "text", "text": "Ready."}, {"type": "image", "data": PNG, "media_type": "image/png"}]
+WAITING: dict[str, tuple[list[Any], list[Any], dict[str, Any], Any, list[Any]]] = {
+    "ClaudeAtWork": (
+        anthropic_response(
+            anthropic_call("toolu_look", "look", "{}"),
+            *(anthropic_call(f"toolu_{name}", name, json.dumps(call)) for name, call in CLAUDES_CALLS.items()),
+            stop="tool_use",
+        ),
+        DONE["Claude"],
+        CLAUDES_CALLS,
+        SCREEN,
+        [*([PNG, "Ready."] * len(CLAUDES_CALLS)), "bash_20250124", "text_editor_20250728", "computer_20250124"],
+    ),
+    "GeminiAtWork": (
+        gemini_response(
+            {"functionCall": {"name": "look", "args": {}}},
+            *({"functionCall": {"name": name, "args": call}} for name, call in GEMINIS_CALLS.items()),
+        ),
+        DONE["Gemini"],
+        GEMINIS_CALLS,
+        SCREEN,
+        [*([PNG, "Ready."] * len(GEMINIS_CALLS)), '["search"]'],
+    ),
+    "ChatOpenAI": (
+        chat_response(
+            *({"tool_calls": [{"index": 0, **piece}]} for piece in SQL_PIECES),
+            {"tool_calls": [LOOK | {"index": 1}]},
+        ),
+        DONE["Chatunknown"],
+        {"sql": {"input": "SELECT 1"}},
+        "1 row",
+        [SQL, LOOK, {"role": "tool", "tool_call_id": "call_1", "content": "1 row"}],
+    ),
+    "a program": (
+        items_events(PROGRAM, LOCATE),
+        items_events(PROGRAM_OUTPUT, *DONE["Responsesunknown"][-1]["response"]["output"]),
+        {"locate": {}},
+        "Rome",
+        [PROGRAM, LOCATE, PROGRAM_OUTPUT],
+    ),
+    "a search for tools": (
+        items_events(SEARCH),
+        DONE["Responsesunknown"],
+        {"tool_search": SEARCH["arguments"]},
+        FOUND_TOOLS,
+        [SEARCH, {"type": "tool_search_output", "call_id": "call_1", "execution": "client", "tools": FOUND_TOOLS}],
+    ),
+}
+"""Agent, or what one of Responses does → the answer that calls, the last one, what waits, its result, what is sent."""
 
 
-@pytest.mark.parametrize("agent", ["ClaudeAtWork", "GeminiAtWork"])
-def test_tools_that_the_services_client_runs_wait_for_the_caller(host: AgentHost, service: ScriptedService, agent: str):
-    """The request has the service's own tools; their calls are pending calls, beside a tool of the app."""
-    done: list[Any]
-    if agent == "ClaudeAtWork":
-        calls = CLAUDES_CALLS
-        blocks = [anthropic_call(f"toolu_{name}", name, json.dumps(arguments)) for name, arguments in calls.items()]
-        look = anthropic_call("toolu_look", "look", "{}")
-        service.play(anthropic_response(look, *blocks, stop="tool_use"))
-        done = anthropic_response(anthropic_text("Done."))
-    else:
-        calls = {"click_at": {"x": 500, "y": 20}, "navigate": {"url": "https://example.org"}}
-        parts = [{"functionCall": {"name": name, "args": arguments}} for name, arguments in calls.items()]
-        service.play(gemini_response({"functionCall": {"name": "look", "args": {}}}, *parts))
-        done = gemini_response({"text": "Done."})
-    service.play(done, done)
-    turn = host.run(agent, {"message": "Look", "session_id": agent}).json()
+def has_value(sent: Any, value: Any) -> bool:
+    """Say whether a request has a text, or an object with these fields."""
+    if isinstance(value, str):
+        return value in json.dumps(sent)
+    inner = sent.values() if isinstance(sent, dict) else sent if isinstance(sent, list) else ()
+    return (isinstance(sent, dict) and value.items() <= sent.items()) or any(has_value(i, value) for i in inner)
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_a_call_that_the_services_client_runs_waits_for_the_caller(
+    host: AgentHost, service: ScriptedService, name: str
+):
+    """A tool of the app runs at once; call and result are in the next turn's request as the service makes them."""
+    answer, done, calls, result, expected_values = WAITING[name]
+    agent = name if " " not in name else "Responsesunknown"
+    service.play(answer, done, DONE.get(agent) or done)
+    client_tools = [{"name": "locate", "parameters": {}}] if "locate" in calls else []
+    body = {"message": "Look", "session_id": f"waits-{len(name)}", "client_tools": client_tools}
+    turn = host.run(agent, body).json()
     assert turn["status"] == "waiting", turn
     pending = {call["name"]: (call["kind"], call["arguments"]) for call in turn["pending_calls"]}
     assert pending == {name: ("client_tool", arguments) for name, arguments in calls.items()}
-    picture = [{"type": "text", "text": "Ready."}, {"type": "image", "data": PNG, "media_type": "image/png"}]
-    answers = [{"call_id": call["call_id"], "result": picture} for call in turn["pending_calls"]]
+    answers = [{"call_id": call["call_id"], "result": result} for call in turn["pending_calls"]]
     assert approve(turn, *answers).status_code == 200
     ended_turn = wait_until(lambda: read_ended_turn(turn))
     assert ended_turn["response"] == "Done.", ended_turn
-    assert run(host, agent, agent) == "Done."
-    sent = json.dumps(service.bodies[-1]["messages" if agent == "ClaudeAtWork" else "contents"])
-    assert sent.count(PNG) == sent.count("Ready.") == len(calls)
-    tools = service.bodies[-1]["tools"]
-    if agent == "ClaudeAtWork":
-        assert [tool["type"] for tool in tools] == [
-            *("custom", "bash_20250124", "text_editor_20250728", "computer_20250124", "memory_20250818")
-        ]
-        assert find_violation("Claude", service.bodies[-1]) is None
-    else:
-        assert [[function["name"] for function in tool.get("functionDeclarations", ())] for tool in tools] == [
-            *([], ["look"])
-        ]
-        assert [*tools[0]["computerUse"].values()] == [["search"]]
+    assert run(host, agent, body["session_id"]) == "Done."
+    sent = json.dumps(service.bodies[-1])
+    assert [value for value in expected_values if not has_value(service.bodies[-1], value)] == []
+    assert sent.count(PNG) == expected_values.count(PNG)
+    client = "Completions" if agent == "ChatOpenAI" else agent.removesuffix("AtWork").removesuffix("unknown")
+    assert find_violation(client, service.bodies[-1]) is None
+    assert host.get(f"/agents/{agent}/sessions/{body['session_id']}/verify").json()["problems"] == []
+
+
+def test_a_search_for_tools_without_a_result_is_left_out(host: AgentHost, service: ScriptedService):
+    """Of a cancelled turn, in the next one."""
+    service.play(items_events(SEARCH), response_events("Bye."))
+    turn = host.run("Responsesunknown", {"message": "Look", "session_id": "tools"}).json()
+    assert requests.post(f"{turn['turn_url']}/cancel").ok
+    assert run(host, "Responsesunknown", "tools") == "Bye."
+    assert "tool_search_call" not in json.dumps(service.bodies[-1])
 
 
 def read_steps(host: AgentHost, agent: str, session: str, turn_id: str) -> list[dict[str, Any]]:
     """Read the steps of a turn."""
     return host.get(f"/agents/{agent}/sessions/{session}/turns/{turn_id}/steps").json()["steps"]
-
-
-def test_a_custom_tool_of_chat_completions_waits_for_the_caller(host: AgentHost, service: ScriptedService):
-    """Its call is told with the whole input, and goes back as the service made it, beside a function's."""
-    pieces = ({"id": "call_1", "type": "custom", "custom": {"name": "sql", "input": ""}}, {"custom": {"input": "SEL"}})
-    deltas = [{"tool_calls": [{"index": 0, **piece}]} for piece in (*pieces, {"custom": {"input": "ECT 1"}})]
-    look = {"index": 1, "id": "call_2", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    done = chat_response({"content": "Done."})
-    service.play(chat_response(*deltas, {"tool_calls": [look]}), done, done)
-    turn = host.run("ChatOpenAI", {"message": "Look", "session_id": "custom"}).json()
-    (call,) = turn["pending_calls"]
-    assert (call["kind"], call["name"], call["arguments"]) == ("client_tool", "sql", {"input": "SELECT 1"})
-    assert approve(turn, {"call_id": call["call_id"], "result": "1 row"}).status_code == 200
-    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
-    assert run(host, "ChatOpenAI", "custom") == "Done."
-    events = read_events(host, "ChatOpenAI", "custom", turn, "tool.")
-    assert [event.get("arguments", event.get("result")) for event in events if event["call_id"] == "call_1"] == [
-        *({"input": "SELECT 1"}, "1 row")
-    ]
-    custom = {"id": "call_1", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}
-    for body in service.bodies[1:]:
-        assistant, *results = body["messages"][2:5]
-        assert [sent["id"] for sent in assistant["tool_calls"]] == ["call_1", "call_2"]
-        assert assistant["tool_calls"][0] == custom
-        assert [(result["tool_call_id"], result["content"]) for result in results] == [
-            *(("call_1", "1 row"), ("call_2", "saw "))
-        ]
 
 
 @pytest.mark.parametrize("agent", ["Gemini", "Chatunknown"])
@@ -498,83 +507,6 @@ def test_an_answer_with_calls_ended_with_them(host: AgentHost, service: Scripted
 
 
 URL = "https://example.org/a"
-SOURCES: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
-    "Mistral's chunks": (
-        [
-            *({"content": "It is "}, {"content": [{"type": "text", "text": "mild"}]}),
-            {"content": [{"type": "reference", "reference_ids": [0, 2]}]},
-            {"content": [{"type": "text", "text": " and "}]},
-            {"content": [{"type": "text", "text": "wet."}]},
-            {
-                "content": [
-                    {"type": "tool_reference", "tool": "web_search", "title": "A", "url": URL, "description": "q"}
-                ]
-            },
-        ],
-        [
-            {"start": 0, "end": 10, "title": "reference 0"},
-            {"start": 0, "end": 10, "title": "reference 2"},
-            {"start": 10, "end": 19, "title": "A", "url": URL, "quote": "q"},
-        ],
-    ),
-    "xAI's list": (
-        [{"content": f"It is mild[[1]]({URL})"}, {"content": " and wet."}],
-        [{"start": 11, "end": 14, "url": URL}],
-    ),
-    "Azure's documents": (
-        [
-            {"context": {"citations": [{"title": "A", "url": URL, "content": "q", "chunk_id": "0"}], "intent": "[]"}},
-            {"content": "It is mild [doc1]."},
-        ],
-        [{"start": 11, "end": 17, "title": "A", "url": URL, "quote": "q"}],
-    ),
-    **{
-        name: (
-            [{"content": f"It is mild {mark}."}],
-            [{"start": 11, "end": 11 + len(mark), "title": "A", "url": URL, "quote": "q"}],
-        )
-        for name, mark in {"Zhipu's list": "[ref_1]", "Qwen's list": "[ref_1]", "Ark's list": "[1]"}.items()
-    },
-    "annotations": (
-        [
-            {"content": "It is mild and wet."},
-            {
-                "annotations": [
-                    {
-                        "type": "url_citation",
-                        "url_citation": {"url": URL, "title": "A", "start_index": 6, "end_index": 10},
-                    }
-                ]
-            },
-        ],
-        [{"start": 6, "end": 10, "url": URL, "title": "A"}],
-    ),
-}
-
-
-BESIDE: dict[str, dict[str, Any]] = {
-    "xAI's list": {"citations": [URL]},
-    "Zhipu's list": {"web_search": [{"title": "A", "link": URL, "content": "q", "refer": "ref_1"}]},
-    "Qwen's list": {"search_info": {"search_results": [{"index": 1, "title": "A", "url": URL, "snippet": "q"}]}},
-    "Ark's list": {"references": [{"title": "A", "url": URL, "summary": "q"}]},
-}
-"""What the last chunk has beside the token counts."""
-
-
-@pytest.mark.drawn(3)
-@pytest.mark.parametrize("name", SOURCES)
-def test_sources_have_one_form(host: AgentHost, service: ScriptedService, name: str):
-    """Whatever the service calls them: with the range that it gives, or the text that they stand behind."""
-    deltas, citations = SOURCES[name]
-    events = chat_response(*deltas)
-    events[-2] |= BESIDE.get(name, {})
-    service.play(events, chat_response({"content": "Bye."}))
-    session = f"sources-{len(name)}"
-    answer = host.run("Chatunknown", {"message": "Look", "session_id": session}).json()
-    assert answer["citations"] == citations, answer
-    (completed,) = read_events(host, "Chatunknown", session, answer, "message.completed")
-    assert (completed["text"], completed["citations"]) == (answer["response"], citations)
-    assert run(host, "Chatunknown", session) == "Bye."
 
 
 @pytest.mark.parametrize("form", [{"0": {"title": "A", "url": URL}}, [{"title": "A", "url": URL}]])
@@ -614,55 +546,6 @@ def test_searches_count_although_the_end_does_not_list_them(host: AgentHost, ser
     service.play(items_events(search, page, TEXT, output=[], usage=usage | details))
     answer = host.run("Responsesunknown", {"message": "Look", "session_id": "searches"}).json()
     assert (answer["response"], answer["usage"]["web_search_count"]) == ("Found.", 1)
-
-
-def test_a_program_that_waited_for_a_call_is_completed(host: AgentHost, service: ScriptedService):
-    """Its tool is the caller's: the program ends in a later attempt, with the outcome of the service."""
-    program = {"type": "program", "id": "cm_1", "call_id": "call_p", "code": "await tools.locate()", "fingerprint": "f"}
-    caller = {"type": "program", "caller_id": "call_p"}
-    locate = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "locate", "arguments": "{}"}
-    output = {"type": "program_output", "id": "cmo_1", "call_id": "call_p", "result": "Rome", "status": "completed"}
-    service.play(items_events(program, locate | {"caller": caller}), items_events(output, TEXT))
-    body = {"message": "Look", "session_id": "program", "client_tools": [{"name": "locate", "parameters": {}}]}
-    turn = host.run("Responsesunknown", body).json()
-    assert approve(turn, {"call_id": turn["pending_calls"][0]["call_id"], "result": "Rome"}).status_code == 200
-    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Found."
-    started, *_, completed = read_events(host, "Responsesunknown", "program", turn, "tool.")
-    assert (started["name"], started["arguments"]) == ("program", {"code": program["code"]})
-    assert completed == {"call_id": "call_p", "outcome": "success", "result": "Rome"}
-
-
-def test_a_search_for_tools_that_the_client_runs_waits_for_it(host: AgentHost, service: ScriptedService):
-    """Its result are the tools; without one, the next turn leaves the search out."""
-    search = TOOL_SEARCH_CALL | {"call_id": "call_1", "execution": "client"}
-    later_search = search | {"id": "tsc_2", "call_id": "call_2"}
-    service.play(*map(items_events, (search, TEXT, later_search)), response_events("Bye.", "resp_2"))
-    turn = host.run("Responsesunknown", {"message": "Look", "session_id": "tools"}).json()
-    (call,) = turn["pending_calls"]
-    assert (call["kind"], call["name"], call["arguments"]) == ("client_tool", "tool_search", search["arguments"])
-    tools = [{"type": "function", "name": "look"}]
-    assert approve(turn, {"call_id": call["call_id"], "result": tools}).status_code == 200
-    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Found."
-    output = {"type": "tool_search_output", "call_id": "call_1", "execution": "client", "tools": tools}
-    assert service.bodies[-1]["input"][1:] == [search, output]
-    turn = host.run("Responsesunknown", {"message": "Look", "session_id": "tools"}).json()
-    assert requests.post(f"{turn['turn_url']}/cancel").ok
-    assert run(host, "Responsesunknown", "tools") == "Bye."
-    assert [item["type"] for item in service.bodies[-1]["input"]].count("tool_search_call") == 1
-    assert host.get("/agents/Responsesunknown/sessions/tools/verify").json()["problems"] == []
-
-
-def test_parts_of_gemini_that_nobody_knows_are_told_by_type(host: AgentHost, service: ScriptedService):
-    """As a call of the service, which has ended; they go back to it whole."""
-    part = {"holodeckResult": {"scene": "beach"}, "thoughtSignature": "c2ln"}
-    service.play(gemini_response({"text": "Look: "}, part, {"text": "nice."}), gemini_response({"text": "Bye."}))
-    answer = host.run("Gemini", {"message": "Look", "session_id": "holodeck"}).json()
-    assert [message["text"] for message in answer["messages"]] == ["Look: ", "nice."]
-    started, completed = read_events(host, "Gemini", "holodeck", answer, "tool.")
-    assert (started["name"], started["arguments"]) == ("holodeckResult", {"scene": "beach"})
-    assert (completed["call_id"], completed["outcome"]) == (started["call_id"], "success")
-    assert run(host, "Gemini", "holodeck") == "Bye."
-    assert part in service.bodies[-1]["contents"][1]["parts"]
 
 
 def test_what_geminis_code_has_made_is_a_file_of_its_call(host: AgentHost, service: ScriptedService):
