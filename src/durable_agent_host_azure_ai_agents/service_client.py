@@ -13,15 +13,15 @@ from typing import Any, Final, cast
 
 from durable_agent_host.agent.http_exchange import HttpExchange, record_request
 from durable_agent_host.providers.event_normalization import EventDecoder
-from durable_agent_host.providers.http_client_guards import EVENT_STREAM
-from durable_agent_host.providers.response_cleanup import (
+from durable_agent_host.providers.http_client_guards import (
+    EVENT_STREAM,
     closing_responses,
     closing_stream,
     track_response,
     tracked_responses,
+    without_lone_surrogates,
 )
 from durable_agent_host.providers.stream_completion import is_complete_json
-from durable_agent_host.providers.surrogate_replacement import without_lone_surrogates
 
 
 @cache

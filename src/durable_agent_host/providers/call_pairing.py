@@ -1,16 +1,19 @@
 """Calls of the app's tools and their results in a request: every call has a result, and every result a call.
 
 A turn can end with an open call: of a tool that the app only declares, or at the framework's limit of iterations. A
-model can give two calls one id. Services reject both. The stored conversation does not change; the sent one is
-repaired.
+model can give two calls one id, or call a tool by any name. Services reject that. The stored conversation does not
+change; the sent one is repaired. The result of a call by an odd name reports that the tool does not exist, and still
+matches the call.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
+
+from agent_framework import FunctionTool
 
 from durable_agent_host.model.ids import derived_id
 
@@ -109,3 +112,52 @@ def object_arguments(arguments: Any) -> Any:
 
 def _reject_constant(name: str) -> Any:
     raise ValueError(name)
+
+
+UNNAMED: Final = "unnamed"
+"""The name that is sent for a call without one; every service accepts it."""
+
+_MAX_CHARACTERS: Final = 64
+_ODD: Final = re.compile("[^a-zA-Z0-9_-]+|^(?=[0-9-])")
+
+
+def accepted_name(name: Any, tool_names: Collection[str]) -> str:
+    """Return the name of a call to send: that of a tool unchanged, another one such that every service accepts it."""
+    if isinstance(name, str) and name in tool_names:
+        return name
+    return _ODD.sub("_", str(name or ""))[:_MAX_CHARACTERS] or UNNAMED
+
+
+def declared_tool_names(tools: Any) -> frozenset[str]:
+    """Return the names of a request's tools."""
+    return frozenset(name for tool in cast("Iterable[Any]", tools or ()) for name in _names_in(tool))
+
+
+def _names_in(tool: Any) -> Iterable[str]:
+    if not isinstance(tool, Mapping):
+        return
+    fields = cast("Mapping[str, Any]", tool)
+    for holder in (fields, *fields.values()):
+        name: Any = cast("Mapping[str, Any]", holder).get("name") if isinstance(holder, Mapping) else None
+        if isinstance(name, str):
+            yield name
+
+
+_SERVICE_TOOL: Final = "durable_agent_host.service_tool"
+
+
+def client_function(name: str, service_tool: Any) -> FunctionTool:
+    """Make a tool for a function of a service's own tool, whose calls wait for the client."""
+    properties = {_SERVICE_TOOL: service_tool}
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    return FunctionTool(name=name, func=None, input_model=parameters, additional_properties=properties)
+
+
+def with_service_tools(tools: Iterable[Any]) -> list[Any]:
+    """Return the tools of a request with the service's own, each once, in place of what `client_function` made."""
+    sent_tools: dict[int, Any] = {}
+    for tool in tools:
+        properties: Mapping[str, Any] = getattr(tool, "additional_properties", None) or {}
+        sent_tool = properties.get(_SERVICE_TOOL, tool)
+        sent_tools[id(sent_tool)] = sent_tool
+    return list(sent_tools.values())

@@ -3,24 +3,31 @@
 A hosted run gets copies of the SDK's client that share its connections; the app's chat client and its SDK client are
 unchanged. SDKs are recognized by their attributes: those of OpenAI and Anthropic, which one generator builds on httpx,
 and Google's. An httpx client held by a chat client of the app is recorded, too.
+
+A model can write half of a surrogate pair anywhere in its response: in a text, in arguments, in an id. It is stored
+unchanged, and every later request repeats it; so it is replaced where requests are written.
+
+An SDK's stream and its reader often refer to each other. A response that is not read to its end is closed here, or its
+service would continue to write (and charge) until the next garbage collection.
 """
 
-# ruff: noqa: SLF001 - SDKs have no public way to copy a client with other hooks
+# ruff: noqa: SLF001 - SDKs have no public way to copy a client with other hooks, or to write a body
 
+import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.http_exchange import HttpExchange, record_request
+from durable_agent_host.agent.response_limits import close_response, turn_traffic
 from durable_agent_host.agent.retry_classification import read_failure
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.providers.client_errors import response_failure
 from durable_agent_host.providers.event_normalization import EventDecoder, Json, NormalizingDecoder, to_object_list
-from durable_agent_host.providers.response_cleanup import closing_responses, track_response, tracked_responses
 from durable_agent_host.providers.stream_completion import is_complete_json
-from durable_agent_host.providers.surrogate_replacement import encode_body, with_surrogate_replacement
 from durable_agent_host.redaction import add_known_secrets
 
 EVENT_STREAM: Final = "text/event-stream"
@@ -180,3 +187,92 @@ def _guard_google_client(client: Any) -> Any:
     client_copy._aio = async_client
     async_client._models = models
     return client_copy
+
+
+_BODIES: Final = ("json_data", "extra_json")
+
+
+def with_surrogate_replacement(sdk: Any) -> Any:
+    """Copy a client of an SDK so that it can send every string.
+
+    Returns:
+        A copy that shares the connections.
+    """
+    return copy_with_mixin(sdk, _SurrogateReplacingMixin)
+
+
+def without_lone_surrogates(value: Any) -> Any:
+    """Return a JSON value whose texts are encodable as UTF-8."""
+    if isinstance(value, str):
+        return encode_text(value).decode()
+    if isinstance(value, list):
+        return [without_lone_surrogates(element) for element in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        fields = cast("dict[Any, Any]", value)
+        return {without_lone_surrogates(name): without_lone_surrogates(element) for name, element in fields.items()}
+    return value
+
+
+def encode_body(body: Mapping[str, Any]) -> bytes | None:
+    """Write a body as the SDKs of OpenAI and Anthropic do, or return None when it is not JSON."""
+    try:
+        return encode_text(json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def encode_text(text: str) -> bytes:
+    """Encode a text as UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+class _SurrogateReplacingMixin:
+    """The override; precedes the SDK's own class in the method resolution order."""
+
+    def _build_request(self, options: Any, **kwargs: Any) -> Any:
+        client: Any = super()
+        try:
+            return client._build_request(options, **kwargs)
+        except UnicodeEncodeError:
+            bodies = {name: without_lone_surrogates(getattr(options, name)) for name in _BODIES}
+            return client._build_request(options.model_copy(update=bodies), **kwargs)
+
+
+_TRACKED_RESPONSES: Final[ContextVar[list[Any] | None]] = ContextVar("durable_agent_host_opened", default=None)
+
+
+def track_response(response: Any) -> None:
+    """Record a response with an unread body, for the turn and inside a `tracked_responses` block."""
+    turn_traffic().track_response(response)
+    if (responses := _TRACKED_RESPONSES.get()) is not None:
+        responses.append(response)
+
+
+@contextmanager
+def tracked_responses() -> Generator[list[Any]]:
+    """Collect the responses to the requests that are made within the block."""
+    responses: list[Any] = []
+    token = _TRACKED_RESPONSES.set(responses)
+    try:
+        yield responses
+    finally:
+        _TRACKED_RESPONSES.reset(token)
+
+
+async def closing_responses[T](parts: AsyncGenerator[T], responses: Sequence[Any]) -> AsyncGenerator[T]:
+    """Yield the parts of a stream, and close its responses when the reader stops."""
+    try:
+        async with aclosing(parts):
+            async for part in parts:
+                yield part
+    finally:
+        for response in responses:
+            await close_response(response)
+
+
+def closing_stream(stream: AsyncIterable[Any]) -> AbstractAsyncContextManager[Any]:
+    """Return a context manager that closes a stream at its end, if the stream can be closed."""
+    return aclosing(cast("Any", stream)) if callable(getattr(stream, "aclose", None)) else nullcontext()

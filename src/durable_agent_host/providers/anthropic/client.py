@@ -34,12 +34,12 @@ from durable_agent_host.providers.anthropic.stream_events import (
     plain_block,
 )
 from durable_agent_host.providers.anthropic.stream_normalization import MessageEventNormalizer
+from durable_agent_host.providers.call_pairing import declared_tool_names, with_service_tools
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for, with_contents
 from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, as_objects, refusal_properties
 from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import ANTHROPIC
-from durable_agent_host.providers.tool_call_names import declared_tool_names, with_service_tools
 
 # Writes contents without metadata: from callers, tools, and other providers' models.
 #

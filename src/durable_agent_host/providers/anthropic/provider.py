@@ -15,12 +15,12 @@ from durable_agent_host.providers.anthropic.block_types import PROVIDER, hosted_
 from durable_agent_host.providers.anthropic.client import BlockPreservingMixin, NormalizedMessagesMixin
 from durable_agent_host.providers.anthropic.request_messages import LOSS_RULES, with_pause
 from durable_agent_host.providers.anthropic.stream_events import is_truncated
+from durable_agent_host.providers.call_pairing import client_function
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import ReplayTarget
 from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.lost_state import find_refusal
-from durable_agent_host.providers.tool_call_names import client_function
 
 _CONTAINER_EXPIRED: Final = re.compile(
     r"container\b.*?(?:not found|expired|does not exist|no longer|invalid|unknown)"

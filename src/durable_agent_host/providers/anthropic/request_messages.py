@@ -24,11 +24,10 @@ from durable_agent_host.providers.anthropic.block_mapping import (
 )
 from durable_agent_host.providers.anthropic.block_types import is_hosted_result
 from durable_agent_host.providers.anthropic.message_accumulator import Block
-from durable_agent_host.providers.call_pairing import PartFormat, pair_results, unique_id
+from durable_agent_host.providers.call_pairing import PartFormat, accepted_name, pair_results, unique_id
 from durable_agent_host.providers.cross_provider_history import SERVICE_CONTENTS, as_neutral
 from durable_agent_host.providers.item_metadata import is_edited
 from durable_agent_host.providers.lost_state import LossRules, with_contents
-from durable_agent_host.providers.tool_call_names import accepted_name
 
 # Removes what the service has lost or can no longer read; see `providers.lost_state`.
 

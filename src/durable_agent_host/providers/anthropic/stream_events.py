@@ -16,8 +16,8 @@ from durable_agent_host.providers.adapted_client import ItemUpdate, unwrap_updat
 from durable_agent_host.providers.anthropic.block_mapping import streamed_annotations
 from durable_agent_host.providers.anthropic.block_types import block_contents
 from durable_agent_host.providers.anthropic.message_accumulator import Block, MessageAccumulator, OpenBlock
+from durable_agent_host.providers.http_client_guards import closing_stream
 from durable_agent_host.providers.neutral_contents import sdk_json
-from durable_agent_host.providers.response_cleanup import closing_stream
 
 Parse = Callable[[Any], list[Content]]
 """A block of the SDK → the framework's contents of it."""

@@ -4,15 +4,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from durable_agent_host.codec.strict_json import object_at
-from durable_agent_host.providers.event_normalization import Json, joined_text, json_text, to_object_list
+from durable_agent_host.providers.event_normalization import Json, joined_text, to_object_list
 
 _CALL: Final = "tool_use"
 """The type of a block that calls a tool of the app, and the stop reason of a message with such blocks."""
 
 _NORMAL_REASONS: Final = frozenset({None, "end_turn", "stop", "tool_calls"})
 """Stop reasons that compatible services send after complete calls as well."""
-
-_TEXTS: Final = ("text", "thinking", "signature")
 
 
 class MessageEventNormalizer:
@@ -24,10 +22,8 @@ class MessageEventNormalizer:
     """
 
     def __init__(self) -> None:
-        self._last_index = 0
-        self._block_count = 0
-        self._open_indexes = set[int]()
-        self._has_call = self._is_ended = self._is_stopped = False
+        self._open_indexes = set[Any]()
+        self._has_blocks = self._has_call = self._is_ended = self._is_stopped = False
 
     def read(self, name: str | None, data: Any, /) -> Iterator[Json]:
         """Return an event."""
@@ -36,7 +32,7 @@ class MessageEventNormalizer:
         match event_type:
             case "message_start":
                 message = object_at(event.get("message"))
-                content = [_normalize_texts(block) for block in to_object_list(message.get("content"))]
+                content = to_object_list(message.get("content"))
                 reason = joined_text(message.get("stop_reason")) or None
                 message |= {"content": content, "usage": _usage(message), "stop_reason": reason}
                 event = {**event, "message": message}
@@ -45,16 +41,11 @@ class MessageEventNormalizer:
             case "content_block_start":
                 if not (block := object_at(event.get("content_block"))):
                     return
-                self._last_index = index if isinstance(index := event.get("index"), int) else self._block_count
-                self._block_count += 1
-                self._open_indexes.add(self._last_index)
+                self._has_blocks = True
+                self._open_indexes.add(event.get("index"))
                 self._has_call = self._has_call or block.get("type") == _CALL
-                event = {**event, "index": self._last_index, "content_block": _normalize_texts(block)}
-            case "content_block_delta":
-                event = {**event, "index": self._index(event), "delta": _normalize_texts(object_at(event.get("delta")))}
             case "content_block_stop":
-                event = {**event, "index": self._index(event)}
-                self._open_indexes.discard(event["index"])
+                self._open_indexes.discard(event.get("index"))
             case "message_delta":
                 self._is_ended = True
                 event = self._with_stop_reason(event)
@@ -73,7 +64,7 @@ class MessageEventNormalizer:
 
     def end(self, *, is_done: bool) -> Iterator[Json]:
         """Return ``message_stop`` if it is missing after the last ``message_delta``, or before ``[DONE]``."""
-        if not self._is_stopped and (self._is_ended or (is_done and self._block_count)):
+        if not self._is_stopped and (self._is_ended or (is_done and self._has_blocks)):
             yield from self._stop({})
 
     def _stop(self, event: Json) -> Iterator[Json]:
@@ -89,17 +80,6 @@ class MessageEventNormalizer:
         delta = {**delta, "stop_reason": _CALL if is_call else reason}
         return {**event, "delta": delta, "usage": _usage(event)}
 
-    def _index(self, event: Json) -> int:
-        return index if isinstance(index := event.get("index"), int) else self._last_index
-
 
 def _usage(holder: Json) -> Json | None:
     return object_at(holder.get("usage")) or None
-
-
-def _normalize_texts(block: Json) -> Json:
-    """Return a block or a delta whose texts are texts."""
-    odd_names = [name for name in _TEXTS if name in block and not isinstance(block[name], str)]
-    if "partial_json" in block and not isinstance(block["partial_json"], str):
-        block = {**block, "partial_json": json_text(block["partial_json"])}
-    return {**block, **{name: joined_text(block[name]) for name in odd_names}} if odd_names else block

@@ -13,6 +13,7 @@ from agent_framework import Content, Message
 
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, bypass_transform, start_in_thread
+from durable_agent_host.providers.call_pairing import declared_tool_names
 from durable_agent_host.providers.chat_completions.completion_stream import CompletionReader
 from durable_agent_host.providers.chat_completions.request_messages import (
     assistant_messages,
@@ -29,7 +30,6 @@ from durable_agent_host.providers.openai.client import omitted_value
 from durable_agent_host.providers.openai.media_inputs import accepts_file, with_file_name
 from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import find_service
-from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 _STREAM_OPTIONS: Final = "stream_options"
 _REQUEST: Final[ContextVar[tuple[str, Sequence[Message]]]] = ContextVar("request", default=("", ()))

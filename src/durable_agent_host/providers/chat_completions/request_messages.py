@@ -9,7 +9,7 @@ from agent_framework import Content
 
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.providers.call_pairing import object_arguments, unique_id
+from durable_agent_host.providers.call_pairing import accepted_name, object_arguments, unique_id
 from durable_agent_host.providers.chat_completions.content_mapping import transcripts
 from durable_agent_host.providers.chat_completions.message_metadata import (
     MAX_CALL_ID_CHARACTERS,
@@ -18,7 +18,6 @@ from durable_agent_host.providers.chat_completions.message_metadata import (
 )
 from durable_agent_host.providers.neutral_contents import as_objects
 from durable_agent_host.providers.services import Service
-from durable_agent_host.providers.tool_call_names import accepted_name
 
 Wire = dict[str, Any]
 

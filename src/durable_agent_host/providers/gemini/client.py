@@ -19,6 +19,7 @@ from durable_agent_host.model.budget import TOOL_INPUT
 from durable_agent_host.model.ending import CONTENT_FILTER, REFUSAL_DETAILS
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
+from durable_agent_host.providers.call_pairing import UNNAMED, with_service_tools
 from durable_agent_host.providers.gemini.part_mapping import parts_to_send
 from durable_agent_host.providers.gemini.raw_json_transport import long_data_part, raw_json, raw_part
 from durable_agent_host.providers.gemini.response_reader import ResponseReader, count_searches, read_filter
@@ -26,7 +27,6 @@ from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, add_coun
 from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import GEMINI
 from durable_agent_host.providers.stream_completion import is_truncated
-from durable_agent_host.providers.tool_call_names import UNNAMED, with_service_tools
 
 _RESULT: Final = "result"
 """Field in which the framework sends a result that is not an object."""

@@ -10,6 +10,7 @@ from agent_framework import Message
 
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.provider_item import HostedCall, ItemPart, LostState
+from durable_agent_host.providers.call_pairing import client_function
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import ReplayTarget
 from durable_agent_host.providers.gemini.client import PartPreservingMixin
@@ -17,7 +18,6 @@ from durable_agent_host.providers.gemini.part_mapping import LOSS_RULES, METADAT
 from durable_agent_host.providers.gemini.raw_json_transport import with_raw_json
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.lost_state import find_refusal
-from durable_agent_host.providers.tool_call_names import client_function
 
 _COMPUTER_FUNCTIONS: Final = (
     *("open_web_browser", "wait_5_seconds", "go_back", "go_forward", "search", "navigate", "click_at", "hover_at"),

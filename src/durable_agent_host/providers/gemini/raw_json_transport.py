@@ -20,8 +20,7 @@ from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.codec.strict_json import object_at
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.providers.call_pairing import Json, PartFormat, pair_results
-from durable_agent_host.providers.tool_call_names import accepted_name
+from durable_agent_host.providers.call_pairing import Json, PartFormat, accepted_name, pair_results
 
 # Signatures for function calls that Gemini 3 did not make itself.
 #

@@ -26,6 +26,7 @@ from durable_agent_host.model.ending import LENGTH
 from durable_agent_host.model.log_entry import CURSOR
 from durable_agent_host.model.provider_item import ITEM, SERVICE_TIER, ItemPart
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin, bypass_transform, unwrap_update
+from durable_agent_host.providers.call_pairing import declared_tool_names
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for, with_contents
 from durable_agent_host.providers.neutral_contents import (
@@ -41,6 +42,7 @@ from durable_agent_host.providers.openai.item_mapping import (
     attach_items,
     find_item_metadata,
     input_item,
+    plain_item,
     split_by_item,
 )
 from durable_agent_host.providers.openai.media_inputs import accepts_file, as_input_file, audio_part, is_audio
@@ -51,12 +53,10 @@ from durable_agent_host.providers.openai.request_items import (
     with_valid_ids,
     with_valid_names,
 )
-from durable_agent_host.providers.openai.stream_events import plain_item
 from durable_agent_host.providers.openai.stream_normalization import ResponseEventNormalizer, normalize_response
 from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import Service, find_service
 from durable_agent_host.providers.stream_completion import is_truncated
-from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 # Parses a stream's events by their type, which saves a third of the CPU time of a streamed response.
 #

@@ -18,7 +18,6 @@ from durable_agent_host.providers.cross_provider_history import ReplayTarget, re
 from durable_agent_host.providers.event_normalization import normalize_streams
 from durable_agent_host.providers.generic_provider import GenericProvider, remove_carriers
 from durable_agent_host.providers.lost_state import find_refusal
-from durable_agent_host.providers.openai.approval_items import as_history
 from durable_agent_host.providers.openai.client import (
     ItemPreservingMixin,
     NormalizedResponsesMixin,
@@ -27,11 +26,10 @@ from durable_agent_host.providers.openai.client import (
 )
 from durable_agent_host.providers.openai.client_calls import find_client_calls
 from durable_agent_host.providers.openai.errors import find_lost_state
-from durable_agent_host.providers.openai.item_mapping import PROVIDER, complete_item
+from durable_agent_host.providers.openai.item_mapping import PROVIDER, as_history, complete_item, read_item
 from durable_agent_host.providers.openai.item_types import item_type
 from durable_agent_host.providers.openai.media_inputs import check_audio
 from durable_agent_host.providers.openai.request_items import LOSS_RULES
-from durable_agent_host.providers.openai.stream_events import read_item
 
 _CONTAINER: Final = "container_id"
 

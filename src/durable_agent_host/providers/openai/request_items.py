@@ -20,16 +20,19 @@ from agent_framework import Content, Message
 from durable_agent_host.codec.strict_json import value_at
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import ITEM, LOST_RESULT, PART_OF, STAMP
-from durable_agent_host.providers.call_pairing import object_arguments, unique_id
+from durable_agent_host.providers.call_pairing import accepted_name, object_arguments, unique_id
 from durable_agent_host.providers.cross_provider_history import SERVICE_CONTENTS, as_neutral, describe_content
 from durable_agent_host.providers.item_metadata import is_edited
 from durable_agent_host.providers.lost_state import LossRules, with_contents
-from durable_agent_host.providers.openai.approval_items import approval_request_id, approval_response_id
-from durable_agent_host.providers.openai.item_mapping import find_item_metadata, group_by_item
+from durable_agent_host.providers.openai.item_mapping import (
+    approval_request_id,
+    approval_response_id,
+    find_item_metadata,
+    group_by_item,
+)
 from durable_agent_host.providers.openai.item_types import SERVICE_CALL, Item, item_type
 from durable_agent_host.providers.result_files import with_items
 from durable_agent_host.providers.services import Service
-from durable_agent_host.providers.tool_call_names import accepted_name
 
 # Marks the items that the service has lost or can no longer read; see `providers.lost_state`.
 
