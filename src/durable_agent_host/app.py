@@ -404,8 +404,6 @@ class DurableAgentApp(AgentFunctionApp):
         parts: dict[RoutePart, bool] = {
             "agents": True,
             "health": self.enable_health_check,
-            "inspector": self._has_inspector,
-            "mcp": any(agent.mcp_tool_enabled for agent in self._agent_metadata.values()),
             "workflows": bool(self.workflows),
         }
         return frozenset(part for part, is_served in parts.items() if is_served)

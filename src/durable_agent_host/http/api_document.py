@@ -25,8 +25,8 @@ from durable_agent_host.turn.turn_events import ProblemWire
 
 _JSON: Final = "application/json"
 _MODE: Final = "validation"
-_EXTRA: Final = parse_strict(Path(__file__).with_name("other_routes.json").read_text())
-"""By part of an app, the routes that upstream and the Functions host serve, and pages, with their schemas."""
+_WORKFLOWS: Final = parse_strict(Path(__file__).with_name("workflow_routes.json").read_text())
+"""The routes that upstream serves, with their schemas."""
 _UNROUTED: Final[Mapping[str, Any]] = {
     "type": "object",
     "description": "Of the Functions host, which cannot read the path.",
@@ -40,7 +40,6 @@ _PATH_PARAMETERS: Final[Mapping[str, str]] = {
     "turn": "The turn's id.",
     "file": "The file's id.",
     "call": "The name of a request to the model's service.",
-    "body": "`request` or `answer`.",
     "token": "The token of a deferred call.",
     "workflow": "The workflow's name.",
     "run": "The id of a run of the workflow.",
@@ -85,11 +84,9 @@ def api_document(parts: frozenset[RoutePart] = frozenset(get_args(RoutePart))) -
     for route in routes:
         paths.setdefault(f"/{route.template}", {})[route.method.lower()] = builder.build(route)
     schemas_by_name = dict(definitions["$defs"])
-    for part in parts & _EXTRA.keys():
-        paths |= _EXTRA[part]["paths"]
-        schemas_by_name |= _EXTRA[part]["schemas"]
-        if part == "workflows":
-            paths |= {path: builder.with_problems(methods) for path, methods in _EXTRA[part]["paths"].items()}
+    if "workflows" in parts:
+        paths |= {path: builder.with_problems(methods) for path, methods in _WORKFLOWS["paths"].items()}
+        schemas_by_name |= _WORKFLOWS["schemas"]
     event = {
         "description": "An event of a stream. `id` is its offset in the turn's log.",
         "oneOf": [builder.event(name, rule.data) for name, rule in turn_events.EVENTS.items()],

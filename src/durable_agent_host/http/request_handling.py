@@ -260,7 +260,7 @@ class Parameter(NamedTuple):
     place: Literal["query", "header"] = "query"
 
 
-RoutePart = Literal["agents", "health", "inspector", "mcp", "workflows"]
+RoutePart = Literal["agents", "health", "workflows"]
 """A part of an app, which has it or not."""
 
 
