@@ -1,7 +1,9 @@
 """What a model that misbehaves may cost, also within agents in agents; the problem names the setting."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
+    Send,
     chat_chunk,
     events,
     http_response,
@@ -16,6 +19,7 @@ from tests.durable_agent_host.hostile_model import (
     stream,
 )
 from tests.durable_agent_host.hostile_streams import for_ever, tool_call_stream
+from tests.durable_agent_host.test_scenarios_steps import steps_of
 from tests.kit import AgentHost
 
 CALL = ("call_1", '{"words": 1}')
@@ -149,3 +153,29 @@ def test_a_gigantic_result_is_not_sent_to_the_model(host: AgentHost, model: Host
     tool_message = json.loads(model.received[-1].body)["messages"][-1]
     assert "larger than 20000 bytes" in tool_message["content"]
     assert effects.read_text().split() == ["said"]
+
+
+def test_a_slow_model_call_has_its_duration_in_the_steps(host: AgentHost, model: HostileModel):
+    """Also one that only calls a tool, one that is made again, and one that fails; the model takes its time."""
+
+    def slow(data: bytes) -> Send:
+        def send(write: Callable[[bytes], None]) -> None:
+            time.sleep(0.15)
+            write(data)
+
+        return send
+
+    tool_call = stream(tool_call_stream("Completions", [CALL]))
+    busy = http_response(b'{"error": {"message": "busy"}}', status=429)
+    rejection = http_response(b'{"error": {"message": "no such temperature"}}', status=400)
+    model.play(slow(tool_call), slow(busy), slow(tool_call), slow(rejection))
+    reply = host.run("Completions", {"message": "go"})
+    session, turn = reply.headers["x-ms-session-id"], reply.headers["x-ms-turn-id"]
+    steps = steps_of(f"{host.url}/api/agents/Completions/sessions/{session}/turns/{turn}")
+    calls = [step for step in steps if step["kind"] in {"model_call", "retry"}]
+    assert [step["kind"] for step in calls] == ["model_call", "retry", "model_call", "model_call"], steps
+    assert [step.get("outcome") for step in calls] == ["completed", None, "completed", "failed"]
+    times = [[datetime.fromisoformat(step[name]) for name in ("began_at", "ended_at")] for step in calls]
+    assert all((ended_at - began_at).total_seconds() >= 0.12 for began_at, ended_at in times), calls
+    tools = [step for step in steps if step["kind"] == "tool_call"]
+    assert [call["began_at"] >= tool["ended_at"] for tool, call in zip(tools, (calls[1], calls[3]), strict=True)]

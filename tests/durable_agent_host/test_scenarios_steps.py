@@ -1,16 +1,10 @@
 """What a turn has done, step by step, and how sessions are found: what the inspector shows, as routes."""
 
-import time
 from collections.abc import Callable
-from datetime import datetime
-from pathlib import Path
 
 import requests
 
-from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
 from tests.durable_agent_host.conftest import PEOPLE
-from tests.durable_agent_host.hostile_model import Send, http_response, stream
-from tests.durable_agent_host.hostile_streams import tool_call_stream
 from tests.durable_agent_host.test_scenarios_approvals import (
     allow,
     approve,
@@ -152,37 +146,6 @@ def test_a_failed_model_call_is_a_step(people: AgentHost, model: PracticeModel):
     assert (call["outcome"], call["position"], call["attempt"], end["status"]) == ("failed", 0, 1, "failed")
     assert "rejected the call with 400" in call["reason"]
     assert call["ended_at"] is not None
-
-
-def seconds_of(step: dict) -> float:
-    """Give how long a step took."""
-    return (datetime.fromisoformat(step["ended_at"]) - datetime.fromisoformat(step["began_at"])).total_seconds()
-
-
-def test_a_model_call_has_its_duration(tmp_path: Path):
-    """Also one that only calls a tool, one that is made again, and one that fails; the model takes its time."""
-    tool_call = tool_call_stream("Completions", [("call_1", '{"words": 2}')])
-
-    def slow(data: bytes) -> Send:
-        def send(write: Callable[[bytes], None]) -> None:
-            time.sleep(0.3)
-            write(data)
-
-        return send
-
-    busy = http_response(b'{"error": {"message": "busy"}}', status=429)
-    rejection = http_response(b'{"error": {"message": "no such temperature"}}', status=400)
-    with bounded_model() as model, bounded_host(tmp_path / "data", model, tmp_path / "effects.txt") as host:
-        model.play(slow(stream(tool_call)), slow(busy), slow(stream(tool_call)), slow(rejection))
-        reply = host.run("Completions", {"message": "go"})
-        session, turn = reply.headers["x-ms-session-id"], reply.headers["x-ms-turn-id"]
-        steps = steps_of(f"{host.url}/api/agents/Completions/sessions/{session}/turns/{turn}")
-    calls = [step for step in steps if step["kind"] in {"model_call", "retry"}]
-    assert [step["kind"] for step in calls] == ["model_call", "retry", "model_call", "model_call"], steps
-    assert [step.get("outcome") for step in calls] == ["completed", None, "completed", "failed"]
-    assert all(seconds_of(step) >= 0.25 for step in calls), calls
-    tools = [step for step in steps if step["kind"] == "tool_call"]
-    assert [call["began_at"] >= tool["ended_at"] for tool, call in zip(tools, (calls[1], calls[3]), strict=True)]
 
 
 def test_a_tool_that_a_cancel_cut_off_is_not_in_doubt(people: AgentHost, model: PracticeModel):

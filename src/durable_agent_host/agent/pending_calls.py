@@ -9,7 +9,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
@@ -42,21 +42,6 @@ _LOGGER = logging.getLogger(__name__)
 _CHANGED: Final = "an approver has changed the arguments, and somebody else must approve them"
 _PROVIDER_REASON = "the tool runs at the model's provider and needs approval"
 _UNCHANGEABLE = "the arguments of a tool that the model's provider runs cannot be changed"
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What a person must decide about a tool call.
-
-    Attributes:
-        kind: an approval, or a call in doubt.
-        reason: why a person must decide.
-        number: of the question among those about the same call, from 0.
-    """
-
-    kind: PendingKind
-    reason: str
-    number: int = 0
 
 
 class PendingCalls:
@@ -93,12 +78,22 @@ class PendingCalls:
         """Return the answer to a pending call; None when there is none yet."""
         return self._replies.get(call_id)
 
+    async def answer_or_ask(self, call: PendingCall) -> Mapping[str, Any] | None:
+        """Return the answer to a call; without one, leave the call to somebody outside, and return None."""
+        answer = self.answer(call.call_id)
+        if answer is None:
+            await self.ask(call)
+        return answer
+
     async def call_if_approved(
         self,
         call: ToolInvocation,
         call_next: NextToolCall,
-        question: Question,
         deny: Callable[[str], ToolResult],
+        *,
+        kind: PendingKind,
+        reason: str,
+        number: int = 0,
     ) -> ToolCallEnd:
         """Look up a person's decision about a call, or ask for it, and make the call if it is approved.
 
@@ -107,29 +102,29 @@ class PendingCalls:
         Args:
             call: with the arguments that are asked about.
             call_next: makes it, with the arguments that were approved.
-            question: what a person must decide.
             deny: makes the result of a call that is not approved, with the person's reason as the end of its text.
+            kind: an approval, or a call in doubt.
+            reason: why a person must decide.
+            number: of the question among those about the same call, from 0.
         """
         approved_by = (call.tool.additional_properties or {}).get(APPROVED_BY)
         arguments = call.arguments
         changes = 0
         changed_by = None
         while True:
-            call_id = self.call_id(call.path, question.number, changes)
-            answer = self.answer(call_id)
-            if answer is None:
-                await self.ask(
-                    PendingCall(
-                        call_id,
-                        question.kind,
-                        call.name,
-                        arguments,
-                        str(call.path),
-                        reason=_CHANGED if changes else question.reason,
-                        approved_by=approved_by,
-                        changed_by=changed_by,
-                    )
+            answer = await self.answer_or_ask(
+                PendingCall(
+                    self.call_id(call.path, number, changes),
+                    kind,
+                    call.name,
+                    arguments,
+                    str(call.path),
+                    reason=_CHANGED if changes else reason,
+                    approved_by=approved_by,
+                    changed_by=changed_by,
                 )
+            )
+            if answer is None:
                 return WaitingToolCall("waits for a person")
             if answer.get("approved") is not True:
                 return deny(f" Reason: {answer['reason']}" if answer.get("reason") else "")
@@ -281,25 +276,23 @@ def _next_path(journal: Journal, call_id: str) -> CallPath:
 
 
 async def _result(pending_calls: PendingCalls, call: ClientCall, path: CallPath) -> Sequence[Content] | None:
-    call_id = pending_calls.call_id(path)
-    reply = pending_calls.answer(call_id)
+    arguments = read_arguments(dict(call.arguments))
+    reply = await pending_calls.answer_or_ask(
+        PendingCall(pending_calls.call_id(path), "client_tool", call.name, arguments, str(path))
+    )
     if reply is None:
-        await pending_calls.ask(
-            PendingCall(call_id, "client_tool", call.name, read_arguments(dict(call.arguments)), str(path))
-        )
         return None
     return call.build_result(FunctionTool.parse_result(tool_result_of(reply)), reply.get("error"))
 
 
 async def _answer(pending_calls: PendingCalls, request: Content, path: CallPath) -> Content | None:
-    call_id = pending_calls.call_id(path)
     call = cast("Content", request.function_call)
-    answer = pending_calls.answer(call_id)
+    arguments = read_arguments(call.arguments)
+    call_id = pending_calls.call_id(path)
+    answer = await pending_calls.answer_or_ask(
+        PendingCall(call_id, "approval", call.name or "", arguments, str(path), reason=_PROVIDER_REASON)
+    )
     if answer is None:
-        arguments = read_arguments(call.arguments)
-        await pending_calls.ask(
-            PendingCall(call_id, "approval", call.name or "", arguments, str(path), reason=_PROVIDER_REASON)
-        )
         return None
     response = request.to_function_approval_response(approved=_is_approved(answer, call))
     response.additional_properties = {}  # the stamp there belongs to the request's item

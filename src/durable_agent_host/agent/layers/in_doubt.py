@@ -7,7 +7,7 @@ from typing import Final
 
 from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
 from durable_agent_host.agent.mcp_servers import ConnectionLostError, UnreachableError
-from durable_agent_host.agent.pending_calls import PendingCalls, Question
+from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
     ToolCallEnd,
@@ -90,6 +90,8 @@ class ResolveDoubt:
         return await self.pending_calls.call_if_approved(
             call,
             call_next,
-            Question("in_doubt", _QUESTION, number=call.starts - 1 + (1 if needs_approval(call.tool) else 0)),
             deny=lambda reason: text_result("unknown", f"{_UNKNOWN}{reason}"),
+            kind="in_doubt",
+            reason=_QUESTION,
+            number=call.starts - 1 + (1 if needs_approval(call.tool) else 0),
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from durable_agent_host.agent.declarations import CLIENT_RESULT
-from durable_agent_host.agent.pending_calls import PendingCalls, Question
+from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
@@ -45,8 +45,9 @@ class RequireApproval:
         return await self.pending_calls.call_if_approved(
             call,
             call_next,
-            Question("approval", "the tool needs approval"),
             deny=lambda reason: text_result("denied", f"{DENIED}{reason}"),
+            kind="approval",
+            reason="the tool needs approval",
         )
 
 
@@ -63,9 +64,10 @@ class AskClient:
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
         """Let a call pend, or make it with the client's result."""
         call_id = self.pending_calls.call_id(call.path, number=1 if self.pending_calls.needs_approval(call) else 0)
-        reply = self.pending_calls.answer(call_id)
+        reply = await self.pending_calls.answer_or_ask(
+            PendingCall(call_id, "client_tool", call.name, call.arguments, str(call.path))
+        )
         if reply is None:
-            await self.pending_calls.ask(PendingCall(call_id, "client_tool", call.name, call.arguments, str(call.path)))
             return WaitingToolCall("waits for the client")
         token = CLIENT_RESULT.set(tool_result_of(reply))
         try:
@@ -117,9 +119,8 @@ class AwaitCallback:
             schema=deferral["schema"],
             expires_at=deferral["expires_at"],
         )
-        reply = self.pending_calls.answer(pending_call.call_id)
+        reply = await self.pending_calls.answer_or_ask(pending_call)
         if reply is None:
-            await self.pending_calls.ask(pending_call)
             return WaitingToolCall("waits for its callback")
         changed_arguments = pending_call.arguments if pending_call.arguments != call.arguments else None
         return await run_in_thread_if_long(
