@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-from mcp.server.mcpserver import Elicit, MCPServer, Resolve
-from mcp.types import ToolAnnotations
-from pydantic import BaseModel
-
 pids, ledger, tools = map(Path, sys.argv[1:4])
+tool_names = tools.read_text().split()  # without them, it ends before the imports, which take a second
+
+from mcp.server.mcpserver import Elicit, MCPServer, Resolve  # noqa: E402
+from mcp.types import ToolAnnotations  # noqa: E402
+from pydantic import BaseModel  # noqa: E402
+
 server = MCPServer("ledger")
 
 
@@ -69,7 +71,7 @@ TOOLS = {
     "late": (write_text, None),
     "reserve": (reserve, None),
 }
-for name in tools.read_text().split():
+for name in tool_names:
     server.add_tool(TOOLS[name][0], name=name, annotations=TOOLS[name][1])
 with pids.open("a") as file:
     file.write(f"{os.getpid()}\n")
