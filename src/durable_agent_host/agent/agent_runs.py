@@ -46,7 +46,6 @@ from durable_agent_host.agent.run_result import RunStoppedError, Stop
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import (
     REPLAYED,
-    BrokenStream,
     LiveStream,
     NestedStreamBrokenError,
     StreamProgress,
@@ -277,22 +276,17 @@ class AgentRuns:
             if journal.recorded.workflow_parts:  # after a question, the workflow's agents count anew
                 path = part_path(journal.recorded)
             CALL_SCOPE.set(run.new_scope(path))
-            broken: BrokenStream | None = None
             try:
                 await self._run_once(run)
             except NestedStreamBrokenError as error:
-                broken = error.broken
-                repeats = RunRestarted(broken.reason, broken.wait_seconds)
+                restart = error.restart
             except Exception as error:
-                broken = run.progress.broken
-                if (repeats := await self._restart_after(run, error)) is None:
+                if (restart := await self._restart_after(run, error)) is None:
                     raise
             else:
                 return
-            if broken is not None:
-                self._breaks[broken.path] = self._breaks.get(broken.path, 0) + 1
-            await self.attempt.observers.notify(repeats)
-            await asyncio.sleep(repeats.wait_seconds)
+            await self.attempt.observers.notify(restart)
+            await asyncio.sleep(restart.wait_seconds)
             await self.attempt.read_again()
 
     @property
@@ -569,8 +563,7 @@ class AgentRuns:
         provider = self.provider if (reader := self._reader) is None else reader.provider
         loss = provider.lost_state(error)
         if loss is None:
-            broken = run.progress.broken
-            return RunRestarted(broken.reason, broken.wait_seconds) if broken is not None else None
+            return run.progress.restart
         if (self.output.updates_streamed and self.hosted_agent.is_opaque) or run.journal.recorded.workflow_parts:
             return None
         is_new = self.losses.add(loss, self.agent_session, provider)

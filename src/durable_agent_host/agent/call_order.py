@@ -144,7 +144,6 @@ def new_tool_layers(run: CurrentRun) -> ToolLayers:
             ),
             defer=callback.begin,
             new_scope=run.new_scope,
-            breaks=run.breaks,
             fail=run.gate.fail,
         ),
         run_tool=RunTool(

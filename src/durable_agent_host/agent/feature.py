@@ -103,7 +103,7 @@ class CurrentRun:
         progress: how far the stream is.
         output: what the run has streamed.
         retry_policy: for model calls.
-        breaks: how often the stream of a model call broke midway in earlier runs of the turn.
+        breaks: how often a model call was retried until its stream broke midway, in earlier runs of the attempt.
         exchange_recorder: records the HTTP exchanges of model calls; None when nobody wants them.
         bounds: limits on what the model's service and the tools may send.
         includes_error_texts: whether the model receives the texts of tools' exceptions.

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from agent_framework import ChatResponse, Content, MiddlewareTermination
 
+from durable_agent_host.agent.observer import RunRestarted
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.agent.tool_invocation import NextToolCall, ToolCallEnd, ToolInvocation, text_result
 from durable_agent_host.codec.strict_json import (
@@ -16,7 +17,6 @@ from durable_agent_host.codec.strict_json import (
     has_python_class,
     is_nested_too_deeply,
 )
-from durable_agent_host.model.call_path import CallPath
 
 _PARSING_FAILED: Final = "Error: Argument parsing failed."
 """The framework's own words; a reason follows where the framework would have failed the run."""
@@ -100,31 +100,16 @@ Source = LiveStream | ReplayedStream | None
 """The source of the current stream; None for what the framework and the app add between model calls."""
 
 
-@dataclass(frozen=True)
-class BrokenStream:
-    """A stream that broke midway.
-
-    Attributes:
-        path: of the model call.
-        wait_seconds: delay before the call is retried.
-        reason: a sentence.
-    """
-
-    path: CallPath
-    wait_seconds: float
-    reason: str
-
-
 class NestedStreamBrokenError(RunStoppedError):
     """The stream of an agent within the turn's agent broke midway; the call that contains the agent runs it again.
 
     Attributes:
-        broken: the stream.
+        restart: why, and when.
     """
 
-    def __init__(self, broken: BrokenStream, error: Exception) -> None:
+    def __init__(self, restart: RunRestarted, error: Exception) -> None:
         super().__init__(Failed(error))
-        self.broken = broken
+        self.restart = restart
 
 
 @dataclass
@@ -134,14 +119,14 @@ class StreamProgress:
     Attributes:
         source: of the current stream.
         unreadable: the results for calls whose arguments cannot be read, by model call and call id.
-        broken: the stream that has broken; another run may resume from there.
+        restart: why, and when, the agent is run again, because the stream of a call has broken; None while none has.
         has_client_calls: whether the last response has calls of the provider's own tools that the client runs: the run
             ends after its other calls, and continues with the client's results.
     """
 
     source: Source = None
     unreadable: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
-    broken: BrokenStream | None = None
+    restart: RunRestarted | None = None
     has_client_calls: bool = False
 
     def begin_call(self, position: int) -> None:

@@ -18,6 +18,7 @@ from durable_agent_host.agent.observer import (
     ModelCallResponded,
     ModelCallStarted,
     RunObservers,
+    RunRestarted,
     ToolCallCompleted,
     ToolCallStarted,
 )
@@ -26,7 +27,7 @@ from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.agent.session_state_tracker import SessionState
-from durable_agent_host.agent.stream_progress import BrokenStream, StreamProgress
+from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
     ToolCallEnd,
@@ -138,7 +139,7 @@ class JournalModelCalls:
                 await self.observers.notify(_build_completed(item.response, position, messages, replayed=False))
                 await self._end_cut_calls(item.response)
                 if item.rejection is not None:
-                    self.progress.broken = BrokenStream(call.path, 0.0, "the answer was rejected")
+                    self.progress.restart = RunRestarted("the answer was rejected", 0.0)
                     raise InvalidAnswerError(item.rejection.reason)
                 yield item
 

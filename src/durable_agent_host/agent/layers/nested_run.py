@@ -55,8 +55,8 @@ class StopNestedRun:
             stop: RunStoppedError
             if seconds is not None:
                 stop = RunStoppedError(Postponed(call.provider.explain(error) or error, seconds))
-            elif self.progress.broken is not None:
-                stop = NestedStreamBrokenError(self.progress.broken, error)
+            elif self.progress.restart is not None:
+                stop = NestedStreamBrokenError(self.progress.restart, error)
             else:
                 self.record_failure(call.provider.explain(error) or error)
                 raise

@@ -16,9 +16,9 @@ from typing import Any
 from agent_framework import ChatResponseUpdate, add_usage_details
 
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
-from durable_agent_host.agent.observer import ModelCallFailed, RunObservers
+from durable_agent_host.agent.observer import ModelCallFailed, RunObservers, RunRestarted
 from durable_agent_host.agent.retry_classification import RetryPolicy, usage_of_failure
-from durable_agent_host.agent.stream_progress import BrokenStream, StreamProgress
+from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.budget import known_counts
 from durable_agent_host.model.call_path import CallPath
@@ -32,15 +32,15 @@ class RetryModelCalls:
 
     Attributes:
         policy: how often, and after how long.
-        breaks: how often the stream of a call broke midway in earlier runs of the turn.
+        breaks: how often a call was retried until its stream broke midway, in earlier runs of the attempt.
         check: raises when no new call may be made.
         observers: notified of failures of the agent's own calls.
-        progress: where a broken stream is noted.
+        progress: where a broken stream is recorded.
         label: of the run, for log lines.
     """
 
     policy: RetryPolicy
-    breaks: Mapping[CallPath, int]
+    breaks: dict[CallPath, int]
     check: Callable[[], None]
     observers: RunObservers
     progress: StreamProgress
@@ -71,7 +71,8 @@ class RetryModelCalls:
                 if seconds is None:
                     raise
                 if has_content:
-                    self.progress.broken = BrokenStream(call.path, seconds, log_reason(error))
+                    self.breaks[call.path] = retry + 1
+                    self.progress.restart = RunRestarted(log_reason(error), seconds)
                     raise
             else:
                 return

@@ -132,7 +132,6 @@ class EnterToolCall:
         new_host: makes what the host does for a running tool.
         defer: ends a call whose tool has deferred its result.
         new_scope: makes the scope of agents within a call.
-        breaks: counts how often the stream of a model call broke midway.
         fail: ends the turn, or its attempt, with an error when the other calls of the batch have ended.
     """
 
@@ -142,7 +141,6 @@ class EnterToolCall:
     new_host: Callable[[ToolInvocation], RunningTool]
     defer: Callable[[ToolInvocation, DeferredCall], Awaitable[ToolCallEnd]]
     new_scope: Callable[[CallPath], CallScope]
-    breaks: dict[CallPath, int]
     fail: Callable[[BaseException], None]
 
     async def __call__(self, call: ToolInvocation, call_next: NextToolCall) -> ToolCallEnd:
@@ -191,10 +189,9 @@ class EnterToolCall:
             try:
                 return self._end_of(await call_next(call))
             except NestedStreamBrokenError as error:
-                broken = error.broken
-                self.breaks[broken.path] = self.breaks.get(broken.path, 0) + 1
-                _LOGGER.warning("turn %s: %s runs its agent again: %s", self.request.turn_id, call.name, broken.reason)
-                await asyncio.sleep(broken.wait_seconds)
+                restart = error.restart
+                _LOGGER.warning("turn %s: %s runs its agent again: %s", self.request.turn_id, call.name, restart.reason)
+                await asyncio.sleep(restart.wait_seconds)
                 CALL_SCOPE.set(self.new_scope(call.path))
             except RunStoppedError as stop_error:
                 if isinstance(stop_error.stop, Postponed):

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from agent_framework import ChatResponseUpdate
 
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
+from durable_agent_host.agent.observer import RunRestarted
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
-from durable_agent_host.agent.stream_progress import BrokenStream, StreamProgress
+from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.errors import LogError, ProviderError, log_reason
 from durable_agent_host.features.fallback.clients import ActiveClient, Switch, without_conversation
 from durable_agent_host.features.fallback.entries import entry_of_switch
@@ -32,8 +33,8 @@ class FallBack:
     Attributes:
         active: which client answers.
         journal: of the run.
-        progress: where a broken stream is noted.
-        breaks: how often the stream of a call broke midway.
+        progress: where a broken stream is recorded.
+        breaks: how often a call was retried until its stream broke midway.
         session_id: unique to the conversation.
         label: of the run, for log lines.
     """
@@ -63,12 +64,12 @@ class FallBack:
                         yield item if is_update or not is_fallback else replace(item, is_folded=True)
             except Exception as error:
                 next_index = self._next_index(call.path)
-                if next_index is None or self.progress.broken is not None or not _is_service_failure(sent_call, error):
+                if next_index is None or self.progress.restart is not None or not _is_service_failure(sent_call, error):
                     raise
                 await self._switch(sent_call, next_index, error)
                 if has_started or call.options.get("conversation_id"):
-                    self.progress.broken = BrokenStream(call.path, 0.0, log_reason(error))
-                    self.breaks[call.path] = -1  # the next run counts the retries of its client from 0
+                    self.progress.restart = RunRestarted(log_reason(error), 0.0)
+                    self.breaks.pop(call.path, None)  # the next run counts the retries of its client from 0
                     raise
             else:
                 return
