@@ -7,6 +7,7 @@ from typing import Any
 
 import azure.durable_functions as df
 import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Request, Response
 
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.durable import agent_turn_activity, session_erasure, session_queue_activity, turn_orchestrator
@@ -31,7 +32,7 @@ from durable_agent_host.model.notification import Notify
 from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.turn_report import ReportEnd
 
-HttpHandler = Callable[[func.HttpRequest, ClientFor], Awaitable[Any]]
+HttpHandler = Callable[[Request, ClientFor], Awaitable[Response]]
 
 
 def register_turn_functions(
@@ -199,7 +200,7 @@ def register_route(
     @bind.function_name(name)
     @bind.route(route=template, methods=[method], auth_level=auth)
     @bind.durable_client_input(client_name="client")
-    async def answer(req: func.HttpRequest, client: df.DurableOrchestrationClient) -> Any:
+    async def answer(req: Request, client: df.DurableOrchestrationClient) -> Response:
         return await handler(req, partial(TurnClient, client, services))
 
     _ = answer

@@ -9,7 +9,7 @@ the classic worker does the same.
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any, Final, get_type_hints
@@ -23,7 +23,14 @@ from durable_agent_host.durable.turn_client import ClientFor
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.http.body_parsing import BodyLimit
 from durable_agent_host.http.gate import Authorizer, IncomingRequest
-from durable_agent_host.http.request_handling import CALLER_LEFT, handle_errors
+from durable_agent_host.http.request_handling import (
+    CALLER_LEFT,
+    NOT_FOR_CACHES,
+    handle_errors,
+    headers_of,
+    query_of,
+    url_of,
+)
 from durable_agent_host.http.workflow_routes import WorkflowRequest, WorkflowRoute
 
 UserFunction = Callable[..., Any]
@@ -33,8 +40,6 @@ ClientForBinding = Callable[[str], ClientFor]
 _UPSTREAM: Final = "agent_framework_azurefunctions"
 _OUR_PACKAGES: Final = frozenset({"durable_agent_host", _UPSTREAM})
 _CLIENT: Final = "durableClient"
-_NOT_FOR_CACHES: Final = "private, no-store"
-"""Shared caches do not know the caller, and store a 404 as well. Source: RFC 9111, sections 3 and 4.2.2."""
 
 
 def adapt_http_functions(
@@ -71,9 +76,7 @@ def adapt_http_function(
     if not _accepts_functions_request(function, parameter):
         return function
 
-    package = function.__module__.partition(".")[0]
-    is_host_function = package in _OUR_PACKAGES
-    is_host_route = package in _OUR_PACKAGES - {_UPSTREAM}
+    is_host_function = function.__module__.partition(".")[0] in _OUR_PACKAGES
 
     async def call(arguments: Mapping[str, Any], workflow_request: WorkflowRequest) -> Any:
         call_arguments = {**arguments, parameter: functions_request(arguments[parameter], workflow_request)}
@@ -84,12 +87,16 @@ def adapt_http_function(
     async def answer(**arguments: Any) -> Response:
         request = arguments[parameter]
         workflow_request = WorkflowRequest(
-            _query_of(request), {name: str(value) for name, value in request.path_params.items()}
+            query_of(request), {name: str(value) for name, value in request.path_params.items()}
         )
         if route is not None:
             upstream = partial(call, arguments)
             answer_request = partial(
-                route.serve, incoming(request, workflow_request.query), workflow_request, request.stream(), upstream
+                route.serve,
+                IncomingRequest(headers_of(request), workflow_request.query, request.method.upper(), request.url.path),
+                workflow_request,
+                request.stream(),
+                upstream,
             )
 
             async def serve() -> Response:
@@ -97,9 +104,7 @@ def adapt_http_function(
 
             return await handle_errors(f"{request.method} {request.url.path}", serve)
         try:
-            workflow_request = (
-                workflow_request if is_host_route else workflow_request._replace(body=await request.body())
-            )
+            workflow_request = workflow_request._replace(body=await request.body())
         except ClientDisconnect:
             return Response(status_code=CALLER_LEFT)
         return write_response(await call(arguments, workflow_request))
@@ -116,7 +121,7 @@ def _in_place_of(
     async def adapter(**arguments: Any) -> Response:
         response = await answer(**arguments)
         if is_host_function:
-            response.headers.setdefault("cache-control", _NOT_FOR_CACHES)
+            response.headers.setdefault("cache-control", NOT_FOR_CACHES)
         return response
 
     annotations = {name: hint for name, hint in inspect.get_annotations(function).items() if name != "return"}
@@ -140,80 +145,16 @@ def _accepts_functions_request(function: UserFunction, parameter: str) -> bool:
     return inspect.isclass(hint) and issubclass(hint, func.HttpRequest)
 
 
-class StreamedRequest(func.HttpRequest):
-    """A request whose body can be read piece by piece if it was not read before.
-
-    Args:
-        method: HTTP method.
-        url: as sent.
-        stream: the body's pieces, once.
-        span: trace id and flags of the request's own span, or None.
-        more: arguments of the SDK's class.
-    """
-
-    def __init__(
-        self,
-        method: str,
-        url: str,
-        *,
-        stream: Callable[[], AsyncGenerator[bytes]],
-        span: tuple[int, int] | None,
-        **more: Any,
-    ) -> None:
-        super().__init__(method, url, **more)
-        self.stream = stream
-        self.span = span
-
-
 def functions_request(request: Request, workflow_request: WorkflowRequest) -> func.HttpRequest:
     """Return a FastAPI request in the form in which the Functions host passes it to functions."""
-    return StreamedRequest(
+    return func.HttpRequest(
         request.method,
-        _url(request),
-        headers=_headers_of(request),
+        url_of(request),
+        headers=headers_of(request),
         params=dict(workflow_request.query),
         route_params=dict(workflow_request.path),
         body=workflow_request.body,
-        stream=request.stream,
-        span=_span_of(request),
     )
-
-
-def _headers_of(request: Request) -> dict[str, str]:
-    """Join repeated headers by commas."""
-    return _join_repeated(request.headers.items())
-
-
-def _join_repeated(items: Iterable[tuple[str, str]]) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for name, value in items:
-        values[name] = f"{values[name]},{value}" if name in values else value
-    return values
-
-
-def _span_of(request: Request) -> tuple[int, int] | None:
-    """Return the trace of the span that FastAPI (0.165) makes for a request when the app has configured a tracer."""
-    span: Any = getattr(request.scope.get("fastapi.telemetry"), "span", None)
-    if span is None or not (context := span.get_span_context()).is_valid:
-        return None
-    return context.trace_id, int(context.trace_flags)
-
-
-def _query_of(request: Request) -> dict[str, str]:
-    """Join repeated query parameters by commas; leave out empty ones."""
-    return _join_repeated(item for item in request.query_params.multi_items() if item[1])
-
-
-def incoming(request: Request, query: Mapping[str, str]) -> IncomingRequest:
-    """Return a request as the gate sees it."""
-    return IncomingRequest(_headers_of(request), query, request.method.upper(), request.url.path)
-
-
-def _url(request: Request) -> str:
-    """Return the URL as sent, escapes included."""
-    path = request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or request.url.path
-    query = request.scope.get("query_string", b"").decode("latin-1")
-    return f"{request.url.scheme}://{request.url.netloc}{path}{'?' if query else ''}{query}"
 
 
 def write_response(result: Any) -> Response:

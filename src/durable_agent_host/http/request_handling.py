@@ -3,16 +3,15 @@
 import inspect
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, Protocol, cast
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any, Final, Literal, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
-import azure.functions as func
-from azurefunctions.extensions.http.fastapi import Response
+from azurefunctions.extensions.http.fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
 from durable_agent_host.agent.agent_options import AgentOptions
@@ -44,6 +43,8 @@ from durable_agent_host.turn_log.protocol import TurnLog
 logger = logging.getLogger(__name__)
 CALLER_LEFT: Final = 499
 """The caller has left before its request was read. Source: nginx."""
+NOT_FOR_CACHES: Final = "private, no-store"
+"""Shared caches do not know the caller, and store a 404 as well. Source: RFC 9111, sections 3 and 4.2.2."""
 _WITHOUT_SESSIONS: Final = frozenset[Action]({"health.read", "agents.list"})
 """What shows nothing that is stored, and is answered without the key of it, too."""
 _MAY_HAVE_STARTED: Final = "check the session, or send it again with the same Idempotency-Key"
@@ -131,7 +132,7 @@ class RouteRequest:
     """One request to a route.
 
     Args:
-        request: as the Functions SDK has it.
+        request: as the worker passes it.
         max_request_bytes: the largest body of ``run``.
 
     Attributes:
@@ -139,7 +140,7 @@ class RouteRequest:
         body: set by `read_body`.
     """
 
-    def __init__(self, request: func.HttpRequest, max_request_bytes: int = 0) -> None:
+    def __init__(self, request: Request, max_request_bytes: int = 0) -> None:
         self._request = request
         self._max_request_bytes = max_request_bytes
         self.owner: Owner | None = None
@@ -147,29 +148,31 @@ class RouteRequest:
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """Trace id and flags of the request's own span, if it has one."""
-        return getattr(self._request, "span", None)
+        """Trace id and flags of the span that FastAPI (0.165) makes for a request of an app with a tracer, if any."""
+        span: Any = getattr(self._request.scope.get("fastapi.telemetry"), "span", None)
+        if span is None or not (context := span.get_span_context()).is_valid:
+            return None
+        return context.trace_id, int(context.trace_flags)
 
-    @property
+    @cached_property
     def headers(self) -> Mapping[str, str]:
-        """The headers, case-insensitive."""
-        return cast("Mapping[str, str]", self._request.headers)
+        """The headers, with names in lower case."""
+        return headers_of(self._request)
 
-    @property
+    @cached_property
     def query(self) -> Mapping[str, str]:
         """The query's parameters."""
-        return cast("Mapping[str, str]", self._request.params)
+        return query_of(self._request)
 
     @property
     def method(self) -> str:
         """The HTTP method, in upper case."""
-        return str(self._request.method).upper()
+        return self._request.method.upper()
 
     @property
     def incoming(self) -> IncomingRequest:
         """The request as the gate sees it."""
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        return IncomingRequest(headers, self.query, self.method, urlsplit(self._url).path)
+        return IncomingRequest(self.headers, self.query, self.method, urlsplit(self._url).path)
 
     async def read_body(self, limit: BodyLimit, arriving: ArrivingBodies) -> None:
         """Read the body, once; raises as `durable_agent_host.http.body_parsing.read_body` does."""
@@ -178,11 +181,11 @@ class RouteRequest:
 
     def stream(self) -> AsyncIterator[bytes]:
         """Read the body piece by piece, for a route that streams it; only once."""
-        return cast("Any", self._request).stream()
+        return self._request.stream()
 
     def path_part(self, name: str) -> str:
         """Return a part of the path by its name in the route's template, decoded; empty when absent."""
-        return str(self._request.route_params.get(name, ""))
+        return str(self._request.path_params.get(name, ""))
 
     @property
     def callback_token(self) -> str:
@@ -203,15 +206,38 @@ class RouteRequest:
 
     @property
     def _url(self) -> str:
-        return str(self._request.url).partition("?")[0]
+        return url_of(self._request).partition("?")[0]
 
     @cached_property
     def run(self) -> RunParameters:
         """What a call of ``run`` asks for; raises as `parse_run` and `reject_repeated_parameters` do."""
-        reject_repeated_parameters(
-            name for name, _ in parse_qsl(urlsplit(str(self._request.url)).query)
-        )  # no empty ones
+        reject_repeated_parameters(name for name, value in self._request.query_params.multi_items() if value)
         return parse_run(self.body, self.headers, self.query, max_bytes=self._max_request_bytes)
+
+
+def headers_of(request: Request) -> dict[str, str]:
+    """Join repeated headers by commas."""
+    return _join_repeated(request.headers.items())
+
+
+def query_of(request: Request) -> dict[str, str]:
+    """Join repeated query parameters by commas; leave out empty ones."""
+    return _join_repeated(item for item in request.query_params.multi_items() if item[1])
+
+
+def _join_repeated(items: Iterable[tuple[str, str]]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for name, value in items:
+        values[name] = f"{values[name]},{value}" if name in values else value
+    return values
+
+
+def url_of(request: Request) -> str:
+    """Return the URL as sent, escapes included; without an origin where there is no connection."""
+    path = request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or request.url.path
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    origin = f"{request.url.scheme}://{request.url.netloc}" if request.url.netloc else ""
+    return f"{origin}{path}{'?' if query else ''}{query}"
 
 
 Handler = Callable[[HandlerContext, RouteRequest, TurnClient], Awaitable[Response]]
@@ -315,23 +341,25 @@ class Route(NamedTuple):
         forms = max(settings.max_upload_bytes, settings.max_request_bytes) if self.body_kind == "form" else 0
         return BodyLimit(settings.max_request_bytes, forms)
 
-    async def serve(self, host: HandlerContext, req: func.HttpRequest, client_for: ClientFor) -> Response:
+    async def serve(self, host: HandlerContext, request: Request, client_for: ClientFor) -> Response:
         """Answer a request: through the gate, by its handler. Raises nothing.
 
         Returns:
             The handler's answer, or a problem; unexpected errors are logged and not shown.
         """
-        call = RouteRequest(req, host.settings.max_request_bytes)
+        call = RouteRequest(request, host.settings.max_request_bytes)
 
         async def answer() -> Response:
             context = await self._identify(host, call)
             return await self._answer(host, call, client_for(context))
 
-        return await handle_errors(call.line, answer)
+        response = await handle_errors(call.line, answer)
+        response.headers.setdefault("cache-control", NOT_FOR_CACHES)
+        return response
 
-    async def serve_app(self, host: HandlerContext, req: func.HttpRequest, client: TurnClient) -> Response:
+    async def serve_app(self, host: HandlerContext, request: Request, client: TurnClient) -> Response:
         """Answer a request of the app's own code, whose client has its context. Raises nothing."""
-        call = RouteRequest(req, host.settings.max_request_bytes)
+        call = RouteRequest(request, host.settings.max_request_bytes)
         return await handle_errors(call.line, lambda: self._answer(host, call, client))
 
     async def _identify(self, host: HandlerContext, call: RouteRequest) -> RequestContext:

@@ -2,14 +2,15 @@
 
 from collections.abc import AsyncGenerator, Callable
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import unquote
 
 import httpx2
+from azurefunctions.extensions.http.fastapi import Request
 
 from durable_agent_host.agent_client import AgentClient
 from durable_agent_host.durable.turn_client import ClientFor
 from durable_agent_host.http.event_stream import EventStream, PartStream
-from durable_agent_host.http.functions_http_adapter import StreamedRequest
 from durable_agent_host.http.request_handling import HandlerContext
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.model.access import Action, RequestContext
@@ -41,19 +42,18 @@ class _RouteTransport(httpx2.AsyncBaseTransport):
         else:
             return httpx2.Response(HTTPStatus.NOT_FOUND)
 
-        async def body() -> AsyncGenerator[bytes]:
-            yield await request.aread()
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": await request.aread(), "more_body": False}
 
-        call = StreamedRequest(
-            request.method,
-            f"/{path}",
-            stream=body,
-            span=None,
-            headers=dict(request.headers),
-            params=dict(request.url.params),
-            route_params=names,
-            body=b"",
-        )
+        scope = {
+            "type": "http",
+            "method": request.method,
+            "path": f"/{path}",
+            "query_string": request.url.query,
+            "headers": [(name.lower(), value) for name, value in request.headers.raw if name.lower() != b"host"],
+            "path_params": names,
+        }
+        call = Request(scope, receive)
         context = self._context_for(route.action, request.headers.get("traceparent"))
         answer = await route.serve_app(self._host, call, self._client_for(context))
         if isinstance(answer, EventStream | PartStream):

@@ -2,8 +2,8 @@
 
 import json
 
-import azure.functions as func
 from azure.durable_functions import DurableOrchestrationClient
+from azurefunctions.extensions.http.fastapi import Request
 
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret
@@ -53,7 +53,7 @@ async def test_an_unavailable_store_is_reported(caplog, tmp_path):
         workflows=(),
     )
     for _ in range(3):
-        answer = await health(host, RouteRequest(func.HttpRequest("GET", "http://here/api/health", body=b"")), turns)
+        answer = await health(host, RouteRequest(Request({"type": "http"})), turns)
         assert answer.status_code == 503
         body = json.loads(bytes(answer.body))
         assert "the session store cannot be written" in body["detail"]
