@@ -33,25 +33,6 @@ async def test_uploads_are_found_by_their_bytes(pieces):
         assert await store.get(namespace, [OWNER]) == {OWNER: SESSION.encode()}
 
 
-async def test_a_file_comes_under_another_name(pieces):
-    """A second name adds no bytes, and the file is listed once."""
-    uploads = Uploads(pieces.store(), "A", "s", SESSION)
-    await uploads.add(LARGE)
-    await uploads.add(LARGE._replace(name="b.pdf"))
-    (found,) = await uploads.all()
-    assert found.name in {"a.pdf", "b.pdf"}
-    assert len(await list_blobs(pieces.store(), upload_namespaces("A", "s")[0])) == 1 + len([OWNER])
-
-
-async def test_uploads_belong_to_a_session(pieces):
-    """No session sees those of another one, or of one of the same name with another agent."""
-    store = pieces.store()
-    (upload,) = await Uploads(store, "A", "s", SESSION).add(SMALL)
-    for agent, session_id in (("B", "s"), ("A", "t")):
-        other = Uploads(store, agent, session_id, SESSION)
-        assert (await other.all(), await other.find(upload.file_id)) == ([], None)
-
-
 async def test_deleted_uploads_are_not_found(pieces):
     """Nothing of them can be found in the store, and deleting again changes nothing."""
     uploads = Uploads(pieces.store(), "A", "s", SESSION)

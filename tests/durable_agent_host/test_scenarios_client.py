@@ -147,19 +147,6 @@ async def test_pending_calls_are_answered(call: Call, site: AgentHost, model: Pr
     ]
 
 
-async def test_a_tool_of_the_request_is_run_by_the_client(call: Call, model: PracticeModel):
-    """Further fields of a run go to the route; the result of the tool is an answer."""
-    model.plan({"calls": [{"name": "locate", "arguments": {}}]}, {"text": "You are in Rome."})
-    tool = {"name": "locate", "description": "Where the user is.", "parameters": {"type": "object", "properties": {}}}
-    run = {"agent": "Payer", "message": "where am I?", "idempotency_key": uuid4().hex, "client_tools": [tool]}
-    result = await call("run", **run)
-    (pending_call,) = result.pending_calls
-    assert (pending_call.kind, pending_call.name) == ("client_tool", "locate")
-    ids = {"agent": "Payer", "session_id": result.session_id, "turn_id": result.turn_id}
-    await call("answer", **ids, answer={"call_id": pending_call.call_id, "result": {"city": "Rome"}})
-    assert (await call("run", **run)).response == "You are in Rome."
-
-
 async def test_a_refusal_has_status_and_reason(call: Call, model: PracticeModel):
     """A turn that fails names itself; what does not exist, or is somebody else's, is a 404; a wrong field is a 400."""
     model.plan({"error": {"status": 400, "message": "no such model"}})

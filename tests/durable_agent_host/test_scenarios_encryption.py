@@ -258,7 +258,7 @@ def test_a_running_turn_pauses_without_its_key(data: Path, model: PracticeModel,
     host.kill()
     with running_host(data, model, app=APP, **({KEYS: keys} if keys else {})) as host:
         wait_until(lambda: "wait for their key" in "".join(host.output))
-        time.sleep(1)
+        time.sleep(0.2)
         assert host.get("/agents/Clerk/sessions/under-way").status_code == 503
     with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         messages = wait_until(lambda: host.get("/agents/Clerk/sessions/under-way").json().get("messages"))

@@ -3,10 +3,8 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
-import requests
 
 from tests.browser import CHROMIUM, Page, open_browser
 from tests.durable_agent_host.conftest import PEOPLE
@@ -116,34 +114,6 @@ async def test_a_result_is_given_on_the_page(site: InspectorSite, model: Practic
         await page.until("messages", lambda text: "You are in Rome." in text)
         (output,) = (item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output")
         assert output["output"] == '{"city": "Rome"}'
-
-
-async def test_displayed_content_is_never_executed(site: InspectorSite, model: PracticeModel, tmp_path: Path):
-    """Hostile messages, names, ids, file names and links are text; even a script in the page would not run."""
-    text_with_citation = {"items": [{"text": HOSTILE, "files": ["evil.csv"], "citation": True}]}
-    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0, "why": HOSTILE}}]}, text_with_citation)
-    session = "evil <img src=x onerror='hacked=1'>"
-    assert site.host.run("Rester", {"message": HOSTILE, "session_id": "evil"}).ok
-    sessions = f"{site.host.url}/api/agents/Rester/sessions"
-    document_text = requests.get(f"{sessions}/evil/export").text
-    assert '"evil.csv"' in document_text
-    document = document_text.replace('"evil.csv"', '"javascript:hacked=1"').encode()
-    copy_url = f"{sessions}/{quote(session, safe='')}"
-    assert requests.post(f"{copy_url}/import", data=document).status_code == 201
-    file_query = {"name": f"{HOSTILE}.txt".replace("/", "")}
-    plain = {"content-type": "text/plain"}
-    assert requests.post(f"{copy_url}/files", data=b"x", params=file_query, headers=plain).ok
-    async with open_browser(site.url("Rester", quote(session, safe="")), tmp_path / "browser") as page:
-        text = (await page.until("messages", lambda text: "citation" in text))[-1]
-        assert text.count(HOSTILE) == 3
-        assert await page.text("title") == session
-        await page.evaluate("document.querySelector('[data-act=files]').click()")
-        await page.until("dialog", lambda text: "<img" in text)
-        script = "Object.assign(document.createElement('script'), {text: 'hacked = 2'})"
-        await page.evaluate(f"document.body.append({script})")
-        active_elements = "document.querySelectorAll('main img, dialog img, main script, a[href^=javascript]').length"
-        assert await page.evaluate(active_elements) == 0
-        assert await page.evaluate("typeof hacked") == "undefined"
 
 
 async def test_results_of_a_services_tools_are_displayed(site: InspectorSite, model: PracticeModel, tmp_path: Path):

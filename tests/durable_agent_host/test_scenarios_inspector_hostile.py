@@ -60,7 +60,10 @@ async def click(page: Page, label: str, within: str = "body") -> None:
 
 
 async def test_hostile_content_is_neither_executed_nor_hidden(people: AgentHost, tmp_path: Path):
-    """Every kind of content with hostile values: no script, no foreign element, no hidden character in a name."""
+    """Every kind of content with hostile values: no script, no foreign element, no hidden character in a name.
+
+    Even a script in the page would not run.
+    """
     citations = [
         {"type": "citation", "title": f"{HOSTILE_HTML}{HOSTILE_NAME}", "url": address}
         for address in ("javascript:hacked=1",)
@@ -102,11 +105,13 @@ async def test_hostile_content_is_neither_executed_nor_hidden(people: AgentHost,
         assert f"({len(LEFT_OUT_TEXT):,} bytes, messages[0].contents[0].text). Download the session" in text_content
         await page.evaluate("document.querySelector('[data-act=curl]').click()")
         await page.until("dialog", lambda text_content: "curl" in text_content)
+        script = "Object.assign(document.createElement('script'), {text: 'hacked = 2'})"
+        await page.evaluate(f"document.body.append({script})")
         foreign = (
             "main img, main svg, main script, dialog img, dialog svg, dialog script, a[href^=javascript], a[href^=data]"
         )
         assert await page.evaluate(f"document.querySelectorAll({json.dumps(foreign)}).length") == 0
-        assert await page.evaluate("[typeof hacked, broken.length]") == ["undefined", 0]
+        assert await page.evaluate("[typeof hacked, broken.join()]") == ["undefined", "inline"]
 
 
 @pytest.mark.drawn(1)

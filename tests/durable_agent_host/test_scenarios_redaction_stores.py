@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -75,7 +75,6 @@ def test_other_stores_and_traces_keep_nothing(
             reader, events = run_streamed(host, "Teller", MESSAGE, session)
             assert reader.last is not None
             assert reader.names()[-1] == "turn.completed"
-            check_waiting(host, model, lambda: read_store(kind, env))
             check_history(host, model, files)
             assert leaks(read_store(kind, env)) == []
             assert leaks(events + read_views(host, "Teller", session)) == []
@@ -88,19 +87,6 @@ def test_other_stores_and_traces_keep_nothing(
             assert leaks("\n".join(line.text for line in receiver.lines).encode()) == []
             output = "".join(host.output)
         assert leaks(read_all_bytes(tmp_path / "data") + output.encode()) == []
-
-
-def check_waiting(host: AgentHost, model: PracticeModel, read: Callable[[], bytes]) -> None:
-    """While a turn waits, the store has what it needs to continue; when it has ended, nothing of that."""
-    model.reset()
-    arguments = {"card": SECRETS["payment"], "reason": SECRETS["reason"]}
-    model.plan({"calls": [{"name": "pay", "arguments": arguments}]}, {"text": "Paid."})
-    turn = host.run("Teller", {"message": "Pay", "session_id": uuid4().hex}).json()
-    assert set(leaks(read())) >= {"payment", "reason"}
-    (call,) = turn["pending_calls"]
-    answer = json.dumps({"call_id": call["call_id"], "approved": True}).encode()
-    assert host.post(f"{turn['turn_url'].partition('/api')[2]}/answers", answer, content_type="application/json").ok
-    assert host.end_of_turn(turn["turn_url"])["response"] == "Paid."
 
 
 def check_history(host: AgentHost, model: PracticeModel, files: Path) -> None:

@@ -11,7 +11,7 @@ from python_multipart.multipart import Field, File, FormParser, parse_options_he
 from durable_agent_host.codec.strict_json import names_python_class, parse_strict
 from durable_agent_host.errors import RequestError, RequestTooLargeError
 from durable_agent_host.http.response_types import RunRequestWire
-from durable_agent_host.turn.file_names import check_media_type, check_name
+from durable_agent_host.turn.message_input import check_media_type, check_name
 
 MAX_FORM_PARTS: Final = 300
 """Fields and files of one body."""

@@ -1,5 +1,6 @@
 """Routes of files: upload files, list those of a session, read one."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -20,8 +21,15 @@ from durable_agent_host.model.conversation_file import ConversationFile, media_t
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.entry_files import FileBytes
 from durable_agent_host.session.ownership import unknown_session
-from durable_agent_host.turn.file_names import OCTETS, check_media_type, check_name, disposition
-from durable_agent_host.turn.message_input import MessageInput, file_reference, with_contents
+from durable_agent_host.turn.message_input import (
+    MAX_NAME_CHARACTERS,
+    OCTETS,
+    MessageInput,
+    check_media_type,
+    check_name,
+    file_reference,
+    with_contents,
+)
 
 _SAFE: Final = {
     "x-content-type-options": "nosniff",
@@ -30,6 +38,12 @@ _SAFE: Final = {
     "cache-control": "private, no-cache",
 }
 """Keeps a browser from executing a file or guessing its type."""
+
+_INLINE_TYPES: Final = frozenset(
+    {"image/png", "image/jpeg", "image/gif", "image/webp", "text/plain", "application/json"}
+)
+"""Types that a browser may show, because it cannot execute them; HTML, SVG and unknown types are downloads."""
+_IN_HEADERS: Final = re.compile(r"[^A-Za-z0-9._ ()+-]")
 
 
 async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
@@ -76,7 +90,7 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     if call.method == "HEAD" and file.size is not None:
         return Response(headers=headers | {"content-length": str(file.size)})
-    if file.service is None and file.piece is not None and not file.is_text and call.method == "GET":
+    if file.service is None and file.piece is not None and call.method == "GET":
         return PartStream(await files.slices(file), headers | {"content-length": str(file.size)})
     if file.service is None:
         data = await files.read(file)
@@ -144,9 +158,20 @@ def _headers_of(file: ConversationFile) -> dict[str, str]:
     name = file.name or file.file_id[:16]
     return _SAFE | {
         "content-type": f"{media_type}; charset=utf-8" if media_type == "text/plain" else media_type,
-        "content-disposition": disposition(name, media_type),
+        "content-disposition": _disposition(name, media_type),
         "etag": f'"{_etag(file)}"',
     }
+
+
+def _disposition(name: str, media_type: str) -> str:
+    """Write the header ``Content-Disposition``, with nothing in the name that could end it.
+
+    Source: RFC 6266, appendix D; RFC 8187.
+    """
+    plain = _IN_HEADERS.sub("_", name)[:MAX_NAME_CHARACTERS]
+    kind = "inline" if media_type in _INLINE_TYPES else "attachment"
+    value = f'{kind}; filename="{plain}"'
+    return value if plain == name else f"{value}; filename*=UTF-8''{quote(name, safe='', errors='replace')}"
 
 
 def _etag(file: ConversationFile) -> str:

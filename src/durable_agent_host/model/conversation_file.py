@@ -77,7 +77,6 @@ class ConversationFile:
         role: of its source: ``user``, ``assistant`` or ``tool``.
         turn_id: of its turn; None for an upload that no message has used.
         piece: namespace and name of the piece with its bytes, or None.
-        is_text: the piece is a data URL as text, not the bytes.
         data: the bytes of a small file that is in the conversation itself; or None.
         service: the file of the model's service, or None.
     """
@@ -89,7 +88,6 @@ class ConversationFile:
     role: str
     turn_id: str | None = None
     piece: tuple[str, str] | None = None
-    is_text: bool = False
     data: bytes | None = None
     service: ServiceFile | None = None
 

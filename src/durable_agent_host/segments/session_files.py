@@ -6,8 +6,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 
-from durable_agent_host.codec.content_fields import bytes_of_data_url
-from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.conversation_file import ConversationFile, ServiceFilesOf, no_files
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
@@ -103,13 +101,7 @@ class SessionFiles:
         if file.data is not None or file.piece is None:
             return file.data or b""
         namespace, name = file.piece
-        data = (await self._turn_data_storage.open_store().get(namespace, [name]))[name]
-        if not file.is_text:
-            return data
-        file_data = bytes_of_data_url(data.decode("utf-8", "replace"))
-        if file_data is None:
-            raise CorruptStateError(f"the file {file.file_id} of the session is no data that can be read")
-        return file_data
+        return (await self._turn_data_storage.open_store().get(namespace, [name]))[name]
 
     async def slices(self, file: ConversationFile) -> AsyncGenerator[bytes]:
         """Read the bytes of a stored file slice by slice, the first one now; see `ConversationReader.slices`."""

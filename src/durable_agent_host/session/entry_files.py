@@ -142,25 +142,18 @@ def _all_of(contents: Iterable[Content]) -> Iterator[Content]:
 def _data_file(
     content: Content, texts_by_name: Mapping[str, OffloadedText], namespace: str, mark: str
 ) -> ConversationFile | None:
-    uri = content.uri or ""
-    if uri.startswith(mark):  # a data URL that is not plain base64
-        return _blob_file(content, texts_by_name[uri.removeprefix(mark)], namespace, is_text=True)
-    data = bytes_of_data_url(uri)
+    data = bytes_of_data_url(content.uri or "")
     if data is None:
         return None
     if (
         data.startswith(mark.encode())
         and (text := texts_by_name.get(data.decode("ascii").removeprefix(mark))) is not None
     ):
-        return _blob_file(content, text, namespace)
+        return ConversationFile(
+            text.name, _name_of(content), content.media_type, text.size, "", piece=(namespace, text.name)
+        )
     name = hashlib.sha256(data).hexdigest()
     return ConversationFile(name, _name_of(content), content.media_type, len(data), "", data=data)
-
-
-def _blob_file(content: Content, text: OffloadedText, namespace: str, *, is_text: bool = False) -> ConversationFile:
-    size = None if is_text else text.size
-    blob = (namespace, text.name)
-    return ConversationFile(text.name, _name_of(content), content.media_type, size, "", piece=blob, is_text=is_text)
 
 
 def _name_of(content: Content) -> str | None:

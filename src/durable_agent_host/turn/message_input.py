@@ -8,6 +8,7 @@ becomes one of three contents: a text, bytes as a data URI, or a reference (a UR
 import base64
 import binascii
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
@@ -16,7 +17,13 @@ from agent_framework import Content, detect_media_type_from_base64
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.conversation_file import media_type_of_name
-from durable_agent_host.turn.file_names import check_media_type, check_name
+
+MAX_NAME_CHARACTERS: Final = 255
+"""Of a file, without folders."""
+OCTETS: Final = "application/octet-stream"
+"""The media type of unknown bytes."""
+
+_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9*][a-z0-9!#$&^_.+-]{0,126}")
 
 MAX_PARTS: Final = 256
 """Maximum parts of one message."""
@@ -287,3 +294,35 @@ def json_name(value: Any) -> str:
         return "null"
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number"}
     return names.get(cast("type[Any]", type(value)), "a number")
+
+
+def check_media_type(media_type: str, where: str) -> str:
+    """Check a media type, and remove its parameters.
+
+    Returns:
+        Type and subtype in lower case.
+
+    Raises:
+        RequestError: it is not a media type.
+    """
+    bare = media_type.partition(";")[0].strip().lower()
+    if not _TYPE.fullmatch(bare):
+        raise RequestError(f"the media type of {where} is {media_type[:100]!r}: write it like image/png")
+    return bare
+
+
+def check_name(raw_name: str, where: str) -> str:
+    """Check the name of a file, and remove folders.
+
+    Raises:
+        RequestError: it is empty or too long, or has an unprintable character.
+    """
+    name = raw_name.replace("\\", "/").rpartition("/")[2].strip()
+    if not name.strip(". "):
+        raise RequestError(f"the name of {where} is {raw_name[:100]!r}: give it a name with a letter or digit")
+    if len(name) > MAX_NAME_CHARACTERS:
+        raise RequestError(f"the name of {where} has {len(name)} characters: {MAX_NAME_CHARACTERS} are allowed")
+    for character in name:
+        if unicodedata.category(character)[0] == "C":
+            raise RequestError(f"the name of {where} has the character {character!r}: use characters that are printed")
+    return name

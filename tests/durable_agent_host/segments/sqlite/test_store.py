@@ -50,26 +50,6 @@ async def test_a_piece_that_was_cut_short_is_damaged(tmp_path, left):
     await store.close()
 
 
-async def test_a_damaged_file_and_a_foreign_one_are_named(tmp_path):
-    """A file that is no database, and another program's, are errors that name it; what is in them is kept."""
-    damaged_path, foreign_path = tmp_path / "damaged.db", tmp_path / "foreign.db"
-    damaged_path.write_bytes(b"this is no database " * 400)
-    with sqlite3.connect(foreign_path) as connection:
-        connection.execute("CREATE TABLE theirs (x)")
-    connection.close()
-    for path, reason in ((damaged_path, "damaged"), (foreign_path, "another program")):
-        store = SqliteBlobStore(path)
-        with pytest.raises(LogError, match=rf"{reason}|{path.name}.*{reason}"):
-            await store.put(NAMESPACE, some(1))
-        with pytest.raises(LogError, match=reason):
-            await store.get(NAMESPACE, some(1))
-        await store.close()
-    assert damaged_path.read_bytes() == b"this is no database " * 400
-    with sqlite3.connect(foreign_path) as connection:
-        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("theirs",)]
-    connection.close()
-
-
 async def test_a_locked_file_makes_writers_wait_and_the_check_fail(tmp_path):
     """While another program holds the file locked, puts wait, reads do not, and the check says that it is locked."""
     path = tmp_path / "pieces.db"

@@ -19,12 +19,6 @@ def azurite_port(tmp_path) -> Iterator[int]:
         yield port
 
 
-def test_without_an_account_the_setting_is_named():
-    """A missing setting is an error that says what to set."""
-    with pytest.raises(SettingError, match="AzureWebJobsStorage"):
-        BlobTurnLog.from_environment({})
-
-
 @pytest.mark.parametrize(
     "settings",
     [

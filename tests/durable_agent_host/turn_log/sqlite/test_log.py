@@ -1,6 +1,5 @@
 """What the SQLite store alone promises: about its file, its processes and its disk."""
 
-import asyncio
 import sqlite3
 from contextlib import aclosing
 from pathlib import Path
@@ -57,24 +56,6 @@ async def test_a_foreign_database_is_left_alone(tmp_path):
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("theirs",)]
     connection.close()
-
-
-async def test_a_locked_file_makes_writers_wait(tmp_path):
-    """While another program holds the file locked, appends wait and readers read; then everything is there."""
-    path = tmp_path / "turns.db"
-    log = SqliteTurnLog(path)
-    attempt = await log.open(LOG_ID)
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    appends = [asyncio.create_task(log.append(LOG_ID, [entry(number)], attempt=attempt)) for number in range(20)]
-    await asyncio.sleep(0.3)
-    assert not any(task.done() for task in appends)
-    assert await numbers(log) == []
-    other.execute("COMMIT")
-    other.close()
-    assert await asyncio.gather(*appends) == list(range(1, 21))
-    assert await numbers(log) == list(range(20))
-    await log.close()
 
 
 async def test_a_file_that_stays_locked_is_named(tmp_path):
