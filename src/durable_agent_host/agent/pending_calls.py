@@ -32,8 +32,7 @@ from durable_agent_host.model.call_path import CallPath, parse_call_path
 from durable_agent_host.model.journal_entry import ToolCallCompletedEntry
 from durable_agent_host.model.pending_call import PendingCall, PendingKind
 from durable_agent_host.tool_calls import APPROVED_BY
-from durable_agent_host.turn.call_results import check_fit
-from durable_agent_host.turn.client_tools import tool_result_of
+from durable_agent_host.turn.client_tools import check_fit, tool_result_of
 from durable_agent_host.turn.response_format import STEPS_AT_ONCE
 from durable_agent_host.turn.waiting_status import CALLBACK_SUFFIX, pending_call_id
 from durable_agent_host.turn_log.journal import Journal

@@ -42,7 +42,7 @@ from durable_agent_host.model.log_entry import EVENT
 from durable_agent_host.model.pending_call import DECISIONS, is_answer_to
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
 from durable_agent_host.model.turn import Turn
-from durable_agent_host.turn.call_results import LIMITED_FIELDS, check_fit
+from durable_agent_host.turn.client_tools import LIMITED_FIELDS, check_fit
 from durable_agent_host.turn.response_format import STEPS_AT_ONCE
 from durable_agent_host.turn.turn_events import CALL_PENDING, CALL_REPLIED
 

@@ -11,7 +11,7 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.http.parse import RunParameters
 from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import Turn
-from durable_agent_host.turn.call_results import check_fit
+from durable_agent_host.turn.client_tools import check_fit
 from durable_agent_host.turn.response_format import STEPS_AT_ONCE
 
 RECEIPT_WAIT_SECONDS: Final = 10.0

@@ -25,10 +25,7 @@ _STACK: Final = re.compile(
 
 
 def format_problem(error: DurableAgentHostError) -> str:
-    """Return the message of one of our errors for a caller.
-
-    with what to do.
-    """
+    """Return the message of one of our errors for a caller."""
     message = _choose_mask(error)(str(error))
     if len(message) <= _MAX_PROBLEM_CHARACTERS:
         return message
@@ -38,8 +35,6 @@ def format_problem(error: DurableAgentHostError) -> str:
 
 def error_details(error: BaseException) -> dict[str, Any]:
     """Describe an error as plain data, for a receipt and for the caller.
-
-    traceback.
 
     Returns:
         ``type`` (class name) and ``message``; for a `ProviderError` also ``retryable`` and ``retry_after_seconds``, for
@@ -59,10 +54,7 @@ def error_details(error: BaseException) -> dict[str, Any]:
 
 
 def failure_reason(output: str) -> str:
-    """Return why an orchestration failed, for callers.
-
-    without secrets or stack.
-    """
+    """Return why an orchestration failed, for callers, without secrets and stack."""
     reason = _STACK.split(output[:_MAX_READ_CHARACTERS], maxsplit=1)[0]
     # A worker's own text begins with these two lines, where the host has put nothing before it.
     reason = " ".join(reason.split()).replace(f"{_FAILURE} Exception: ", "")

@@ -22,8 +22,7 @@ from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.journal_entry import DEFERRED, ToolCallCompletedEntry
 from durable_agent_host.model.pending_call import PendingCall
 from durable_agent_host.tool_calls import DeferredCall
-from durable_agent_host.turn.call_results import check_fit
-from durable_agent_host.turn.client_tools import tool_result_of
+from durable_agent_host.turn.client_tools import check_fit, tool_result_of
 from durable_agent_host.turn_log.journal import Journal
 
 DENIED: Final = "Error: Tool call invocation was rejected by user."

@@ -26,7 +26,7 @@ from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.tool_calls import RUNNING_CALL, DeferredCall, ToolCall
-from durable_agent_host.turn.call_results import check_schema
+from durable_agent_host.turn.client_tools import check_schema
 from durable_agent_host.turn_log.journal import Journal
 
 _SECONDS_BETWEEN_EVENTS: Final = 0.25
