@@ -1,17 +1,13 @@
 """Turns of a client for Anthropic against the practice model in this process, run live or from JSON state."""
 
-import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 
 import anthropic
 import httpx2
 from agent_framework_anthropic import AnthropicClient
 
-from durable_agent_host.model.session import Session
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
 from tests.durable_agent_host.wire_lab import Lab
-from tests.stand_ins.server import StandIns
 
 
 @dataclass
@@ -20,14 +16,6 @@ class AnthropicLab(Lab):
 
     provider = ANTHROPIC
     default_options = {"max_tokens": 1000}  # noqa: RUF012 - of the class, and read only
-    recordings_folder: Path | None = None
-
-    def __post_init__(self):
-        self.service = StandIns(seed="wire", recordings=self.recordings_folder)
-        self.session = Session()
-        self.turns = 0
-        self.dies_in = 0
-        self.dead = asyncio.Event()
 
     def client(self, http):
         """Make the client of an agent."""

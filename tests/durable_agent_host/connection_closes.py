@@ -1,7 +1,6 @@
 """Complete answers of each service, and connections that end badly after them."""
 
 import gzip
-import json
 import threading
 import time
 import zlib
@@ -17,12 +16,7 @@ from tests.durable_agent_host.hostile_model import (
     response_events,
     stream,
 )
-
-
-def named_event(name: str, data: Any) -> bytes:
-    """Write an event of the Azure AI Agents service."""
-    return f"event: {name}\ndata: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
-
+from tests.durable_agent_host.hostile_streams import named_event
 
 TOKENS = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 RESPONSE = response_events("Hi")

@@ -492,7 +492,7 @@ _TEXTS: dict[str, list[tuple[str | int, ...]]] = {
     "azure-ai-agents": [],
 }
 """Where the events of a stream have a piece of a text."""
-_WHOLE = {"finishReason", "groundingMetadata", "thoughtSignature", "usageMetadata", "usage", "annotations"}
+_WHOLE = {"finishReason", "groundingMetadata", "thoughtSignature", "usage", "annotations"}
 """What an event has once."""
 
 

@@ -20,8 +20,9 @@ AGENTS_ROUTES = {
 """Responses of the Agents service to requests other than runs."""
 
 
-def _named_event(name: str, data: Any) -> bytes:
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+def named_event(name: str, data: Any) -> bytes:
+    """Write an event of the Azure AI Agents service."""
+    return f"event: {name}\ndata: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
 
 
 def tool_call_stream(client: str, calls: Calls) -> bytes:
@@ -85,7 +86,7 @@ def _agents(calls: Calls) -> bytes:
     run = {"id": "run_1", "object": "thread.run", "thread_id": "thread_1", "assistant_id": "asst_1"}
     action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": tool_calls}}
     pending_run = run | {"status": "requires_action", "required_action": action}
-    return _named_event("thread.run.created", run | {"status": "queued"}) + _named_event(
+    return named_event("thread.run.created", run | {"status": "queued"}) + named_event(
         "thread.run.requires_action", pending_run
     )
 

@@ -163,18 +163,6 @@ def _arguments_again(stream: Events) -> Events:
     return [*stream[:at], chunk, *stream[at:]] if whole else stream
 
 
-def _rotate(*names: str) -> StreamMutation:
-    """Give every event other ids."""
-
-    def mutate(stream: Events) -> Events:
-        return [
-            _set(**{name: (lambda value, n=n: f"{value}_{n}" if value else value) for name in names})([event])[0]
-            for n, event in enumerate(stream)
-        ]
-
-    return mutate
-
-
 def _milliseconds(value: Any) -> Any:
     return value * 1000 if value else value
 
@@ -204,8 +192,6 @@ def _finishes_items(stream: Events) -> bool:
 
 _FIRST_AND_FINAL = {"response.created", "response.queued", "response.completed"}
 
-_OF_PARTS = ("delta", "text", "arguments", "part.added", "part.done")
-
 STREAM_MUTATIONS: dict[str, dict[str, StreamMutation]] = {
     "chat-completions": {
         "without finish reason": _every_choice(_without_reason),
@@ -230,8 +216,6 @@ STREAM_MUTATIONS: dict[str, dict[str, StreamMutation]] = {
         ),
         "items not started": _without("response.output_item.added"),
         "items not finished": _where(_has_final_items, _without("response.output_item.done")),
-        "parts not streamed": _every(lambda event: None if event["type"].endswith(_OF_PARTS) else event),
-        "without positions": _set(output_index=..., sequence_number=...),
         "final response without output": _every(
             lambda event: (
                 event | {"response": event["response"] | {"output": None}}
@@ -242,7 +226,6 @@ STREAM_MUTATIONS: dict[str, dict[str, StreamMutation]] = {
         "done instead of the final response": _where(
             _finishes_items, lambda stream: [*_set(usage=None)(_without("response.completed")(stream)), "[DONE]"]
         ),
-        "ids change": _rotate("item_id", "id"),
         "milliseconds": _set(created_at=_milliseconds),
         "without optional fields": _set(
             annotations=None, logprobs=..., summary=lambda parts: parts or None, created_at=..., model=..., object=...

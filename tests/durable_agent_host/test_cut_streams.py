@@ -11,19 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_framework import Agent
 
 from durable_agent_host.agent import response_limits
 from durable_agent_host.agent.agent_runner import AgentRunner, RunLimits
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.model.session import Session
-from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.providers.registry import provider_for
 from tests.durable_agent_host.connection_closes import (
     COMPLETE_STREAMS,
     CONNECTION_CLOSES,
     keep_open,
-    named_event,
 )
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
@@ -39,7 +37,7 @@ from tests.durable_agent_host.hostile_model import (
 )
 from tests.durable_agent_host.hostile_streams import AGENTS_ROUTES
 from tests.durable_agent_host.mutations import STREAM_MUTATIONS
-from tests.durable_agent_host.played_recordings import client_of
+from tests.durable_agent_host.played_recordings import REQUEST, hosted_agent, to_wire
 from tests.durable_agent_host.service_rules import find_violation
 from tests.kit import CASES, RECORDINGS
 from tests.sweeps import chooser
@@ -47,6 +45,7 @@ from tests.sweeps import chooser
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
+NO_STEPS = {"/steps": http_response(b'{"object": "list", "data": [], "has_more": false}')}
 NO_MORE = http_response(b'{"error": {"message": "no more", "type": "invalid_request_error"}}', status=400)
 
 
@@ -62,33 +61,24 @@ def play(
 ) -> TurnOutcome:
     """Run a turn of an agent against scripted answers; a failed call is made once more."""
     model.play(*scripts, fallback=NO_MORE)
+    model.by_path = AGENTS_ROUTES | NO_STEPS if kind == "azure-ai-agents" else {}
 
     async def turn() -> TurnOutcome:
-        client, close = client_of(kind, model.url)
-        options: dict[str, Any] = {"max_tokens": 100} if kind == "anthropic" else {}
-        options |= {"store": False} if kind == "openai-responses" and tools else {}
-        agent = Agent(client, "Talk.", name="Agent", default_options=options, tools=list(tools))
-        limits = RunLimits(retry_policy=RetryPolicy(retries=1, first_seconds=0.001))
-        try:
-            return await AgentRunner("Agent", agent, provider_for, limits=limits).run(
-                Session(), TurnRequest("Agent", "session", "turn", "go", created_at="2026-01-01T00:00:00+00:00")
-            )
-        finally:
-            await close()
+        async with hosted_agent(kind, model.url, tools) as agent:
+            limits = RunLimits(retry_policy=RetryPolicy(retries=1, first_seconds=0.001))
+            return await AgentRunner("Agent", agent, provider_for, limits=limits).run(Session(), REQUEST)
 
     return asyncio.run(turn())
 
 
-def load_recording(kind: str, folder: Path) -> list[bytes]:
+def load_recording(kind: str, path: Path) -> list[bytes]:
     """Read the events of a recording as they were on the wire."""
-    lines = [json.loads(line) for line in folder.read_text().splitlines()]
-    return [events(line["data"], with_names=kind != "gemini") for line in lines]
+    return [to_wire(kind, [json.loads(line)["data"]]) for line in path.read_text().splitlines()]
 
 
-def streams(kind: str) -> list[Path]:
-    """Give recorded streams, most shapes of the provider among them."""
-    paths = [*(RECORDINGS / kind).glob("*.jsonl"), *(RECORDINGS / kind).glob("multiturn/*/*.jsonl")]
-    return sorted(paths)[:: max(len(paths) // 8, 1)]
+def recorded_streams(kind: str) -> list[Path]:
+    """List the recorded streams of a provider."""
+    return sorted([*(RECORDINGS / kind).glob("*.jsonl"), *(RECORDINGS / kind).glob("multiturn/*/*.jsonl")])
 
 
 def comparable_outcome(outcome: TurnOutcome) -> Any:
@@ -109,7 +99,8 @@ def cut_positions(count: int) -> Sequence[int]:
 def test_an_interrupted_recorded_stream_is_retried(model: HostileModel, kind: str):
     """Whatever was there, only the whole stream is the answer, and it is that of a stream that was never cut."""
     attempt_count = 0
-    for path in streams(kind):
+    paths = recorded_streams(kind)
+    for path in paths[:: max(len(paths) // 8, 1)]:
         parts = load_recording(kind, path)
         end = next((n for n, part in enumerate(parts) if is_completion_event(kind, part)), None)
         if end is None or path.name.startswith("error"):
@@ -288,19 +279,15 @@ WRITINGS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("kind", COMPLETE_STREAMS)
 def test_a_complete_response_is_read_however_its_events_are_written(model: HostileModel, kind: str):
     """It is the same answer, and is paid for once; CRLF may come in two pieces."""
-    model.by_path = AGENTS_ROUTES if kind == "azure-ai-agents" else {}
     complete_stream = COMPLETE_STREAMS[kind]
     split_stream = complete_stream.replace(b"\n", b"\r\n").replace(b"\r", b"\r|").split(b"|")
     bodies = {name: stream(write(complete_stream)) for name, write in WRITINGS.items()}
-    try:
-        expected_outcome = play(model, kind, stream(complete_stream))
-        for name, body in (*bodies.items(), ("split CRLF", parts_stream(split_stream))):
-            outcome = play(model, kind, body)
-            assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 1), (name, outcome.error)
-            usage_and_messages = (outcome.usage, outcome.entries[1]["messages"])
-            assert usage_and_messages == (expected_outcome.usage, expected_outcome.entries[1]["messages"]), name
-    finally:
-        model.by_path = {}
+    expected_outcome = play(model, kind, stream(complete_stream))
+    for name, body in (*bodies.items(), ("split CRLF", parts_stream(split_stream))):
+        outcome = play(model, kind, body)
+        assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 1), (name, outcome.error)
+        usage_and_messages = (outcome.usage, outcome.entries[1]["messages"])
+        assert usage_and_messages == (expected_outcome.usage, expected_outcome.entries[1]["messages"]), name
 
 
 AT_ONCE = {"trailing bytes", "broken chunk"}
@@ -311,16 +298,12 @@ AT_ONCE = {"trailing bytes", "broken chunk"}
 @pytest.mark.parametrize("kind", COMPLETE_STREAMS)
 def test_a_complete_response_is_accepted_regardless_of_how_its_connection_closes(model: HostileModel, kind: str):
     """It is not asked for again, and its tokens are counted once, as those of an answer that ends well."""
-    model.by_path = AGENTS_ROUTES if kind == "azure-ai-agents" else {}
-    try:
-        expected_outcome = play(model, kind, stream(COMPLETE_STREAMS[kind]))
-        for name in CONNECTION_CLOSES.keys() - (AT_ONCE if kind == "azure-ai-agents" else set()):
-            outcome = play(model, kind, CONNECTION_CLOSES[name](COMPLETE_STREAMS[kind]))
-            assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 1), (name, outcome.error)
-            usage_and_messages = (outcome.usage, outcome.entries[1]["messages"])
-            assert usage_and_messages == (expected_outcome.usage, expected_outcome.entries[1]["messages"]), name
-    finally:
-        model.by_path = {}
+    expected_outcome = play(model, kind, stream(COMPLETE_STREAMS[kind]))
+    for name in CONNECTION_CLOSES.keys() - (AT_ONCE if kind == "azure-ai-agents" else set()):
+        outcome = play(model, kind, CONNECTION_CLOSES[name](COMPLETE_STREAMS[kind]))
+        assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 1), (name, outcome.error)
+        usage_and_messages = (outcome.usage, outcome.entries[1]["messages"])
+        assert usage_and_messages == (expected_outcome.usage, expected_outcome.entries[1]["messages"]), name
 
 
 @pytest.mark.drawn(2)
@@ -338,14 +321,10 @@ def test_a_response_without_its_last_event_is_retried(model: HostileModel, kind:
 def test_a_run_that_is_cut_off_within_its_last_event_has_not_ended(model: HostileModel):
     """The connection ends in good order, but the tokens of the run have not come."""
     complete_stream = COMPLETE_STREAMS["azure-ai-agents"]
-    model.by_path = AGENTS_ROUTES
-    try:
-        expected_outcome = play(model, "azure-ai-agents", stream(complete_stream))
-        cut_stream = stream(complete_stream[: complete_stream.rindex(b"usage")])
-        outcome = play(model, "azure-ai-agents", cut_stream, stream(complete_stream))
-        assert (outcome.text, outcome.usage, len(model.received)) == ("Hi", expected_outcome.usage, 2), outcome.error
-    finally:
-        model.by_path = {}
+    expected_outcome = play(model, "azure-ai-agents", stream(complete_stream))
+    cut_stream = stream(complete_stream[: complete_stream.rindex(b"usage")])
+    outcome = play(model, "azure-ai-agents", cut_stream, stream(complete_stream))
+    assert (outcome.text, outcome.usage, len(model.received)) == ("Hi", expected_outcome.usage, 2), outcome.error
 
 
 def test_a_complete_response_does_not_wait_for_an_open_connection():
@@ -353,7 +332,6 @@ def test_a_complete_response_does_not_wait_for_an_open_connection():
 
     def turn(kind: str) -> tuple[Any, ...]:
         with hostile_model() as server:
-            server.by_path = AGENTS_ROUTES if kind == "azure-ai-agents" else {}
             closed_by_client = threading.Event()
             outcome = play(server, kind, keep_open(COMPLETE_STREAMS[kind], closed_by_client))
             return kind, outcome.text, bool(outcome.usage), len(server.received), closed_by_client.wait(10)
@@ -415,8 +393,8 @@ def answer_to(model: HostileModel, folder: str, body: bytes | Send) -> dict[str,
 @cache
 def recorded_answers(folder: str) -> dict[str, list[Any]]:
     """Give the events of every recorded answer that ends well."""
-    paths = [*(RECORDINGS / folder).glob("*.jsonl"), *(RECORDINGS / folder).glob("multiturn/*/*.jsonl")]
-    answers = {str(path.relative_to(RECORDINGS)): path.read_text().splitlines() for path in sorted(paths)}
+    paths = recorded_streams(folder)
+    answers = {str(path.relative_to(RECORDINGS)): path.read_text().splitlines() for path in paths}
     marks = ('"[DONE]"', "response.completed", "message_stop", '"finishReason"')
     if folder == "azure-ai-agents":  # whose runs have no calls of the app
         answers = {name: lines for name, lines in answers.items() if "thread.run.completed" in "".join(lines)}
@@ -428,17 +406,9 @@ def recorded_answers(folder: str) -> dict[str, list[Any]]:
     }
 
 
-def to_wire(folder: str, answer: Sequence[Any]) -> bytes:
-    """Write events, or lines of a recording of the Agents service, as they are on the wire."""
-    if folder == "azure-ai-agents":
-        return b"".join(named_event(line["event"], line["data"]) for line in answer)
-    return b"".join(events(event, with_names=folder == "anthropic") for event in answer)
-
-
-NO_STEPS = {"/steps": http_response(b'{"object": "list", "data": [], "has_more": false}')}
-
-UNREADABLE = ("without positions", "openai-responses/id-rotation-proxy.jsonl")
-"""Every event of the proxy has another id: without positions, nothing says which item it belongs to."""
+def as_events(folder: str, answer: Sequence[Any]) -> Sequence[Any]:
+    """Give events, of lines of a recording of the Agents service with their names."""
+    return [(line["event"], line["data"]) for line in answer] if folder == "azure-ai-agents" else answer
 
 
 @pytest.mark.drawn(10)
@@ -451,15 +421,10 @@ def test_a_complete_answer_is_the_same_however_it_is_written(model: HostileModel
     """Nothing is lost, nothing is added, and the model is asked as often: of three recordings, drawn anew each time."""
     mutate = STREAM_MUTATIONS[folder][name]
     answers = recorded_answers(folder)
-    changed = [
-        (path, mutated)
-        for path, answer in answers.items()
-        if (mutated := mutate(answer)) != answer and (name, path) != UNREADABLE
-    ]
+    changed = [(path, mutated) for path, answer in answers.items() if (mutated := mutate(answer)) != answer]
     chance = chooser(f"complete streams, {folder}, {name}")
-    model.by_path = AGENTS_ROUTES | NO_STEPS if folder == "azure-ai-agents" else {}
     for path, mutated in chance.sample(changed, min(3, len(changed))):
-        body, mutated_body = (to_wire(folder, answer) for answer in (answers[path], mutated))
+        body, mutated_body = (to_wire(folder, as_events(folder, answer)) for answer in (answers[path], mutated))
         expected_answer = answer_to(model, folder, stream(body))
         given_answer = answer_to(model, folder, stream(mutated_body))
         if name.startswith("done instead"):  # the tokens were in the final event

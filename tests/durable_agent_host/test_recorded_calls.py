@@ -11,7 +11,7 @@ from agent_framework import FunctionTool
 
 from durable_agent_host.model.ending import visible_turn_status
 from tests.durable_agent_host.connection_closes import COMPLETE_STREAMS
-from tests.durable_agent_host.finished_blocks import anthropic_blocks
+from tests.durable_agent_host.finished_blocks import anthropic_blocks, responses_items
 from tests.durable_agent_host.hostile_model import HostileModel, hostile_model
 from tests.durable_agent_host.played_recordings import play, read_events, recorded_files, to_wire
 from tests.kit import RECORDINGS
@@ -62,10 +62,7 @@ def recorded_calls(kind: str, recorded_events: Sequence[Any]) -> RecordedCalls:
 
 
 def _responses_calls(recorded_events: Sequence[Any]) -> RecordedCalls:
-    items = {event["item"]["id"]: event["item"] for event in recorded_events if event["type"].endswith("_item.done")}
-    for event in recorded_events:
-        items |= {item["id"]: item for item in (event.get("response") or {}).get("output") or () if "id" in item}
-    calls = [item for item in items.values() if item["type"] == "function_call"]
+    calls = [item for item in responses_items(recorded_events) if item["type"] == "function_call"]
     is_cut = any(event["type"] == "response.incomplete" for event in recorded_events)
     return RecordedCalls([RecordedCall(call["call_id"], call["name"], call["arguments"]) for call in calls], is_cut)
 

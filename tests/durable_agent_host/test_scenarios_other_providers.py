@@ -18,35 +18,28 @@ from tests.durable_agent_host.scripted_service import (
     scripted_service,
 )
 from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn
-from tests.kit import AgentHost, start_host
+from tests.kit import Lives
 from tests.processes import wait_until
 
 OTHERS_APP = Path(__file__).parent / "apps" / "others"
 
 
-class Site:
+class Site(Lives):
     """A host with the app, a service for its agents, and what the tools wrote down."""
 
     def __init__(self, folder: Path, service: ScriptedService) -> None:
         self.service = service
-        self._folder = folder
-        self.host = self.start()
-
-    def start(self) -> AgentHost:
-        """Start a host on the same data as before."""
-        env = {"SERVICE_URL": self.service.url, "LEDGER": str(self._folder / "ledger.txt")}
-        self.host = start_host(self._folder / "data", None, app=OTHERS_APP, **env)
-        return self.host
+        self._ledger = folder / "ledger.txt"
+        super().__init__(folder / "data", None, app=OTHERS_APP, SERVICE_URL=service.url, LEDGER=str(self._ledger))
 
     @property
     def tool_calls(self) -> list[list]:
         """The calls of tools, each with its name and arguments."""
-        ledger = self._folder / "ledger.txt"
-        return [json.loads(line) for line in ledger.read_text().splitlines()] if ledger.exists() else []
+        return [json.loads(line) for line in self._ledger.read_text().splitlines()]
 
     def reset(self) -> None:
         """Wipe out what was written down and what was asked."""
-        (self._folder / "ledger.txt").write_text("")
+        self._ledger.write_text("")
         self.service.reset()
 
 
@@ -144,8 +137,7 @@ def test_an_idempotent_tool_has_its_arguments_after_a_crash(site: Site, agent):
     body = {"message": "linger", "session_id": f"crash-{agent}"}
     turn = site.host.run(agent, body, headers={"x-ms-wait-for-response": "false"}).json()
     wait_until(lambda: site.tool_calls)
-    site.host.kill()
-    host = site.start()
+    host = site.crash()
     url = f"{host.url}/api/agents/{agent}/sessions/crash-{agent}/turns/{turn['turn_id']}"
     final_turn = host.end_of_turn(url)
     assert final_turn["status"] == "completed", final_turn
@@ -158,19 +150,6 @@ def problems(site: Site, agent, session):
     response = site.host.get(f"/agents/{agent}/sessions/{session}/verify")
     assert response.ok, response.text
     return [problem["problem"] for problem in response.json()["problems"]]
-
-
-def test_reasoning_that_a_chat_service_wants_back_is_sent(site: Site):
-    """Details of reasoning that come behind the text are sent with every request."""
-    details = [{"type": "reasoning.encrypted", "data": "sealed", "index": 0}]
-    site.service.play(chat_response({"content": "Hi."}, {"reasoning_details": details}))
-    site.service.play(*[saying("Chatter", "And on.")] * 2)
-    session = "reasoned"
-    assert site.host.run("Chatter", {"message": "hi", "session_id": session}).ok
-    for _ in range(2):
-        assert site.host.run("Chatter", {"message": "and on", "session_id": session}).ok
-        sent = [message.get("reasoning_details") for message in site.service.bodies[-1]["messages"]]
-        assert details in sent
 
 
 @pytest.mark.parametrize("kind", ["server_tool_use", "mcp_tool_use"])
@@ -237,7 +216,7 @@ async def live_bodies(service: ScriptedService):
     searched_conversation(service)
     client = GeminiChatClient(model="m", client=Client(api_key="practice", http_options={"base_url": service.url}))
     lookup_tool = FunctionTool(name="look_up", description="Look a word up.", func=find_word)
-    agent, session = Agent(client, "Help.", name="Searcher", tools=[lookup_tool]), AgentSession()
+    agent, session = Agent(client, "Help.", name="Asker", tools=[lookup_tool]), AgentSession()
     for text in TEXTS:
         await agent.run(text, stream=True, session=session).get_final_response()
     bodies = list(service.bodies)
@@ -263,8 +242,7 @@ def as_accepted(bodies):
 
 @pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")  # within Google's SDK
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning")  # of what the framework's client sends
-@pytest.mark.parametrize("agent", ["Searcher", "Asker"])
-async def test_the_hosted_tools_of_gemini_are_sent_back_by_a_new_process(site: Site, agent):
+async def test_the_hosted_tools_of_gemini_are_sent_back_by_a_new_process(site: Site):
     """Every request of a host that is killed between the turns is the request of a process that never stopped.
 
     Within a turn, too, when it waits for a person and goes on from its journal.
@@ -273,21 +251,19 @@ async def test_the_hosted_tools_of_gemini_are_sent_back_by_a_new_process(site: S
     assert "toolResponse" in json.dumps(live[-1])
     searched_conversation(site.service)
     for text in TEXTS:
-        response = site.host.run(agent, {"message": text, "session_id": agent})
+        response = site.host.run("Asker", {"message": text, "session_id": "searches"})
         if response.status_code == 202:
             turn = response.json()
-            site.host.kill()
-            site.start()
+            site.crash()
             turn["turn_url"] = turn["turn_url"].replace(turn["turn_url"].split("/api/")[0], site.host.url)
             assert approve(turn, *map(allow, turn["pending_calls"])).status_code == 200
             assert wait_until(lambda turn=turn: read_ended_turn(turn))["status"] == "completed"
         else:
             assert response.ok, response.text
         if text != TEXTS[-1]:
-            site.host.kill()
-            site.start()
+            site.crash()
     assert site.service.bodies == live
-    assert problems(site, agent, agent) == []
+    assert problems(site, "Asker", "searches") == []
 
 
 def test_hosted_tool_results_are_stored_once(site: Site):
@@ -295,5 +271,5 @@ def test_hosted_tool_results_are_stored_once(site: Site):
     response = {"results": ["x" * 5000]}
     part = signed_part("toolResponse", 1, toolType="GOOGLE_SEARCH_WEB", response=response)
     site.service.play(gemini_response(search(1)[0], part, {"text": "Here."}))
-    assert site.host.run("Searcher", {"message": "search", "session_id": "large"}).ok
-    assert json.dumps(site.host.state("Searcher", "large")).count("xxxxx") == 1000
+    assert site.host.run("Asker", {"message": "search", "session_id": "large"}).ok
+    assert json.dumps(site.host.state("Asker", "large")).count("xxxxx") == 1000

@@ -171,16 +171,6 @@ async def test_endless_pauses_fail_the_turn():
     assert len(cold.bodies) == 51
 
 
-async def test_an_overload_in_the_middle_of_a_stream_is_retried():
-    """The answer that broke is made again, and nothing of the broken one is kept."""
-    broken = {"text": "Half of", "fail": {"code": "overloaded_error", "message": "Overloaded"}}
-    cold = lab(broken, {"text": "Whole."}, BYE)
-    outcome = await cold.cold_turn("go")
-    assert (outcome.error, outcome.text) == (None, "Whole.")
-    await cold.cold_turn("and on")
-    assert [message["content"] for message in cold.sent[-1]][1] == [_text("Whole.")]
-
-
 @pytest.mark.parametrize(
     ("step", "reason"),
     [

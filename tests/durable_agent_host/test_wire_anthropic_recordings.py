@@ -46,7 +46,7 @@ async def test_a_cold_process_sends_what_the_service_has_accepted(name):
     requests = [json.loads(path.read_text()) for path in sorted(folder.glob("*.request.json"))]
     results = results_by_call(requests)
     cold = AnthropicLab(
-        recordings_folder=RECORDINGS,
+        recordings=RECORDINGS,
         tools=[*functions(requests[0], results), *hosted_tools(requests[0])],
         options={"thinking": requests[0]["thinking"]} if "thinking" in requests[0] else {},
     )

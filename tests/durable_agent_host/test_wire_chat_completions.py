@@ -293,24 +293,6 @@ async def test_the_first_choice_is_the_answer():
     assert assistant_messages == [{"role": "assistant", "content": "Yes."}]
 
 
-async def test_a_field_that_the_service_refuses_is_not_sent_again():
-    """Reasoning goes back; a service that refuses it gets the conversation without, once refused and never again."""
-    lab = ChatLab(model="practice-reasoning-r1")
-    for text in ("one", "two", "three"):
-        assert (await lab.cold_turn(text)).error is None
-    assert len(lab.refusals) == 1
-    assert all("reasoning_content" not in message for message in lab.sent_messages[-1])
-
-
-async def test_a_service_that_wants_its_reasoning_back_gets_it():
-    """After a tool and on later turns, also where the reasoning is empty."""
-    lab = ChatLab(model="practice-reasoning-v4", tools=[tool()])
-    lab.plan_message(content="", reasoning_content="", tool_calls=[CALL])
-    for text in ("one", "the weather in 'Rome'", "three"):
-        assert (await lab.cold_turn(text)).error is None
-    assert not lab.refusals
-
-
 async def test_another_service_gets_the_standard_fields():
     """Further fields of a service's response are stored, and only that service gets them."""
     lab = ChatLab(model="m", tools=[tool()])

@@ -55,12 +55,6 @@ app = DurableAgentApp(
     agents=[
         Agent(AnthropicClient(model="m", api_key="practice", base_url=SERVICE), "Help.", name="Claude", tools=tools),
         Agent(GeminiChatClient(model="m", client=gemini), "Help.", name="Gemini", tools=tools),
-        Agent(
-            GeminiChatClient(model="m", client=gemini),
-            "Help.",
-            name="Searcher",
-            tools=[tool(find_word, name="look_up")],
-        ),
         Agent(GeminiChatClient(model="m", client=gemini), "Help.", name="Asker", tools=[approved_lookup]),
         Agent(
             OpenAIChatCompletionClient(model="m", api_key="practice", base_url=SERVICE + "/v1"),
