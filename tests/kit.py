@@ -207,7 +207,11 @@ SHORT_WAITS = {
 }
 """Settings of every host of a test that does not set them."""
 
-SHORT_LEASE = {"TEST_CONSTANTS": json.dumps({"durable_agent_host.activities:LEASE_SECONDS": 1.0})}
+_LEASES = (
+    "durable_agent_host.activities:LEASE_SECONDS",
+    "durable_agent_host.features.notifications.delivery:LEASE_SECONDS",
+)
+SHORT_LEASE = {"TEST_CONSTANTS": json.dumps(dict.fromkeys(_LEASES, 1.0))}
 """A waiting turn, and a delivery, soon look whether what they wait for is alive; `tests.forks` replaces constants."""
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from durable_agent_host.conversation_json import Conversation, decode, encode, fold
     from durable_agent_host.durable.session_entity import DurableAgentEntity
     from durable_agent_host.errors import AgentClientError, HostUnreachableError
+    from durable_agent_host.features.notifications.notification import Notification
     from durable_agent_host.model.budget import Budget, Budgets
-    from durable_agent_host.model.notification import Notification
     from durable_agent_host.model.pending_call import PendingCall
     from durable_agent_host.model.principal import ANONYMOUS, THE_APP, Owner, Principal
     from durable_agent_host.redaction import redact_secrets
@@ -68,7 +68,7 @@ _MODULES = {
     "DurableAgentApp": "app",
     "DurableAgentEntity": "durable.session_entity",
     "HostUnreachableError": "errors",
-    "Notification": "model.notification",
+    "Notification": "features.notifications.notification",
     "Owner": "model.principal",
     "PendingCall": "model.pending_call",
     "PendingTurnCall": "agent_client",

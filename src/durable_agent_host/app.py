@@ -41,11 +41,11 @@ from durable_agent_host.durable.function_registration import (
     register_agent_entity,
     register_agent_tool,
     register_erasure,
+    register_feature,
     register_maintenance,
-    register_notifications,
     register_page,
     register_route,
-    register_run_notifications,
+    register_run_reports,
     register_turn_functions,
 )
 from durable_agent_host.durable.maintenance import Maintenance, ttl_seconds
@@ -64,7 +64,14 @@ from durable_agent_host.durable.workflow_functions import (
 )
 from durable_agent_host.durable.workflow_runs import open_request
 from durable_agent_host.encryption.key_check import KeyCheck
-from durable_agent_host.features.registry import FEATURE_VIEWS, Choices, FeatureChoices
+from durable_agent_host.features.notifications.notification import Notify
+from durable_agent_host.features.registry import (
+    FEATURE_ORCHESTRATIONS,
+    FEATURE_VIEWS,
+    Choices,
+    FeatureChoices,
+    app_features,
+)
 from durable_agent_host.http.app_routes import hosted_agents
 from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
@@ -76,7 +83,6 @@ from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.model.access import ERASURE, MAINTENANCE
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
-from durable_agent_host.model.notification import Notify
 from durable_agent_host.model.principal import THE_APP, Owner, Principal
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call, identify_caller
 from durable_agent_host.providers.registry import provider_for
@@ -88,7 +94,6 @@ from durable_agent_host.telemetry.telemetry_observers import report_end, turn_ob
 from durable_agent_host.telemetry.turn_metrics import observe_streams
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.turn_redactor import Redact, Redactor
-from durable_agent_host.webhooks import make_notify
 
 if TYPE_CHECKING:
     from azure.durable_functions import DFApp, DurableOrchestrationClient
@@ -168,7 +173,8 @@ class DurableAgentApp(AgentFunctionApp):
     ) -> None:
         _prepare_process()
         self.settings = valid_settings = settings or Settings.from_environment()
-        self._notify = make_notify(notify, valid_settings)
+        self._app_features = app_features(notify, valid_settings)
+        self._reports = [feature.report for feature in self._app_features if feature.report is not None]
         self._entity_class = entity_class
         self._gate = Authorizer(
             identify, authorize, valid_settings.adopt_sessions, max_arriving_bytes=valid_settings.max_arriving_bytes
@@ -451,15 +457,18 @@ class DurableAgentApp(AgentFunctionApp):
         """Register what runs turns, and what deletes expired sessions and turns."""
         app = cast("DFApp", self)
         services = self._services
-        register_turn_functions(app, self._runners, services, times=plan_times(self.settings), report_end=report_end)
+        times = plan_times(self.settings)
+        register_turn_functions(app, self._runners, services, reports=self._reports, times=times, report_end=report_end)
         eraser = Eraser(self._open_log, services.storage, services.external_sessions, ERASURE)
         register_erasure(app, eraser, services.hub)
         if self.workflows:
-            register_run_notifications(app, services.hub, is_notified=self._notify is not None)
-        if self._notify is not None:
-            register_notifications(app, self._notify, services.hub, plan_times(self.settings).lease_seconds)
+            register_run_reports(app, self._reports, services.hub)
+        for feature in self._app_features:
+            register_feature(app, feature, services.hub)
         if self.settings.maintenance_schedule != NO_MAINTENANCE:
-            maintenance = Maintenance(self._options, services.storage, self.settings, MAINTENANCE)
+            maintenance = Maintenance(
+                self._options, services.storage, self.settings, MAINTENANCE, FEATURE_ORCHESTRATIONS
+            )
             register_maintenance(app, maintenance, self.settings.maintenance_schedule, services.hub)
 
     def _setup_mcp_tool_trigger(self, agent_name: str, agent_description: str | None) -> None:
@@ -503,7 +512,7 @@ class DurableAgentApp(AgentFunctionApp):
             new_token=partial(make_token, self._services.hub.secret),
         )
         entity = self._entity_class(
-            runner, self.settings, has_owners=self._gate.identifies, notifies=self._notify is not None
+            runner, self.settings, has_owners=self._gate.identifies, reports=bool(self._reports)
         )
         register_agent_entity(cast("DFApp", self), agent_name, entity, self._services.hub)
 

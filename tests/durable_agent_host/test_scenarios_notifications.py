@@ -19,9 +19,9 @@ import requests
 from standardwebhooks import Webhook
 
 from durable_agent_host.errors import NotificationError, RegistrationError, SettingError
-from durable_agent_host.model.notification import Notification
+from durable_agent_host.features.notifications.notification import Notification
+from durable_agent_host.features.notifications.webhooks import TIMEOUT_SECONDS, make_notify
 from durable_agent_host.settings import Settings
-from durable_agent_host.webhooks import TIMEOUT_SECONDS, make_notify
 from functions_host.testing import AppUnderTest, durable_app
 from tests.durable_agent_host.test_scenarios_approvals import (
     allow,

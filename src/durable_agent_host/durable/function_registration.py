@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,26 +14,36 @@ from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.durable import agent_turn_activity, session_erasure, session_queue_activity, turn_orchestrator
 from durable_agent_host.durable.app_secret import Orchestrate
 from durable_agent_host.durable.maintenance import MAINTENANCE_FUNCTION, Maintenance
-from durable_agent_host.durable.run_questions import NOTIFY_RUN_ACTIVITY
+from durable_agent_host.durable.run_questions import REPORT_RUN_ACTIVITY
 from durable_agent_host.durable.session_entity import DurableAgentEntity, entity_handle, reject_foreign_signal
 from durable_agent_host.durable.session_erasure import Eraser
+from durable_agent_host.durable.session_queue_activity import Report
 from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_client import ClientFor, TurnClient, TurnServices
-from durable_agent_host.durable.turn_notifications import (
-    NOTIFY_ACTIVITY,
-    NOTIFY_ORCHESTRATION,
-    NotificationSender,
-    notify_of_run,
-    run_notification,
-)
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.model.notification import Notify
 from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.turn_report import ReportEnd
 
 HttpHandler = Callable[[Request, ClientFor], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class AppFeature:
+    """What a feature adds to the functions of an app.
+
+    Attributes:
+        orchestrations: by name; only the app can start them.
+        activities: by name; each takes its input and, as ``client``, a durable client.
+        report: gets what happens to turns and runs of workflows.
+    """
+
+    orchestrations: Mapping[str, Orchestrate] = field(default_factory=dict[str, Orchestrate])
+    activities: Mapping[str, Callable[..., Awaitable[Any]]] = field(
+        default_factory=dict[str, Callable[..., Awaitable[Any]]]
+    )
+    report: Report | None = None
 
 
 def register_turn_functions(
@@ -40,6 +51,7 @@ def register_turn_functions(
     runners: Mapping[str, AgentRunner],
     services: TurnServices,
     *,
+    reports: Sequence[Report],
     times: PlanTimes,
     report_end: ReportEnd,
 ) -> None:
@@ -53,7 +65,12 @@ def register_turn_functions(
         secret=hub.secret,
     )
     run_agent = partial(agent_turn_activity.run_agent_turn, runners=runners, storage=services.storage)
-    manage = partial(session_queue_activity.manage_queued_turn, stopper=services.stopper, storage=services.storage)
+    manage = partial(
+        session_queue_activity.manage_queued_turn,
+        stopper=services.stopper,
+        storage=services.storage,
+        reports=reports,
+    )
     _register_orchestration(app, turn_orchestrator.TURN_ORCHESTRATION, run_turn, hub)
     _register_activity(app, turn_orchestrator.RUN_ACTIVITY, run_agent, hub)
     _register_activity(app, turn_orchestrator.QUEUE_ACTIVITY, manage, hub)
@@ -65,18 +82,25 @@ def register_erasure(app: df.DFApp, eraser: Eraser, hub: TaskHub) -> None:
     _register_activity(app, session_erasure.ERASE_ACTIVITY, eraser.erase, hub)
 
 
-def register_run_notifications(app: df.DFApp, hub: TaskHub, *, is_notified: bool) -> None:
-    """Register the activity that a run of a workflow calls when it begins to wait, whether anybody is notified or not.
+def register_run_reports(app: df.DFApp, reports: Sequence[Report], hub: TaskHub) -> None:
+    """Register the activity that a run of a workflow calls when it begins to wait, whether it is reported or not.
 
     So a run that waits does not change its steps when the app begins to be notified.
     """
-    _register_activity(app, NOTIFY_RUN_ACTIVITY, partial(notify_of_run, is_notified=is_notified), hub)
+
+    async def report(wire: Mapping[str, Any], client: df.DurableOrchestrationClient) -> None:
+        for each in reports:
+            await each(wire, client)
+
+    _register_activity(app, REPORT_RUN_ACTIVITY, report, hub)
 
 
-def register_notifications(app: df.DFApp, notify: Notify, hub: TaskHub, lease_seconds: float) -> None:
-    """Register the orchestration ``notify_turn`` and its activity."""
-    _register_orchestration(app, NOTIFY_ORCHESTRATION, partial(run_notification, lease_seconds=lease_seconds), hub)
-    _register_activity(app, NOTIFY_ACTIVITY, NotificationSender(notify).start, hub)
+def register_feature(app: df.DFApp, feature: AppFeature, hub: TaskHub) -> None:
+    """Register the functions of a feature."""
+    for name, run in feature.orchestrations.items():
+        _register_orchestration(app, name, run, hub)
+    for name, operation in feature.activities.items():
+        _register_activity(app, name, operation, hub)
 
 
 def _register_orchestration(app: df.DFApp, name: str, run: Orchestrate, hub: TaskHub) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -21,7 +21,6 @@ from durable_agent_host.codec.entity_state import document_digest
 from durable_agent_host.durable.instance_status import InstanceListItem, ended_instance_pages, entity_pages, read_time
 from durable_agent_host.durable.session_documents import raise_if_busy, read_session
 from durable_agent_host.durable.session_erasure import ERASE_ORCHESTRATION, read_owner, start_erasure
-from durable_agent_host.durable.turn_notifications import NOTIFY_ORCHESTRATION
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.encryption.key_check import APP_NAMESPACE
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, RegistrationError, TurnRejectedError
@@ -44,7 +43,7 @@ SWEEP_SECONDS: Final = 60.0
 MAX_NAMESPACES: Final = 100_000
 """Namespaces that are listed at once."""
 
-_HOST_ORCHESTRATIONS: Final = frozenset({TURN_ORCHESTRATION, ERASE_ORCHESTRATION, NOTIFY_ORCHESTRATION})
+_HOST_ORCHESTRATIONS: Final = frozenset({TURN_ORCHESTRATION, ERASE_ORCHESTRATION})
 _BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
 _AT_ONCE: Final = 8
 """Maximum concurrent purges."""
@@ -81,12 +80,19 @@ class Maintenance:
         storage: has what sessions keep outside their entities.
         settings: retention times.
         access: has to see every session.
+        feature_orchestrations: names of orchestrations that expire like turns.
     """
 
     def __init__(
-        self, options: Mapping[str, AgentOptions], storage: TurnDataStorage, settings: Settings, access: Access
+        self,
+        options: Mapping[str, AgentOptions],
+        storage: TurnDataStorage,
+        settings: Settings,
+        access: Access,
+        feature_orchestrations: Collection[str],
     ) -> None:
         self._access = access
+        self._orchestrations = _HOST_ORCHESTRATIONS.union(feature_orchestrations)
         self._options = options
         self._storage = storage
         self._turn_retention = timedelta(hours=settings.turn_retention_hours)
@@ -152,14 +158,14 @@ class Maintenance:
         before = now - self._turn_retention
         purged_count = 0
         async for page, _ in ended_instance_pages(client, created_from=before - RECENT, created_to=before):
-            purged_count += await _purge(client, page, before)
+            purged_count += await _purge(client, page, self._orchestrations, before)
         pages = 0
         token = self._token
         self._token = ""
         async for page, following in ended_instance_pages(
             client, created_from=_BEGINNING, created_to=before - RECENT, token=token
         ):
-            purged_count += await _purge(client, page, before)
+            purged_count += await _purge(client, page, self._orchestrations, before)
             pages += 1
             if pages == MAX_PAGES:
                 self._token = following
@@ -191,7 +197,9 @@ class Maintenance:
         return swept.pieces
 
 
-async def _purge(client: DurableOrchestrationClient, page: list[InstanceListItem], before: datetime) -> int:
+async def _purge(
+    client: DurableOrchestrationClient, page: list[InstanceListItem], names: Collection[str], before: datetime
+) -> int:
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def purge(instance_id: str) -> int:
@@ -201,8 +209,6 @@ async def _purge(client: DurableOrchestrationClient, page: list[InstanceListItem
     old = [
         instance.instance_id
         for instance in page
-        if instance.name.casefold() in _HOST_ORCHESTRATIONS
-        and instance.updated_at is not None
-        and instance.updated_at < before
+        if instance.name.casefold() in names and instance.updated_at is not None and instance.updated_at < before
     ]
     return sum(await asyncio.gather(*map(purge, old)))

@@ -13,8 +13,9 @@ from azure.durable_functions import DurableOrchestrationContext
 
 from durable_agent_host.durable.task_hub import Steps, run_steps
 from durable_agent_host.model.ids import derived_id
+from durable_agent_host.turn.plan import WAITING
 
-NOTIFY_RUN_ACTIVITY: Final = "notify_workflow_run"
+REPORT_RUN_ACTIVITY: Final = "report_workflow_run"
 REPLIES: Final = "reply_digests"
 """In the custom status of a run: by question, the digest of its answer."""
 _MOST_REPLIES: Final = 25
@@ -72,8 +73,9 @@ class _AskingContext:
         tasks: list[Any] = []
         if not self._events:
             timestamp = self._context.current_utc_datetime.isoformat()
-            wire = {**self._address, "question": f"{self._context.instance_id} {name}", "timestamp": timestamp}
-            tasks = [self._context.call_activity(NOTIFY_RUN_ACTIVITY, wire)]
+            question = f"{self._context.instance_id} {name}"
+            wire = {**self._address, "question": question, "timestamp": timestamp, "status": WAITING}
+            tasks = [self._context.call_activity(REPORT_RUN_ACTIVITY, wire)]
         for request_id in (name, *self._status["pending_requests"]):
             if request_id not in self._events and (request_id == name or request_id not in self._digests):
                 self._events[request_id] = self._context.wait_for_external_event(request_id)

@@ -153,14 +153,14 @@ class DurableAgentEntity:
         settings: limits of queue and receipts.
         has_owners: whether the app identifies its callers, so that a session belongs to the first caller who acts in
             it.
-        notifies: whether the app is notified of waits and ends of turns.
+        reports: whether features of the app get reports of waits and ends of turns.
     """
 
-    def __init__(self, runner: AgentRunner, settings: Settings, *, has_owners: bool, notifies: bool = False) -> None:
+    def __init__(self, runner: AgentRunner, settings: Settings, *, has_owners: bool, reports: bool = False) -> None:
         self.runner = runner
         self.settings = settings
         self.has_owners = has_owners
-        self.notifies = notifies
+        self.reports = reports
 
     @property
     def storage(self) -> TurnDataStorage:
@@ -258,8 +258,8 @@ class DurableAgentEntity:
         result: dict[str, Any] = {"status": admission.status, "running": admission.running}
         if admission.status == "granted" and self.runner.tracks_budget:
             result["counts"] = True
-        if admission.status == "granted" and self.notifies:
-            result["notifies"] = True
+        if admission.status == "granted" and self.reports:
+            result["reports"] = True
         if admission.status == "granted" and admission.receipt is not None:
             result["resumes"] = admission.receipt.ended_at
         if admission.status == "queued":

@@ -1,17 +1,16 @@
-"""How a turn wakes, checks, cancels and steers others of its session, and begins notifications; how it is cancelled."""
+"""How a turn wakes, checks, cancels and steers others of its session, and reports to features; how it is cancelled."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.agent.agent_runner import INBOX_NOTIFIER, AgentRunner
 from durable_agent_host.codec.entity_state import encode_budget_usage
 from durable_agent_host.durable.instance_status import END_STATUSES, status_of_turn
-from durable_agent_host.durable.turn_notifications import start_notification
 from durable_agent_host.durable.turn_orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import BudgetUsage
@@ -174,11 +173,30 @@ def _reply_of(entry: LogEntry) -> dict[str, Any]:
     return {name: value for name, value in entry.data.items() if name != "call_id"}
 
 
+class Report(Protocol):
+    """Begins what follows when a turn waits or ends, or a run of a workflow waits."""
+
+    async def __call__(self, wire: Mapping[str, Any], /, client: DurableOrchestrationClient) -> None:
+        """Begin it. Guarantee expected: idempotent.
+
+        Args:
+            wire: ``agent``, ``session_id`` and ``turn_id``; or ``workflow``, ``run_id`` and ``question``, which
+                identifies the wait. The ``status`` of the turn, the ``number`` of its wait (0 for its end), and the
+                ``timestamp``.
+            client: marks what it starts.
+        """
+        ...
+
+
 type QueueResult = bool | dict[str, Any] | list[Mapping[str, Any]]
 
 
 async def manage_queued_turn(
-    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, storage: TurnDataStorage
+    wire: Mapping[str, Any],
+    client: DurableOrchestrationClient,
+    stopper: TurnStopper,
+    storage: TurnDataStorage,
+    reports: Sequence[Report] = (),
 ) -> QueueResult:
     """Wake, check, cancel or steer another turn of the session, or do what the end of this one needs.
 
@@ -189,11 +207,11 @@ async def manage_queued_turn(
     """
     for pause in (0.1, 0.5, 2.0):  # a turn that is not woken would wait for its lease
         try:
-            return await _manage(wire, client, stopper, storage)
+            return await _manage(wire, client, stopper, storage, reports)
         except Exception as error:  # noqa: BLE001 - the SDK has no types for transient errors
             _LOGGER.warning("cannot %s turn %s, trying again: %s", wire["do"], wire["turn_id"], error)
             await asyncio.sleep(pause)
-    return await _manage(wire, client, stopper, storage)
+    return await _manage(wire, client, stopper, storage, reports)
 
 
 async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id: str) -> None:
@@ -206,7 +224,11 @@ async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id:
 
 
 async def _manage(
-    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, storage: TurnDataStorage
+    wire: Mapping[str, Any],
+    client: DurableOrchestrationClient,
+    stopper: TurnStopper,
+    storage: TurnDataStorage,
+    reports: Sequence[Report],
 ) -> QueueResult:
     agent = wire["agent"]
     session_id = wire["session_id"]
@@ -226,9 +248,9 @@ async def _manage(
     if wire["do"] == "replies":
         replies = await stopper.read_replies(agent, session_id, turn_id)
         return [reply for reply in replies if reply["call_id"] in wire["request"]]
-    if wire["do"] == "notify":
-        turn = {"agent": agent, "session_id": session_id, "turn_id": turn_id}
-        await start_notification(client, turn, wire["request"])
+    if wire["do"] == "report":
+        for report in reports:
+            await report({"agent": agent, "session_id": session_id, "turn_id": turn_id, **wire["request"]}, client)
         return True
     return await _manage_orchestration(wire, client, stopper)
 

@@ -132,16 +132,16 @@ class _TurnSteps:
                 self._context.set_custom_status(encode_pending((), replies))
                 return wait_result
             case WaitForReplies(until, number, early_call_ids):
-                new_tasks = [self._start_notification(WAITING, number)] if number else []
+                new_tasks = [self._report(WAITING, number)] if number else []
                 early = None
                 if early_call_ids:
                     early = self._call_queue_activity("replies", self.request.turn_id, early_call_ids)
                     new_tasks.append(early)
                 seconds = max((datetime.fromisoformat(until) - _now(self._context)).total_seconds(), 0.0)
                 return (yield from self._wait(seconds, CANCEL_EVENT, REPLIES_EVENT, new_tasks=new_tasks, early=early))
-            case CallEntity(payload=payload, notifies=True):
+            case CallEntity(payload=payload, is_reported=True):
                 commit = self._task(step)
-                yield self._context.task_any([commit, self._start_notification(payload["status"])])
+                yield self._context.task_any([commit, self._report(payload["status"])])
                 return (yield commit)
             case _:
                 return (yield self._task(step))
@@ -171,9 +171,9 @@ class _TurnSteps:
         turn_key = {"agent": self.request.agent, "session_id": self.request.session_id, "turn_id": turn_id}
         return self._context.call_activity(QUEUE_ACTIVITY, {"do": command, "request": request} | turn_key)
 
-    def _start_notification(self, status: str, number: int = 0) -> Any:
+    def _report(self, status: str, number: int = 0) -> Any:
         event = {"status": status, "number": number, "timestamp": _now(self._context).isoformat()}
-        return self._call_queue_activity("notify", self.request.turn_id, event)
+        return self._call_queue_activity("report", self.request.turn_id, event)
 
     def _timer(self, seconds: float) -> Any:
         return self._context.create_timer(self._context.current_utc_datetime + timedelta(seconds=seconds))

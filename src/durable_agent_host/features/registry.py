@@ -8,22 +8,38 @@ from agent_framework import SupportsAgentRun
 
 from durable_agent_host.agent.feature import AgentFeature
 from durable_agent_host.agent.provider import ProviderFor
+from durable_agent_host.durable.function_registration import AppFeature
 from durable_agent_host.features.budgets.feature import BudgetsOfAgent
 from durable_agent_host.features.budgets.options import choose_budgets, default_budgets
 from durable_agent_host.features.compaction.feature import CompactionOfAgent
 from durable_agent_host.features.fallback import entries as fallback
 from durable_agent_host.features.fallback.feature import Fallbacks, choose_fallbacks, list_clients
+from durable_agent_host.features.notifications.delivery import NOTIFY_ORCHESTRATION, notifications
+from durable_agent_host.features.notifications.notification import Notify
 from durable_agent_host.features.response_format.feature import ResponseFormats, choose_response_retries
 from durable_agent_host.features.steering import feature as steering
 from durable_agent_host.features.steering.feature import Steering
 from durable_agent_host.model.budget import Budgets
+from durable_agent_host.settings import Settings
 from durable_agent_host.turn.step_types import ShowEntry
 
+FEATURE_ORCHESTRATIONS: Final = frozenset({NOTIFY_ORCHESTRATION})
+"""The names of the orchestrations of all features, used or not: what has ended expires."""
 FEATURE_VIEWS: Final[Mapping[str, ShowEntry]] = {
     fallback.NAME: fallback.show_switch,
     steering.NAME: steering.show_message,
 }
 """How the steps of a turn show the entries of features."""
+
+
+def app_features(notify: Notify | str | None, settings: Settings) -> list[AppFeature]:
+    """Return what the features add to an app, by its arguments.
+
+    Raises:
+        RegistrationError: an argument is invalid.
+        SettingError: so is a setting that it needs.
+    """
+    return [feature for feature in (notifications(notify, settings),) if feature is not None]
 
 
 @dataclass(frozen=True)

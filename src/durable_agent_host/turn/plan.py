@@ -96,8 +96,8 @@ class CallEntity:
 
     operation: str
     payload: Mapping[str, Any]
-    notifies: bool = False
-    """Whether the app is notified of the turn's end, which this call commits; that begins at the same time."""
+    is_reported: bool = False
+    """Whether features get a report of the turn's end, which this call commits; that begins at the same time."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class WaitForReplies:
     """Wait for answers, a cancel, or the time when the first pending call expires; sends back a `WaitResult`."""
 
     until: str
-    notification: int = 0
-    """The number of the wait, if the app is notified of it; 0 if it is not, or has been."""
+    report_number: int = 0
+    """The number of the wait, if features get a report of it; 0 if they do not, or have got it."""
     early_call_ids: Sequence[str] = ()
     """The calls whose answers may have come before they waited; once these are read, the wait ends with them."""
 
@@ -245,12 +245,12 @@ def _run_steps(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, d
             return _for_callers((yield RunAgent()))
         if admission["status"] != "granted":
             return encode_turn_outcome(outcome_without_running(request, admission))
-        notifies = admission.get("notifies") is True  # recorded in the history: a running turn keeps what it began with
+        is_reported = admission.get("reports") is True  # from the history: a turn keeps what it began with
         resumes = str(admission.get("resumes") or "")
-        outcome = yield from _run_until_ended(request, times, notifies=notifies, resumes=resumes)
+        outcome = yield from _run_until_ended(request, times, is_reported=is_reported, resumes=resumes)
         if admission.get("counts"):  # absent where nothing is counted
             outcome = yield from _with_usage(outcome)
-        outcome, commit_reply = yield from _commit(request, outcome, notifies=notifies)
+        outcome, commit_reply = yield from _commit(request, outcome, is_reported=is_reported)
     except Exception as error:  # noqa: BLE001 - the orchestration is an edge: what failed is the turn's recorded end
         return encode_turn_outcome(failure(request, error))
     yield from _wake(request, commit_reply)
@@ -323,7 +323,7 @@ def _release_session(request: TurnRequest, admission: Mapping[str, Any]) -> Gene
 
 
 def _run_until_ended(
-    request: TurnRequest, times: PlanTimes, *, notifies: bool, resumes: str
+    request: TurnRequest, times: PlanTimes, *, is_reported: bool, resumes: str
 ) -> Generator[Step, Any, dict[str, Any]]:
     """Run the agent until it has ended: again after a platform failure, after a wait, and with answers."""
     replies: dict[str, Mapping[str, Any]] = {}
@@ -344,7 +344,7 @@ def _run_until_ended(
                     is_cancelled = wait_result.kind == "cancel"
                     continue
                 round_ += 1
-                number = round_ if notifies else 0
+                number = round_ if is_reported else 0
                 is_cancelled = yield from _wait_for_replies(outcome["pending"], replies, number)
                 continue
         except Exception as error:  # noqa: BLE001 - the session must be freed whatever happened in the activity
@@ -387,14 +387,14 @@ def _with_usage(outcome: dict[str, Any]) -> Generator[Step, Any, dict[str, Any]]
 
 
 def _commit(
-    request: TurnRequest, outcome: dict[str, Any], *, notifies: bool
+    request: TurnRequest, outcome: dict[str, Any], *, is_reported: bool
 ) -> Generator[Step, Any, tuple[dict[str, Any], dict[str, Any]]]:
     """Commit the outcome to the session; if that fails, commit the failure, so that the session is free."""
     payload = {name: value for name, value in outcome.items() if name != "attempt_metrics"}
     if outcome.get(ENDED_BEFORE):
         payload["status"] = "rejected"
     try:
-        commit_reply = yield CallEntity("commit", payload, notifies and payload["status"] != "rejected")
+        commit_reply = yield CallEntity("commit", payload, is_reported and payload["status"] != "rejected")
     except Exception as error:  # noqa: BLE001 - the session must be freed whatever was wrong with the outcome
         usage = {"budget_usage": outcome["budget_usage"]} if outcome.get("budget_usage") else {}
         outcome = encode_turn_outcome(failure(request, error)) | usage
@@ -403,7 +403,7 @@ def _commit(
 
 
 def _wait_for_replies(
-    pending_calls: Sequence[Mapping[str, Any]], replies: dict[str, Mapping[str, Any]], notification: int
+    pending_calls: Sequence[Mapping[str, Any]], replies: dict[str, Mapping[str, Any]], report_number: int
 ) -> Generator[Step, Any, bool]:
     """Wait until every call has an answer, and add them to ``answers``; return whether the turn was cancelled."""
     calls = [dict(call) for call in pending_calls]
@@ -411,8 +411,8 @@ def _wait_for_replies(
     while open_calls := [call for call in calls if call["call_id"] not in replies]:
         yield SetCustomStatus(open_calls, dict(replies))
         expires_at = min(call["expires_at"] for call in open_calls)
-        wait_result: WaitResult = yield WaitForReplies(expires_at, notification, early_call_ids)
-        notification = 0
+        wait_result: WaitResult = yield WaitForReplies(expires_at, report_number, early_call_ids)
+        report_number = 0
         if wait_result.kind == "early":
             early_call_ids = []
         if wait_result.kind == "cancel":

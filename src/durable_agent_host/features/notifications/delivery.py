@@ -17,13 +17,16 @@ from urllib.parse import quote
 
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext
 
+from durable_agent_host.durable.function_registration import AppFeature
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
 from durable_agent_host.durable.workflow_runs import WorkflowRuns
 from durable_agent_host.errors import NotificationError
+from durable_agent_host.features.notifications.notification import Notification, Notify
+from durable_agent_host.features.notifications.webhooks import make_notify
 from durable_agent_host.model.ending import visible_turn_status
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.notification import Notification, Notify
 from durable_agent_host.model.turn import Turn
+from durable_agent_host.settings import Settings
 from durable_agent_host.turn.error_texts import failure_reason
 from durable_agent_host.turn.plan import WAITING
 from durable_agent_host.turn.turn_events import TURN_CANCELLED, TURN_COMPLETED, TURN_FAILED, TURN_WAITING
@@ -32,6 +35,8 @@ NOTIFY_ORCHESTRATION: Final = "notify_turn"
 NOTIFY_ACTIVITY: Final = "notify_agent_turn"
 END_EVENT: Final = "delivered"
 DELIVERIES_AT_ONCE: Final = 8
+LEASE_SECONDS: Final = 30.0
+"""How long an attempt is trusted to run, before it is started again: its process may have died."""
 RETRY_SECONDS: Final = (2, 30, 300, 1800, 7200, 21600, 54000)
 """Pauses between the attempts: eight within a day."""
 
@@ -43,31 +48,44 @@ _TYPES: Final[Mapping[str, str]] = {
 _LOGGER = logging.getLogger(__name__)
 
 
-async def start_notification(
-    client: DurableOrchestrationClient, turn: Mapping[str, str], event: Mapping[str, Any]
-) -> None:
-    """Start to notify of an event of a turn. Guarantee: idempotent while the notification runs.
+def notifications(notify: Notify | str | None, settings: Settings) -> AppFeature | None:
+    """Return the feature of an app that is to be notified.
 
     Args:
-        client: marks what it starts.
-        turn: ``agent``, ``session_id``, ``turn_id``; or ``workflow``, ``run_id``.
-        event: ``status`` of the turn, ``number`` (of the wait, or 0 for the end), ``timestamp``. A later turn with the
-            same id, after an erasure, has other events.
+        notify: the app's function, or a URL; None for no feature.
+        settings: of the app.
+
+    Raises:
+        RegistrationError: the function cannot be called with a notification.
+        SettingError: the text is not a usable URL, or the secret for the URL is missing or invalid.
     """
-    key = f"notification-{derived_id(*turn.values(), *map(str, event.values()))}"
+    if (deliver := make_notify(notify, settings)) is None:
+        return None
+    return AppFeature(
+        orchestrations={NOTIFY_ORCHESTRATION: run_notification},
+        activities={NOTIFY_ACTIVITY: NotificationSender(deliver).start},
+        report=start_notification,
+    )
+
+
+async def start_notification(wire: Mapping[str, Any], client: DurableOrchestrationClient) -> None:
+    """Start to notify of an event. Guarantee: idempotent while the notification runs.
+
+    Args:
+        wire: see `durable_agent_host.durable.session_queue_activity.Report`. A later turn with the same id, after an
+            erasure, has other events.
+        client: marks what it starts.
+    """
+    key = f"notification-{derived_id(*map(str, wire.values()))}"
     try:
-        await client.start_new(NOTIFY_ORCHESTRATION, key, {**turn, **event})
+        await client.start_new(NOTIFY_ORCHESTRATION, key, wire)
     except Exception:
         if await has_ended(client, key):
             raise
 
 
-def run_notification(context: DurableOrchestrationContext, lease_seconds: float) -> Generator[Any, Any]:
+def run_notification(context: DurableOrchestrationContext) -> Generator[Any, Any]:
     """Deliver one notification, as an orchestration.
-
-    Args:
-        context: of the orchestration.
-        lease_seconds: how long an attempt is trusted to run, before it is started again: its process may have died.
 
     Raises:
         NotificationError: it was not delivered.
@@ -76,7 +94,7 @@ def run_notification(context: DurableOrchestrationContext, lease_seconds: float)
     activity_input = {**sdk.get_input(), "key": sdk.instance_id}
     for attempt, pause in enumerate((*RETRY_SECONDS, None)):
         try:
-            failure = yield from _run_delivery(sdk, activity_input | {"attempt": attempt}, lease_seconds)
+            failure = yield from _run_delivery(sdk, activity_input | {"attempt": attempt})
         except Exception as error:  # noqa: BLE001 - whatever it is, a later attempt may succeed
             failure = {"reason": failure_reason(str(error)), "retryable": True}
         if failure is None:
@@ -90,14 +108,12 @@ def run_notification(context: DurableOrchestrationContext, lease_seconds: float)
         yield sdk.create_timer(sdk.current_utc_datetime + timedelta(seconds=pause))
 
 
-def _run_delivery(
-    sdk: Any, activity_input: Mapping[str, Any], lease_seconds: float
-) -> Generator[Any, Any, dict[str, Any] | None]:
+def _run_delivery(sdk: Any, activity_input: Mapping[str, Any]) -> Generator[Any, Any, dict[str, Any] | None]:
     """Run one attempt: start it, and wait for its end."""
     end = sdk.wait_for_external_event(f"{END_EVENT}-{activity_input['attempt']}")
     while not end.is_completed:
         yield sdk.call_activity(NOTIFY_ACTIVITY, activity_input)
-        timer = sdk.create_timer(sdk.current_utc_datetime + timedelta(seconds=lease_seconds))
+        timer = sdk.create_timer(sdk.current_utc_datetime + timedelta(seconds=LEASE_SECONDS))
         yield sdk.task_any([end, timer])
         if not timer.is_completed:
             timer.cancel()
@@ -108,18 +124,6 @@ def _label(wire: Mapping[str, Any]) -> str:
     if "run_id" in wire:
         return f"run {wire['run_id']} (workflow {wire['workflow']})"
     return f"turn {wire['turn_id']} (agent {wire['agent']}, session {wire['session_id']!r})"
-
-
-async def notify_of_run(wire: Mapping[str, Any], client: DurableOrchestrationClient, *, is_notified: bool) -> None:
-    """Start to notify that a run of a workflow waits, if the app is to be notified.
-
-    Args:
-        wire: ``workflow``, ``run_id``, and ``question`` and ``timestamp``, which identify the wait.
-        client: marks what it starts.
-        is_notified: whether the app, or a URL, is to be notified.
-    """
-    if is_notified:
-        await start_notification(client, wire, {"status": WAITING})
 
 
 class NotificationSender:

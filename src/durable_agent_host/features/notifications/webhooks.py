@@ -12,8 +12,8 @@ import aiohttp
 from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 
 from durable_agent_host.errors import NotificationError, SettingError
+from durable_agent_host.features.notifications.notification import Notification, Notify
 from durable_agent_host.hook_validation import check_hook
-from durable_agent_host.model.notification import Notification, Notify
 from durable_agent_host.settings import PREFIX, Settings
 
 TIMEOUT_SECONDS: Final = 10.0
