@@ -1,7 +1,6 @@
-"""What makes the host pleasant to develop with: settings, messages, reload, cross-origin calls, Ctrl-C."""
+"""What makes the host pleasant to develop with: settings, messages, reload, Ctrl-C."""
 
 import http.client
-import json
 import signal
 import sys
 import urllib.request
@@ -30,29 +29,10 @@ def base(req: func.HttpRequest) -> str:
 # --- settings -----------------------------------------------------------------------------------
 
 
-def test_local_port_and_cross_origin_calls(start_host: StartHost, tmp_path: Path):
-    """The Host section of local.settings.json names the port and the origins that may call."""
-    app = write_app(tmp_path / "app")
-    host_section = {"LocalHttpPort": 0, "CORS": "https://one.example, https://two.example", "CORSCredentials": True}
-    (app / "local.settings.json").write_text(json.dumps({"Host": host_section}))
-    host = start_host(app, tmp_path / "data", "--verbose")
-    preflight = {"Origin": "https://two.example", "Access_Control_Request_Method": "PUT"}
-    answer = host.send("OPTIONS", "/api/ping", **preflight)
-    assert answer.status == 200
-    assert answer.headers["access-control-allow-origin"] == "https://two.example"
-    assert answer.headers["access-control-allow-credentials"] == "true"
-    assert "PUT" in answer.headers["access-control-allow-methods"]
-    answer = host.send("GET", "/api/ping", Origin="https://two.example")
-    assert answer.headers["access-control-allow-origin"] == "https://two.example"
-    assert "access-control-allow-origin" not in host.send("GET", "/api/ping", Origin="https://no.example").headers
-    host.stop()
-
-
 @pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     ("host_json", "message"),
     [
-        ({"version": "1.0"}, "it has '1.0'"),
         ({"version": "2.0", "functionTimeout": "10 min"}, "functionTimeout has to look like"),
         ({"version": "2.0", "extensions": {"durableTask": {"hubName": "my-hub"}}}, "hubName is 'my-hub'"),
         ({"version": "2.0", "extensions": {"durableTask": {"hubName": "1st"}}}, "starts with a letter"),

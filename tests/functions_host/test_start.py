@@ -72,45 +72,29 @@ def test_defaults_are_the_apps_folder(tmp_path: Path):
 
 
 def test_host_json_and_local_settings(start_host: StartHost, tmp_path: Path):
-    """The route prefix is honoured; Values become environment variables, unless the process has them."""
+    """The route prefix holds; Values become environment variables, unless the process has them.
+
+    An editor's mark in front of the files is skipped, and in local.settings.json comments and trailing commas.
+    """
     app = write_app(
         tmp_path / "app",
-        MINIMAL + "    # noqa\nimport os\nping_text = os.environ['FROM_LOCAL_SETTINGS'] + os.environ['KEPT']\n"
+        MINIMAL
+        + "    # noqa\nimport os\nping_text = ' '.join(os.environ[name] for name in ('ADDRESS', 'COUNT', 'KEPT'))\n"
         "@app.route(route='text')\ndef text(req: func.HttpRequest) -> str:\n    return ping_text\n",
-        {"version": "2.0", "extensions": {"http": {"routePrefix": ""}}},
     )
-    values = {"FROM_LOCAL_SETTINGS": "file-", "KEPT": "file", "NULL": None}
-    (app / "local.settings.json").write_text(json.dumps({"IsEncrypted": False, "Values": values}))
+    host_json = json.dumps({"version": "2.0", "extensions": {"http": {"routePrefix": ""}}})
+    (app / "host.json").write_text(host_json, encoding="utf-8-sig")
+    (app / "local.settings.json").write_text(
+        '{ // for this machine\n"IsEncrypted": false,\n'
+        '"Values": {/* model */ "ADDRESS": "http://here/*,}", "COUNT": 3, "KEPT": "file", "NULL": null,},\n}',
+        encoding="utf-8-sig",
+    )
     host = start_host(app, tmp_path / "data", env={"KEPT": "process"})
-    assert host.send("GET", "/text").text == "file-process"
+    assert host.send("GET", "/text").text == "http://here/*,} 3 process"
     assert host.send("GET", "/api/text").status == 404
     host.stop()
-
-
-def test_settings_may_have_a_byte_order_mark(start_host: StartHost, tmp_path: Path):
-    """An editor's mark in front of host.json and local.settings.json is skipped."""
-    code = MINIMAL + "\nimport os\n@app.route(route='text')\n"
-    app = write_app(tmp_path / "app", code + "def text(req: func.HttpRequest) -> str:\n    return os.environ['KEPT']\n")
-    for name, body in (("host.json", {"version": "2.0"}), ("local.settings.json", {"Values": {"KEPT": "file"}})):
-        (app / name).write_text(json.dumps(body), encoding="utf-8-sig")
-    host = start_host(app, tmp_path / "data")
-    assert host.send("GET", "/api/text").text == "file"
-    host.stop()
-
-
-def test_local_settings_may_have_comments(start_host: StartHost, tmp_path: Path):
-    """Comments and trailing commas are passed over, as by the Core Tools; inside of texts they stay."""
-    code = MINIMAL + "\nimport os\n@app.route(route='text')\ndef text(req: func.HttpRequest) -> str:\n"
-    code += "    return os.environ['ADDRESS'] + os.environ['COUNT']\n"
-    app = write_app(tmp_path / "app", code)
-    (app / "local.settings.json").write_text(
-        '{ // for this machine\n"Values": {/* model */ "ADDRESS": "http://here/*,}", "COUNT": 3,},\n}'
-    )
-    host = start_host(app, tmp_path / "data")
-    assert host.send("GET", "/api/text").text == "http://here/*,}3"
-    host.stop()
     (app / "local.settings.json").write_text('{"Values": ["A"]}')
-    assert "Values has to be an object" in fail_to_start(app, tmp_path / "data")
+    assert "Values has to be an object" in fail_to_start(app, tmp_path / "data", preload=HOST)
 
 
 def test_problems_of_an_app_are_reported(start_host: StartHost, tmp_path: Path):
@@ -272,14 +256,12 @@ def test_each_task_hub_has_its_own_state(start_host: StartHost, tmp_path: Path):
         host.stop()
 
 
-@pytest.mark.parametrize(("value", "status"), [("AnyState", 202), ("nonRunningStates", 409), (None, 409)])
-def test_which_existing_instances_a_start_replaces(
-    start_host: StartHost, tmp_path: Path, value: str | None, status: int
-):
+@pytest.mark.parametrize(("value", "status"), [("AnyState", 202), ("nonRunningStates", 409)])
+def test_which_existing_instances_a_start_replaces(start_host: StartHost, tmp_path: Path, value: str, status: int):
     """``overridableExistingInstanceStates`` says whether an instance that runs is ended and replaced."""
     app = tmp_path / "app"
     shutil.copytree(APPS / "sample", app)
-    durable = {} if value is None else {"overridableExistingInstanceStates": value}
+    durable = {"overridableExistingInstanceStates": value}
     (app / "host.json").write_text(json.dumps({"version": "2.0", "extensions": {"durableTask": durable}}))
     host = start_host(app, tmp_path / "data")
     host.run("race", 60, "same")
