@@ -1,19 +1,16 @@
 """Gemini's parts beside the neutral contents: what is kept of them, and what a store can have done to them."""
 
-import codecs
 import json
 
 import pytest
 from agent_framework import Content, Message
 from agent_framework_gemini import GeminiChatClient
-from google import genai
 
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.errors import RequestError
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.turn.message_input import read_message
-from tests.durable_agent_host.hostile_model import hostile_model, http_response
 
 
 def client():
@@ -22,19 +19,6 @@ def client():
 
 def round_trip(contents, role="assistant"):
     return decode_message(json.loads(json.dumps(encode_message(Message(role, contents)))))
-
-
-@pytest.mark.filterwarnings("ignore:.*is discouraged:DeprecationWarning")  # Google's SDK subclasses aiohttp's
-async def test_a_body_with_a_byte_order_mark_is_read():
-    """Of a call without a stream, as the leader of a group chat makes it."""
-    candidate = {"content": {"role": "model", "parts": [{"text": "Hi"}]}, "finishReason": "STOP"}
-    with hostile_model() as model:
-        model.play(http_response(codecs.BOM_UTF8 + json.dumps({"candidates": [candidate]}).encode()))
-        google = genai.Client(api_key="k", http_options=genai.types.HttpOptions(base_url=model.url))
-        adapter = GEMINI.adapt(GeminiChatClient(model="m", client=google))
-        vars(adapter).update(GEMINI.sdk_clients(adapter))
-        assert (await adapter.get_response([Message("user", ["x"])])).text == "Hi"
-        await google.aio.aclose()
 
 
 def test_images_and_files_are_sent_live_and_from_a_store():
