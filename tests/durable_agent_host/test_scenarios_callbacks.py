@@ -329,15 +329,3 @@ def test_a_tool_knows_for_whom_it_runs(studio: Studio, model: PracticeModel):
     assert (who, agent, session) == ("eva@contoso", "Studio", "who")
     assert turn_id == view["turn_id"]
     assert path.startswith("m0/t:")
-
-
-def test_callbacks_need_no_key(tmp_path: Path, practice_model: PracticeModel):
-    """Where the host asks for keys, the route of callbacks asks for none, and the route of answers does."""
-    env = {"LEDGER": str(tmp_path / "ledger.txt")}
-    host = start_host(tmp_path / "data", practice_model, app=APP, options=["--enable-auth"], **env)
-    try:
-        assert requests.post(f"{host.url}/api/callbacks/cb_x", json={"result": 1}).status_code == 404
-        answers = f"{host.url}/api/agents/Studio/sessions/s/turns/t/answers"
-        assert requests.post(answers, json={"result": 1}, params={"token": "cb_x"}).status_code == 401
-    finally:
-        host.stop()

@@ -151,13 +151,16 @@ def test_a_request_names_no_module_to_import(edges: AgentHost, traces: Path, ope
     assert traces.read_text().split() == ["after"]
 
 
-def test_keys_are_required_except_for_health(tmp_path: Path, traces: Path, practice_model: PracticeModel):
-    """Where the host asks for keys, agents are closed without one, and health is not."""
+def test_keys_are_required_except_for_health_and_callbacks(tmp_path: Path, traces: Path, practice_model: PracticeModel):
+    """Where the host asks for keys, agents and answers are closed without one; health and callbacks are not."""
     running = start_host(tmp_path, practice_model, app=APP, options=["--enable-auth"], LEDGER=str(traces))
     try:
         health = requests.get(f"{running.url}/api/health")
         assert (health.status_code, health.json()["status"]) == (200, "healthy")
         assert requests.post(f"{running.url}/api/agents/Odd/run", data="hi").status_code == 401
         assert requests.get(f"{running.url}/api/agents/Odd/sessions").status_code == 401
+        assert requests.post(f"{running.url}/api/callbacks/cb_x", json={"result": 1}).status_code == 404
+        answers = f"{running.url}/api/agents/Odd/sessions/s/turns/t/answers"
+        assert requests.post(answers, json={"result": 1}, params={"token": "cb_x"}).status_code == 401
     finally:
         running.stop()

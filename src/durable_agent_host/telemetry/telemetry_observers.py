@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from durable_agent_host.agent.observer import AttemptStarted, Moment, ObservedTurn, TurnObserver
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.telemetry.spans import log_correlation
 from durable_agent_host.telemetry.turn_metrics import TurnMeasurements, count_turn
-from durable_agent_host.telemetry.turn_traces import TurnSpans
+from durable_agent_host.telemetry.turn_traces import TurnSpans, log_correlation
 from durable_agent_host.turn.trace_ids import TurnTrace, trace_of
 from durable_agent_host.turn.turn_report import TurnReport
 
