@@ -14,7 +14,6 @@ from durable_agent_host.durable.turn_client import PROGRESS_SECONDS, TurnClient,
 from durable_agent_host.errors import ForbiddenError, NotFoundError, RequestError
 from durable_agent_host.http.parse import parse_callback, parse_replies
 from durable_agent_host.http.problem_details import problem
-from durable_agent_host.http.question_messages import RECEIPT_WAIT_SECONDS, sign_replies
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, read_log
 from durable_agent_host.http.response_types import (
     AnsweredRunWire,
@@ -34,7 +33,13 @@ from durable_agent_host.http.response_views import (
     turn_identity,
     turn_urls,
 )
-from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
+from durable_agent_host.http.turn_routes import (
+    RECEIPT_WAIT_SECONDS,
+    named_turn,
+    sign_replies,
+    turn_conflict,
+    view_for_caller,
+)
 from durable_agent_host.http.workflow_routes import INSTANCE_ID, can_be_named, find_run
 from durable_agent_host.model.call_path import parse_call_path
 from durable_agent_host.model.ids import turn_log_id

@@ -12,8 +12,8 @@ from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError
-from durable_agent_host.http.body_parsing import FORM, UploadedFile, media_type_of, read_files
 from durable_agent_host.http.event_stream import PartStream
+from durable_agent_host.http.parse import FORM, UploadedFile, media_type_of, read_files
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session
 from durable_agent_host.http.response_types import FilesWire, FileWire
 from durable_agent_host.http.response_views import session_response, session_url_of

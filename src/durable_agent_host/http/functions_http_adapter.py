@@ -21,8 +21,8 @@ from starlette.requests import ClientDisconnect
 
 from durable_agent_host.durable.turn_client import ClientFor
 from durable_agent_host.errors import RegistrationError
-from durable_agent_host.http.body_parsing import BodyLimit
 from durable_agent_host.http.gate import Authorizer, IncomingRequest
+from durable_agent_host.http.parse import BodyLimit
 from durable_agent_host.http.request_handling import (
     CALLER_LEFT,
     NOT_FOR_CACHES,

@@ -23,9 +23,15 @@ from durable_agent_host.errors import (
     NotFoundError,
     RequestTooLargeError,
 )
-from durable_agent_host.http.body_parsing import MAX_UPLOAD, BodyLimit, read_body
 from durable_agent_host.http.gate import Action, Authorizer, IncomingRequest, wait_for_even_time
-from durable_agent_host.http.parse import RunParameters, parse_run, reject_repeated_parameters
+from durable_agent_host.http.parse import (
+    MAX_UPLOAD,
+    BodyLimit,
+    RunParameters,
+    parse_run,
+    read_body,
+    reject_repeated_parameters,
+)
 from durable_agent_host.http.problem_details import problem, problem_of_error
 from durable_agent_host.http.rate_limits import ArrivingBodies, StreamReaders
 from durable_agent_host.http.response_types import HostedAgentWire
@@ -175,7 +181,7 @@ class RouteRequest:
         return IncomingRequest(self.headers, self.query, self.method, urlsplit(self._url).path)
 
     async def read_body(self, limit: BodyLimit, arriving: ArrivingBodies) -> None:
-        """Read the body, once; raises as `durable_agent_host.http.body_parsing.read_body` does."""
+        """Read the body, once; raises as `durable_agent_host.http.parse.read_body` does."""
         with arriving.count_body() as count:
             self.body = await read_body(self.headers, self.stream(), limit, count)
 

@@ -17,8 +17,7 @@ from durable_agent_host.http import (
     turn_routes,
 )
 from durable_agent_host.http import response_types as types
-from durable_agent_host.http.body_parsing import FORM
-from durable_agent_host.http.parse import MAX_LIMIT
+from durable_agent_host.http.parse import FORM, MAX_LIMIT
 from durable_agent_host.http.request_handling import Parameter, Route
 from durable_agent_host.http.sse import CONTENT_TYPE as EVENTS
 from durable_agent_host.turn.model_call_reader import ModelCallListWire, ModelCallWire

@@ -1,22 +1,24 @@
-"""Routes of turns: run one, read one, follow one, cancel one."""
+"""Routes of turns: run one, also as the answer to a question of the session's turn, read, follow, cancel one."""
 
 import asyncio
+import json
 import uuid
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from azurefunctions.extensions.http.fastapi import Response
 
+from durable_agent_host.codec.entity_state import encode_owner
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, TurnTimedOutError
 from durable_agent_host.http.event_stream import EventStream, check_readable, first_sign, follow_turn, has_all_events
 from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
 from durable_agent_host.http.parse import RunParameters, parse_hidden_events, parse_limit, parse_position, parse_resume
 from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
-from durable_agent_host.http.question_messages import answer_question
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest, named_session, read_log
 from durable_agent_host.http.response_types import (
     AcceptedWire,
@@ -42,9 +44,12 @@ from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.ending import visible_turn_status
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.log_entry import LogRecord
+from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.turn.client_tools import check_fit
 from durable_agent_host.turn.model_call_reader import CallReader, ModelCallListWire
 from durable_agent_host.turn.request_options import check_options
+from durable_agent_host.turn.response_format import STEPS_AT_ONCE
 from durable_agent_host.turn.step_reader import StepReader, turn_summary
 from durable_agent_host.turn.step_types import StepPageWire
 from durable_agent_host.turn.turn_events import ProblemTurnWire, turn_queued
@@ -409,3 +414,51 @@ def _turn_request(
         new_id=lambda: uuid.uuid4().hex,
         created_at=datetime.now(UTC).isoformat(),
     )
+
+
+RECEIPT_WAIT_SECONDS: Final = 10.0
+
+
+async def answer_question(
+    client: TurnClient, agent: str, parameters: RunParameters, *, max_result_bytes: int
+) -> Turn | None:
+    """Take a message as the answer to the one question for which a session's turn waits.
+
+    Returns:
+        The turn, which continues; None when the message begins a turn of its own.
+
+    Raises:
+        RequestError: the question needs another type.
+    """
+    session_id = parameters.session_id
+    if session_id is None or parameters.idempotency_key is not None or parameters.policy != "queue":
+        return None
+    session = await client.documents.session(agent, session_id)
+    running_id = session.running if session is not None else None
+    turn = await client.find(agent, session_id, running_id) if running_id is not None else None
+    if turn is None or [call["kind"] for call in turn.pending] != ["input"]:
+        return None
+    (question,) = turn.pending
+    answer = {"result": _result_of(parameters.message.text, question.get("schema"))}
+    check_fit(answer["result"], question.get("schema"), max_bytes=max_result_bytes, max_steps=STEPS_AT_ONCE)
+    replies = await client.with_digests(turn.request.turn_id, {str(question["call_id"]): answer})
+    await client.check_log()
+    signed_replies = sign_replies(client.context.principal, replies)
+    return await client.submit_replies(turn, signed_replies, seconds=RECEIPT_WAIT_SECONDS)
+
+
+def sign_replies(
+    principal: Principal | None, replies: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Add to answers who gives them, and when; nothing where nobody is identified."""
+    if principal is None:
+        return replies
+    signature = {"by": encode_owner(principal.owner), "at": datetime.now(UTC).isoformat()}
+    return {call_id: {**reply, **signature} for call_id, reply in replies.items()}
+
+
+def _result_of(text: str, schema: Mapping[str, Any] | None) -> Any:
+    if schema is not None and schema.get("type") != "string":
+        with suppress(ValueError, RecursionError):
+            return json.loads(text)
+    return text

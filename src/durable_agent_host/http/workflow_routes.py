@@ -26,8 +26,8 @@ from azurefunctions.extensions.http.fastapi import Response
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.turn_client import ClientFor, TurnClient
 from durable_agent_host.errors import RegistrationError, RequestError
-from durable_agent_host.http.body_parsing import BodyLimit, read_body, reject_python_objects, text_of
 from durable_agent_host.http.gate import Action, Authorizer, IncomingRequest
+from durable_agent_host.http.parse import BodyLimit, read_body, reject_python_objects, text_of
 from durable_agent_host.http.problem_details import problem
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner

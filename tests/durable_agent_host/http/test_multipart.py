@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.errors import RequestError
-from durable_agent_host.http.body_parsing import MAX_FORM_PARTS, read_files, read_run_fields
+from durable_agent_host.http.parse import MAX_FORM_PARTS, read_files, read_run_fields
 
 TYPE = "multipart/form-data; boundary=B"
 
