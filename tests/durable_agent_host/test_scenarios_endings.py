@@ -353,41 +353,35 @@ def test_how_an_answer_ended_is_the_same_everywhere(host: AgentHost, model: Host
 
 
 FAILED = {"status": "failed", "error": {"code": "content_filter", "message": "The prompt was filtered."}}
+
+
+def rejected(error: dict[str, Any], status: int = 400) -> bytes:
+    """Write a refusal, in the form of most services."""
+    return http_response(json.dumps({"type": "error", "error": error}).encode(), status=status)
+
+
 BLOCKS: dict[str, tuple[str, bytes, str]] = {
     "azure within a stream": ("Responses", responses(**FAILED), ""),
-    "azure": ("Responses", http_response(json.dumps({"error": AZURE_BLOCK}).encode(), status=400), "hate"),
-    "azure chat": ("Completions", http_response(json.dumps({"error": AZURE_BLOCK}).encode(), status=400), "hate"),
+    "azure": ("Responses", rejected(AZURE_BLOCK), "hate"),
+    "azure chat": ("Completions", rejected(AZURE_BLOCK), "hate"),
     "azure responses": (
         "Responses",
-        http_response(
-            json.dumps(
-                {"error": {"message": "Filtered.", "code": "content_filter", "content_filters": FILTERS}}
-            ).encode(),
-            status=400,
-        ),
+        rejected({"message": "Filtered.", "code": "content_filter", "content_filters": FILTERS}),
         "hate",
     ),
     "openrouter": (
         "Completions",
-        http_response(
-            json.dumps(
-                {
-                    "error": {
-                        "code": 403,
-                        "message": "Your chosen model requires moderation and your input was flagged.",
-                        "metadata": {"reasons": ["violence/graphic"]},
-                    }
-                }
-            ).encode(),
-            status=403,
+        rejected(
+            {
+                "code": 403,
+                "message": "Your chosen model requires moderation and your input was flagged.",
+                "metadata": {"reasons": ["violence/graphic"]},
+            },
+            403,
         ),
         "violence/graphic",
     ),
-    "dashscope": (
-        "Completions",
-        http_response(b'{"error": {"code": "data_inspection_failed", "message": "Inappropriate."}}', status=400),
-        "",
-    ),
+    "dashscope": ("Completions", rejected({"code": "data_inspection_failed", "message": "Inappropriate."}), ""),
     "minimax": (
         "Completions",
         http_response(b'{"base_resp": {"status_code": 1026, "status_msg": "input new_sensitive"}}'),
@@ -395,15 +389,7 @@ BLOCKS: dict[str, tuple[str, bytes, str]] = {
     ),
     "claude": (
         "Claude",
-        http_response(
-            json.dumps(
-                {
-                    "type": "error",
-                    "error": {"type": "invalid_request_error", "message": "Output blocked by content filtering policy"},
-                }
-            ).encode(),
-            status=400,
-        ),
+        rejected({"type": "invalid_request_error", "message": "Output blocked by content filtering policy"}),
         "",
     ),
     "gemini": (
