@@ -129,9 +129,9 @@ def start_host(_hosts: list[Host]) -> StartHost:
     return start
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def host(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """One host with the sample app for the tests of a module."""
+    """One host with the sample app for all tests that leave it as it is."""
     running = start_host("sample", tmp_path_factory.mktemp("sample") / "data")
     yield running
     running.stop()

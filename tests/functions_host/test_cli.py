@@ -23,32 +23,19 @@ def test_the_usage_line_has_the_name_of_the_program(program: list[str], name: st
 
 
 @pytest.mark.parametrize("program", [INSTALLED, MODULE])
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["start", "--prot", "7071"], "error: unrecognized arguments: --prot 7071"),
-        (["start", "--port", "many"], "error: argument --port: invalid int value: 'many'"),
-    ],
-)
-def test_the_last_line_says_what_is_wrong(program: list[str], arguments: list[str], message: str):
+def test_the_last_line_says_what_is_wrong(program: list[str]):
     """Below the usage; the status is 2."""
-    done = run_cli(*program, *arguments)
+    done = run_cli(*program, "start", "--prot", "7071")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith(f"{message}\n")
+    assert done.stderr.endswith("error: unrecognized arguments: --prot 7071\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "group", "message"),
-    [
-        (["strat"], "", "Error: No such command 'strat'. Did you mean 'start'?"),
-        (["sessions", "lsit"], " sessions", "Error: No such command 'lsit'. Did you mean 'list'?"),
-    ],
-)
-def test_a_misspelt_command_is_named(arguments: list[str], group: str, message: str):
+def test_a_misspelt_command_is_named():
     """The last line says what is wrong and what was probably meant, and the one before where help is."""
-    done = run_cli(*INSTALLED, *arguments)
+    done = run_cli(*INSTALLED, "sessions", "lsit")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith(f"Try 'durable-agent-host{group} --help' for help.\n\n{message}\n")
+    message = "Error: No such command 'lsit'. Did you mean 'list'?"
+    assert done.stderr.endswith(f"Try 'durable-agent-host sessions --help' for help.\n\n{message}\n")
 
 
 def test_without_a_command_the_commands_are_listed():
