@@ -136,17 +136,7 @@ def test_arguments_that_name_a_class_do_not_end_the_turn(host: AgentHost, model:
     assert "give the fields other names" in json.dumps(last_request(client, model))
     assert host.get(f"/agents/{client}/sessions/named/verify").json()["problems"] == []
     assert run_turn(host, client, "named", "And now?") == "Hello."
-    assert json.loads(arguments)["more"] == more_of(last_request(client, model))
-
-
-def more_of(value: object) -> object:
-    """Find the field ``more`` of the arguments in a request."""
-    if isinstance(value, str):
-        return more_of(json.loads(value)) if value.startswith("{") else None
-    if isinstance(value, dict) and "more" in value:
-        return value["more"]
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((match for child in inner if (match := more_of(child)) is not None), None)
+    assert json.dumps(json.loads(arguments)["more"]) in json.dumps(last_request(client, model)).replace("\\", "")
 
 
 @pytest.mark.drawn(1)

@@ -171,7 +171,3 @@ def test_a_turn_whose_message_another_has_got_ends_with_it(status):
     assert (answer.receipt.joined_turn_id, answer.receipt.error) == ("a", error)
     session, answer = admit(session, "c", "steer")
     assert answer.status == "granted"
-
-
-def leave(session, turn_id):
-    return leave_session(session, turn_id, window=ReceiptWindow(5))

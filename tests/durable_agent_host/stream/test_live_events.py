@@ -9,7 +9,7 @@ from durable_agent_host.stream.fold import fold_updates
 from durable_agent_host.stream.live_events import LiveEvents
 from durable_agent_host.stream.response_messages import response_messages
 from durable_agent_host.turn.turn_events import with_short_result
-from tests.durable_agent_host.stream.streams import FOLDER, provider, read_recordings
+from tests.durable_agent_host.stream.streams import provider
 
 
 def text_of(events):
@@ -42,11 +42,6 @@ def update(*contents, **more):
 def text(piece, mode="append"):
     """Make a text that a stream gives."""
     return Content.from_text(piece, merge_mode=mode)
-
-
-def streams():
-    """All recorded streams."""
-    return read_recordings() if FOLDER.is_dir() else []
 
 
 @given(st.lists(st.tuples(st.sampled_from(["text", "code", "whole", "message"]), st.text(max_size=5)), max_size=30))
