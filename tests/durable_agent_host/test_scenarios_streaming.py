@@ -212,20 +212,17 @@ def test_a_terminated_turn_closes_its_stream(lab: AgentHost, model: PracticeMode
     assert "terminated" in last.data["detail"]
 
 
-def test_a_silent_stream_has_heartbeats(lives: Callable[..., Lives], model: PracticeModel):
-    """A comment is sent immediately, and whenever no event was sent for a while."""
-    host = lives(TEST_CONSTANTS=json.dumps({"durable_agent_host.http.turn_routes:HEARTBEAT_SECONDS": 0.05})).host
+def test_a_silent_stream_has_heartbeats_and_an_end_without_the_log(
+    lives: Callable[..., Lives], model: PracticeModel, tmp_path: Path
+):
+    """A comment is sent when no event was for a while; without its log, a turn still has its last event."""
+    life = lives(TEST_CONSTANTS=json.dumps({"durable_agent_host.http.turn_routes:HEARTBEAT_SECONDS": 0.05}))
     model.plan({"text": "late", "delay_milliseconds": 300})
-    with stream_turn(host, "Kept", "hi") as response:
+    with stream_turn(life.host, "Kept", "hi") as response:
         lines = response.text.split("\n")
     assert lines[0].startswith("retry: ")
     assert lines[1].startswith(":")
     assert lines.count(": still here") > 2
-
-
-def test_the_final_event_is_sent_without_the_log(lives: Callable[..., Lives], tmp_path):
-    """When the log has been swept away, the turn's answer is still there, and is the only event."""
-    life = lives()
     with stream_turn(life.host, "Instant", "hi") as response:
         last = read_all(response).events[-1]
     (log,) = tmp_path.glob("*/turn-log.sqlite")

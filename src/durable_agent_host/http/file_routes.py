@@ -49,9 +49,9 @@ _IN_HEADERS: Final = re.compile(r"[^A-Za-z0-9._ ()+-]")
 async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Response:
     """``POST /agents/{agent}/sessions/{session}/files``: store files that messages can refer to."""
     agent, session_id = named_session(host, call)
-    media_type = media_type_of(call.headers)
-    is_form = media_type == FORM
-    files = read_files(call.body, call.headers["content-type"]) if is_form else [_raw_file(call, media_type)]
+    content_type = call.headers.get("content-type", "")
+    media_type = media_type_of(content_type)
+    files = read_files(call.body, content_type) if media_type == FORM else [_raw_file(call, media_type)]
     uploads = client.files(agent, session_id, owner=call.owner).uploads
     stored_files = await uploads.add(*map(_bytes_of, files))
     views = [_view(call, agent, session_id, file) for file in stored_files]

@@ -95,9 +95,8 @@ class UploadedFile(NamedTuple):
     data: bytes
 
 
-def media_type_of(headers: Mapping[str, str]) -> str:
-    """Read the bare media type of a request; empty when it has none."""
-    content_type = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
+def media_type_of(content_type: str) -> str:
+    """Return the bare media type of a content type; empty when it has none."""
     return content_type.partition(";")[0].strip().lower()
 
 
@@ -115,7 +114,7 @@ def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], lis
     Raises:
         RequestError: the body cannot be read, or has a field that ``run`` does not have.
     """
-    media_type = media_type_of({"content-type": content_type})
+    media_type = media_type_of(content_type)
     if media_type == FORM:
         form_fields, files = _parse_form(body, content_type)
         _reject_unknown_fields(form_fields)
@@ -270,7 +269,7 @@ def _field_of(name: str, field: Field) -> Any:
         text = (field.value or b"").decode("utf-8-sig")
     except UnicodeDecodeError:
         raise RequestError(f"the field {name!r} is not UTF-8 text: send it as UTF-8") from None
-    if name in _JSON_FIELDS or is_json_type(media_type_of({"content-type": field.content_type or ""})):
+    if name in _JSON_FIELDS or is_json_type(media_type_of(field.content_type or "")):
         return _json_of(text, f"the field {name!r}")
     return text if name != "message" else text.strip()
 
@@ -294,7 +293,7 @@ async def read_body(
         RequestTooLargeError: the body exceeds the limit; at most the limit was read.
         ClientDisconnect: the client disconnected.
     """
-    max_bytes, setting = limit.of(media_type_of(headers))
+    max_bytes, setting = limit.of(media_type_of(headers.get("content-type", "")))
     if max_bytes == 0:
         return b""
     content_length = headers.get("content-length", "")
@@ -350,21 +349,15 @@ class RunParameters:
     request_hash: str
 
 
-def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str], *, max_bytes: int) -> RunParameters:
+def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]) -> RunParameters:
     """Read a call of ``POST /agents/{agent}/run``.
 
     Raises:
         RequestError: the call is invalid; the message names the rule that it breaks.
-        RequestTooLargeError: the body exceeds the limit.
     """
-    lower_headers = {name.lower(): value for name, value in headers.items()}
-    media_type = media_type_of(lower_headers)
-    if len(body) > max_bytes and media_type != FORM:
-        raise RequestTooLargeError(
-            f"the body has {len(body)} bytes, and {max_bytes} are allowed: send less, send files as a form or "
-            "upload them before, or raise DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"
-        )
-    fields, files = read_run_fields(body, lower_headers.get("content-type", ""))
+    content_type = headers.get("content-type", "")
+    media_type = media_type_of(content_type)
+    fields, files = read_run_fields(body, content_type)
     _check_nesting(fields)
     is_without_text = bool(files) and fields.get("message") in (None, "")
     message = MessageInput("") if is_without_text else read_message(fields.get("message"))
@@ -391,7 +384,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
         "client_tools": client_tools,
     }
     request_hash = hash_of(hashed_fields | {name: value for name, value in other_fields.items() if value})
-    key = check_idempotency_key(lower_headers.get("idempotency-key"), "Idempotency-Key")
+    key = check_idempotency_key(headers.get("idempotency-key"), "Idempotency-Key")
     return RunParameters(
         message=message,
         files=files,
@@ -401,10 +394,10 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
         client_tools=client_tools,
         options=options,
         policy=policy,
-        wait=_waits(lower_headers, params, fields),
-        wants_json=media_type == FORM or is_json_type(media_type) or _accepts_json(lower_headers.get("accept", "")),
-        wants_events=accepts_events(lower_headers.get("accept", "")),
-        last_event_id=_last_event_id(lower_headers, key),
+        wait=_waits(headers, params, fields),
+        wants_json=media_type == FORM or is_json_type(media_type) or _accepts_json(headers.get("accept", "")),
+        wants_events=accepts_events(headers.get("accept", "")),
+        last_event_id=_last_event_id(headers, key),
         idempotency_key=key,
         request_hash=request_hash,
     )

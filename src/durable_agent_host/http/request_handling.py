@@ -139,16 +139,14 @@ class RouteRequest:
 
     Args:
         request: as the worker passes it.
-        max_request_bytes: the largest body of ``run``.
 
     Attributes:
         owner: of the session that the request may begin, or its future owner; None where nobody is identified.
         body: set by `read_body`.
     """
 
-    def __init__(self, request: Request, max_request_bytes: int = 0) -> None:
+    def __init__(self, request: Request) -> None:
         self._request = request
-        self._max_request_bytes = max_request_bytes
         self.owner: Owner | None = None
         self.body = b""
 
@@ -218,7 +216,7 @@ class RouteRequest:
     def run(self) -> RunParameters:
         """What a call of ``run`` asks for; raises as `parse_run` and `reject_repeated_parameters` do."""
         reject_repeated_parameters(name for name, value in self._request.query_params.multi_items() if value)
-        return parse_run(self.body, self.headers, self.query, max_bytes=self._max_request_bytes)
+        return parse_run(self.body, self.headers, self.query)
 
 
 def headers_of(request: Request) -> dict[str, str]:
@@ -353,7 +351,7 @@ class Route(NamedTuple):
         Returns:
             The handler's answer, or a problem; unexpected errors are logged and not shown.
         """
-        call = RouteRequest(request, host.settings.max_request_bytes)
+        call = RouteRequest(request)
 
         async def answer() -> Response:
             context = await self._identify(host, call)
@@ -365,7 +363,7 @@ class Route(NamedTuple):
 
     async def serve_app(self, host: HandlerContext, request: Request, client: TurnClient) -> Response:
         """Answer a request of the app's own code, whose client has its context. Raises nothing."""
-        call = RouteRequest(request, host.settings.max_request_bytes)
+        call = RouteRequest(request)
         return await handle_errors(call.line, lambda: self._answer(host, call, client))
 
     async def _identify(self, host: HandlerContext, call: RouteRequest) -> RequestContext:

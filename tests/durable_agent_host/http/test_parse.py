@@ -7,16 +7,16 @@ import pytest
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_run
 
-JSON = {"Content-Type": "application/json"}
+JSON = {"content-type": "application/json"}
 
 
-def parse(body, headers=None, max_bytes=10_000, **params):
+def parse(body, headers=None, **params):
     """Parse a call: a text as text, anything else as JSON."""
     if isinstance(body, bytes):
-        return parse_run(body, headers or {}, params, max_bytes=max_bytes)
+        return parse_run(body, headers or {}, params)
     if isinstance(body, str):
-        return parse_run(body.encode(), headers or {"content-type": "text/plain"}, params, max_bytes=max_bytes)
-    return parse_run(json.dumps(body).encode(), {**JSON, **(headers or {})}, params, max_bytes=max_bytes)
+        return parse_run(body.encode(), headers or {"content-type": "text/plain"}, params)
+    return parse_run(json.dumps(body).encode(), {**JSON, **(headers or {})}, params)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def parse(body, headers=None, max_bytes=10_000, **params):
 def test_content_type_and_accept_choose_the_form_of_the_answer(content_type: str, accept: str, wants_json: bool):
     """A body is JSON when its content type says so; the answer is JSON then, or when the client accepts that."""
     body = b"hi" if content_type == "text/plain" else b'{"message": "hi"}'
-    call = parse(body, {"CONTENT-TYPE": content_type, "accept": accept})
+    call = parse(body, {"content-type": content_type, "accept": accept})
     assert (call.message.text, call.wants_json) == ("hi", wants_json)
 
 
@@ -134,7 +134,7 @@ def test_invalid_values_are_rejected(name, value):
 )
 def test_waiting_is_chosen_by_header_query_or_body(value, should_wait):
     """Whether to wait is asked in three places; the header goes first."""
-    assert parse("hi", {"X-MS-Wait-For-Response": value}).wait is should_wait
+    assert parse("hi", {"x-ms-wait-for-response": value}).wait is should_wait
     assert parse("hi", wait_for_response=value).wait is should_wait
     assert parse({"message": "hi", "wait_for_response": should_wait}).wait is should_wait
     assert (
@@ -147,7 +147,7 @@ def test_waiting_is_chosen_by_header_query_or_body(value, should_wait):
 def test_an_invalid_idempotency_key_is_rejected(key):
     """A key is 1 to 255 characters."""
     with pytest.raises(RequestError, match="Idempotency-Key"):
-        parse("hi", {"Idempotency-Key": key})
+        parse("hi", {"idempotency-key": key})
 
 
 def test_different_requests_have_different_hashes():
