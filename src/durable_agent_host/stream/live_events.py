@@ -163,14 +163,6 @@ class LiveEvents:
         """End a model call: what is open is complete."""
         return self._messages.end()
 
-    def finish(self, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
-        """End the run.
-
-        Returns:
-            The events needed to make the messages of all events the stored ones.
-        """
-        return self.end_run() + self.correct(messages)
-
     def correct(self, messages: Sequence[ResponseMessageWire]) -> list[LiveEvent]:
         """Make the events that turn the emitted messages into the stored ones."""
         return self._messages.correct(messages)

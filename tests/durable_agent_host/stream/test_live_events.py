@@ -21,7 +21,7 @@ def live_events(updates, **options):
     """Give all that updates tell, and then what is left to tell."""
     live = LiveEvents(provider, **options)
     events = [event for update in updates for event in live.feed(update)]
-    return events, live.finish(messages_of(fold_updates(updates, provider)))
+    return events, live.end_run() + live.correct(messages_of(fold_updates(updates, provider)))
 
 
 def messages_of(response):
