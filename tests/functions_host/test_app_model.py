@@ -41,7 +41,7 @@ def test_a_disabled_function_is_not_served(model: Host):
 
 def test_start_lists_the_functions(model: Host):
     """After the ready line there is one line per function, with methods and URL or with the trigger."""
-    lines = [line.strip() for line in model.output[1:13]]
+    lines = [line.strip() for line in model.output[1:14]]
     assert f"guarded: [GET] {model.url}/api/guarded" in lines
     assert f"create_order: [POST] {model.url}/api/orders/{{name}}" in lines
     assert "pack: activityTrigger" in lines
@@ -237,6 +237,8 @@ def test_mcp_tools_can_be_found_and_called(model: Host):
     assert tools["add"]["inputSchema"]["properties"]["b"] == {"type": "number", "description": "other"}
     result = ask(model, "tools/call", {"name": "add", "arguments": {"a": 2, "b": 3}})[0]["result"]
     assert result == {"content": [{"type": "text", "text": "5"}]}
+    result = ask(model, "tools/call", {"name": "measure"})[0]["result"]
+    assert result == {"content": [{"type": "text", "text": "7 cm"}], "structuredContent": {"size": 7}}
     assert "a" in ask(model, "tools/call", {"name": "add", "arguments": {}})[0]["error"]["message"]
     assert "nothing" in ask(model, "tools/call", {"name": "nothing"})[0]["error"]["message"]
     failed_result = ask(model, "tools/call", {"name": "fail"})[0]["result"]

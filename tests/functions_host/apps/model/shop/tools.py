@@ -26,3 +26,11 @@ def add_numbers(context: str) -> str:
 @tools.mcp_tool_trigger(arg_name="context", tool_name="fail", description="Fail.", tool_properties="[]")
 def fail(context: str) -> str:
     raise ValueError("as asked")
+
+
+@tools.mcp_tool_trigger(
+    arg_name="context", tool_name="measure", description="Measure.", tool_properties="[]", useResultSchema=True
+)
+def measure(context: str) -> str:
+    content = [{"type": "text", "text": "7 cm"}]
+    return json.dumps({"content": json.dumps(content), "structuredContent": json.dumps({"size": 7})})
