@@ -29,6 +29,8 @@ _OPERATIONS: Final = {
     "reset": ("reset", "delete the session, or the messages there"),
     "run": ("continued by the operation 'run' of an entity", "call the agent over HTTP or with app.get_agent"),
 }
+_OF_MESSAGES: Final = frozenset({"export", "run"})
+"""Operations that the session itself suffices for, unless a provider has every message."""
 
 Clearing = Callable[[str], Awaitable[None]]
 
@@ -110,6 +112,7 @@ class ProviderHistory:
     def __init__(self, agent: Any) -> None:
         external = external_providers(agent)
         self._clearings = [(provider, find_clear(provider)) for provider in external if provider.load_messages]
+        self._primary = [name] if (name := primary_provider(agent)) is not None else []
         self.owners = [get_provider_name(provider) for provider, _ in self._clearings]
         self.copies = [get_provider_name(provider) for provider in external if not provider.load_messages]
         self._is_in_session = any(
@@ -127,9 +130,11 @@ class ProviderHistory:
             HistoryElsewhereError: says who keeps the conversation, and how to do it.
         """
         done, instruction = _OPERATIONS[operation]
-        keepers = [
-            get_provider_name(provider) for provider, clear in self._clearings if operation != "delete" or clear is None
-        ]
+        keepers = self.owners
+        if operation == "delete":
+            keepers = [get_provider_name(provider) for provider, clear in self._clearings if clear is None]
+        elif operation in _OF_MESSAGES:
+            keepers = self._primary
         if keepers:
             raise HistoryElsewhereError(
                 f"the conversations of agent {agent!r} are kept by {' and '.join(keepers)}, and cannot be {done} "

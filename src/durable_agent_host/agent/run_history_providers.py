@@ -189,9 +189,7 @@ class _ProviderInRun:
         finally:
             self.is_finishing = False
 
-    async def select_unsaved(
-        self, provider: Any, messages: Sequence[Message], load: Callable[[], Any]
-    ) -> list[Message]:
+    async def select_unsaved(self, messages: Sequence[Message], load: Callable[[], Any]) -> list[Message]:
         """Name messages, and leave out those that the provider already has."""
         turn_id = self._histories.turn_id
         unnamed_messages = [candidate for candidate in messages if name_of(candidate) is None]
@@ -201,8 +199,6 @@ class _ProviderInRun:
         context_messages = with_names(turn_id, unnamed_messages, prefix="context-")
         names = iter(context_messages)
         named_messages = [next(names) if name_of(candidate) is None else candidate for candidate in messages]
-        if isinstance(provider, CoalescingHistoryProvider):
-            return named_messages  # the provider filters itself
         if self._stored_messages is None or self._histories.may_have_saved:
             self._stored_messages = list(await load())
         return select_unsaved(named_messages, self._stored_messages)
@@ -225,7 +221,7 @@ class _InRun:
         async def load() -> list[Message]:
             return await provider.get_messages(session_id, state=state, **kwargs)
 
-        new = await self.in_run.select_unsaved(self, messages, load)
+        new = await self.in_run.select_unsaved(messages, load)
         if new:
             await provider.save_messages(session_id, new, state=state, **kwargs)
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.content_fields import dump_value, load_value
-from durable_agent_host.codec.encryption_envelope import read_envelope
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.session_blobs import decode_sealed, encode_sealed
 from durable_agent_host.codec.session_schema import find_outline_violation
@@ -20,6 +19,9 @@ from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnStats
+
+_ENCRYPTED: Final = "$encrypted"
+_BEGIN: Final = f'{{"{_ENCRYPTED}"'
 
 
 def last_use_of_document(state: Any) -> str:
@@ -163,6 +165,29 @@ def decode_session(state: Any) -> Session:
         schema_version=version,
         document=document,
     )
+
+
+def encode_envelope(text: str) -> dict[str, Any]:
+    """Encode an encrypted value, given as base64, as JSON."""
+    return {_ENCRYPTED: text}
+
+
+def read_envelope(value: Any) -> str | None:
+    """Return the base64 of an encrypted value.
+
+    Returns:
+        None when it is not encrypted.
+    """
+    if isinstance(value, str) and value.startswith(_BEGIN):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    match value:
+        case {"$encrypted": str(text), **rest} if not rest:
+            return text
+        case _:
+            return None
 
 
 def raise_if_encrypted(state: Any) -> None:

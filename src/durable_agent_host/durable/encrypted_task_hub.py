@@ -18,7 +18,7 @@ from typing import Any, cast
 from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
 from azure.durable_functions.models import TaskBase
 
-from durable_agent_host.codec.encryption_envelope import read_envelope
+from durable_agent_host.codec.entity_state import read_envelope
 from durable_agent_host.durable.app_secret import AppSecret, Orchestrate
 from durable_agent_host.durable.task_hub import (
     MarkingClient,

@@ -75,11 +75,6 @@ class ExternalSessions:
     def __init__(self, histories: Mapping[str, ProviderHistory]) -> None:
         self._histories = histories
 
-    def has_owner(self, agent: str) -> bool:
-        """Return whether providers give the model its history."""
-        history = self._histories.get(agent)
-        return history is not None and bool(history.owners)
-
     async def clear(self, name: SessionKey, record: ConversationReader) -> None:
         """Delete a conversation from the providers that own it. Guarantee: idempotent.
 
@@ -201,10 +196,7 @@ class SessionDocuments:
         """
         state = await self.read_state(agent, session_id)
         raise_if_busy(state)
-        if self.external_sessions.has_owner(agent):
-            await self.external_sessions.clear(
-                SessionKey(agent, session_id), self.storage.record(readable_session(state))
-            )
+        await self.external_sessions.clear(SessionKey(agent, session_id), self.storage.record(readable_session(state)))
 
     async def put(self, agent: str, session_id: str, document: Any, *, instead_of: Any, namespace: str = "") -> None:
         """Replace a session's document.

@@ -13,7 +13,7 @@ from typing import Any, cast
 from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
 from azure.durable_functions.models.EntityStateResponse import EntityStateResponse
 
-from durable_agent_host.codec.encryption_envelope import read_envelope
+from durable_agent_host.codec.entity_state import read_envelope
 from durable_agent_host.durable.app_secret import AppSecret, Orchestrate, signal_purpose, start_purpose
 from durable_agent_host.encryption.key_check import KeyCheck
 from durable_agent_host.errors import CorruptStateError

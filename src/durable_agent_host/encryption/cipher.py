@@ -20,7 +20,7 @@ from typing import Any, Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from durable_agent_host.codec.encryption_envelope import encode_envelope, read_envelope
+from durable_agent_host.codec.entity_state import encode_envelope, read_envelope
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, SettingError
 from durable_agent_host.redaction import add_known_secrets
