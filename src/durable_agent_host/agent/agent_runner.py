@@ -107,7 +107,6 @@ One per process, because the sender and the runner of the turn share nothing els
 
 OpenLog = Callable[[], TurnLog]
 """Returns the process's turn log; the first call opens the store."""
-"""How long a service may take to cancel a background response."""
 
 
 async def cancel_at_service(runs: AgentRuns) -> None:
