@@ -63,7 +63,7 @@ async def test_a_masked_history_is_sent_masked(kind: str, padding: str):
     assert sent.count(MASK) >= 2
 
 
-DAMAGES: dict[str, Any] = {"text": "x", "null": None, "list": [1], "empty": {}, "no type": {"id": "x"}}
+DAMAGES: dict[str, Any] = {"missing": ..., "text": "x", "null": None, "list": [1], "empty": {}, "no type": {"id": "x"}}
 
 
 def damage(entries: Any, item: Any) -> Any:
@@ -71,7 +71,8 @@ def damage(entries: Any, item: Any) -> Any:
 
     def change(fields: dict[str, Any]) -> dict[str, Any]:
         if STAMP in fields:
-            fields[STAMP]["item"] = item
+            fields[STAMP] = {name: value for name, value in fields[STAMP].items() if name != "item"}
+            fields[STAMP] |= {} if item is ... else {"item": item}
         return fields
 
     return json.loads(json.dumps(entries), object_hook=change)

@@ -4,7 +4,6 @@ import pytest
 from agent_framework import Content, Message
 from agent_framework_openai import OpenAIChatClient
 
-from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers.openai.item_mapping import attach_items
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.openai.request_items import with_valid_ids
@@ -51,14 +50,6 @@ async def test_an_item_that_lost_a_content_is_sent_as_what_is_left():
     text, *items = await sent(Message("assistant", contents))
     assert text["content"][0]["text"] == "[code_interpreter: 1]"
     assert [item["type"] for item in items] == ["web_search_call", "message"]
-
-
-@pytest.mark.parametrize("mark", [{"provider": "openai"}, {"provider": "openai", "type": "code_interpreter_call"}])
-async def test_a_stamp_of_no_shape_is_no_stamp(mark):
-    """The content goes as what it is."""
-    content = Content("text", text="hi", additional_properties={STAMP: mark})
-    (item,) = await sent(Message("assistant", [content]))
-    assert item["content"] == MESSAGE["content"]
 
 
 async def test_reasoning_before_something_that_is_not_sent_stays_out():
