@@ -422,7 +422,7 @@ class AgentRuns:
 
     async def _run_once(self, run: CurrentRun) -> None:
         if parts := run.journal.recorded.workflow_parts:
-            self.agent_session.state[WORKFLOW_STATE] = parts[-1].checkpoint
+            self.agent_session.state[WORKFLOW_STATE] = parts[-1].result["checkpoint"]
         messages = await self._prepare()
         try:
             await self._stream(run, messages)

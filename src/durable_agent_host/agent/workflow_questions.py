@@ -36,7 +36,7 @@ from durable_agent_host.codec.journal_entry import decode_model_response, encode
 from durable_agent_host.codec.tool_result_text import value_text
 from durable_agent_host.errors import RequestError, TurnError
 from durable_agent_host.model.call_path import AGENT_RUN, CallPath
-from durable_agent_host.model.journal_entry import WorkflowWaitingEntry
+from durable_agent_host.model.journal_entry import DEFERRED, ToolCallCompletedEntry
 from durable_agent_host.model.pending_call import PendingCall
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.stream.fold import response_as_updates
@@ -89,7 +89,7 @@ class WorkflowQuestions:
         with self.progress.replaying():
             for part in parts:
                 self.session_state.restore(part.path)
-                recorded_response = decode_model_response(part.response)
+                recorded_response = decode_model_response(part.result["response"])
                 messages, usage = recorded_response.messages, recorded_response.usage_details
                 for update in response_as_updates(AgentResponse(messages=messages, usage_details=usage)):
                     await self.collect(update)
@@ -114,10 +114,10 @@ class WorkflowQuestions:
         response = self.output.response(self._start)
         recorded_response = ChatResponse(messages=response.messages, usage_details=response.usage_details)
         await self.journal.append(
-            WorkflowWaitingEntry(
+            ToolCallCompletedEntry(
                 part_path(self.journal.recorded),
-                self.session.state[WORKFLOW_STATE],
-                encode_answer(recorded_response),
+                DEFERRED,
+                {"checkpoint": self.session.state[WORKFLOW_STATE], "response": encode_answer(recorded_response)},
                 self.session_state.changes(),
             )
         )

@@ -24,7 +24,6 @@ from durable_agent_host.model.call_path import (
     parse_call_path,
 )
 from durable_agent_host.model.journal_entry import (
-    CompactionCallCompletedEntry,
     FeatureEntry,
     JournalStep,
     ModelCallCompletedEntry,
@@ -32,16 +31,13 @@ from durable_agent_host.model.journal_entry import (
     Rejection,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
-    WorkflowWaitingEntry,
 )
 from durable_agent_host.model.log_entry import (
     FEATURE_ENTRY,
     MODEL_FINISHED,
     MODEL_STARTED,
-    SIDE_CALL_FINISHED,
     TOOL_FINISHED,
     TOOL_STARTED,
-    WORKFLOW_WAITING,
     LogEntry,
 )
 
@@ -50,8 +46,6 @@ _STEPS: Final[Mapping[str, type[JournalStep]]] = {
     MODEL_FINISHED: ModelCallCompletedEntry,
     TOOL_STARTED: ToolCallStartedEntry,
     TOOL_FINISHED: ToolCallCompletedEntry,
-    SIDE_CALL_FINISHED: CompactionCallCompletedEntry,
-    WORKFLOW_WAITING: WorkflowWaitingEntry,
     FEATURE_ENTRY: FeatureEntry,
 }
 """Kind of a log entry → its step. The JSON has the fields of the step, and those of its path."""

@@ -152,6 +152,11 @@ class CallPath:
                 return 0
 
     @property
+    def is_agent_run(self) -> bool:
+        """Whether it is the run of an agent that counts as one tool call, or a part of it."""
+        return len(self.steps) == 1 and self.call_id == "agent"
+
+    @property
     def is_nested(self) -> bool:
         """Whether the call is made by an agent within the turn's agent."""
         return any(isinstance(step, ToolStep | ExecutorStep) for step in self.steps[:-1])

@@ -35,7 +35,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class ModelCallCompletedEntry:
-    """A model call has its complete response.
+    """A model call, of an agent or of a compaction strategy, has its complete response.
 
     Attributes:
         path: of the call.
@@ -92,43 +92,14 @@ class ToolCallCompletedEntry:
     Attributes:
         path: of the call.
         outcome: how it ended.
-        result: for the model; of a deferred call, what its pending call needs.
+        result: for the model; of a deferred call, what its pending call needs. A workflow that is an agent stops with
+            questions as a deferred call, with its ``checkpoint`` and, like a model call, the ``response`` so far.
         state: changes of the session's state up to here, or None.
     """
 
     path: CallPath
     outcome: JournaledOutcome
     result: Mapping[str, Any]
-    state: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class CompactionCallCompletedEntry:
-    """A model call of a compaction strategy has its response.
-
-    Attributes:
-        path: of the call.
-        response: as `durable_agent_host.codec.journal_entry.encode_model_response` writes it.
-    """
-
-    path: CallPath
-    response: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class WorkflowWaitingEntry:
-    """A workflow that is an agent has stopped with questions, and continues from here with their answers.
-
-    Attributes:
-        path: of this part of its run: the first before any question, the second after the first ones, and so on.
-        checkpoint: of the workflow, as text.
-        response: what this part has streamed, like that of a `ModelCallCompletedEntry`.
-        state: changes of the session's state up to here, or None.
-    """
-
-    path: CallPath
-    checkpoint: str
-    response: Mapping[str, Any]
     state: Mapping[str, Any] | None = None
 
 
@@ -148,11 +119,5 @@ class FeatureEntry:
 
 
 type JournalStep = (
-    ModelCallStartedEntry
-    | ModelCallCompletedEntry
-    | ToolCallStartedEntry
-    | ToolCallCompletedEntry
-    | CompactionCallCompletedEntry
-    | WorkflowWaitingEntry
-    | FeatureEntry
+    ModelCallStartedEntry | ModelCallCompletedEntry | ToolCallStartedEntry | ToolCallCompletedEntry | FeatureEntry
 )

@@ -25,7 +25,6 @@ from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ending import RefusalWire, VisibleStatus, end_of_answer, visible_turn_status
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
-    CompactionCallCompletedEntry,
     FeatureEntry,
     JournaledOutcome,
     JournalStep,
@@ -288,16 +287,7 @@ class StepReader:
 
     def _add_journal_step(self, step: JournalStep, at: str | None) -> None:
         match step:
-            case ModelCallCompletedEntry() if step.path.is_nested:
-                inner_call = self._add_inner_call(str(step.path), at)
-                inner_call |= cast("InnerCallStepWire", self._describe_response(decode_model_response(step.response)))
-            case ModelCallCompletedEntry():
-                self._finish_model_call(step, at)
-            case ToolCallStartedEntry():
-                self._start_tool(step, at)
-            case ToolCallCompletedEntry():
-                self._end_tool(step, at)
-            case CompactionCallCompletedEntry():
+            case ModelCallCompletedEntry() if step.path.compaction_number is not None:
                 strategy_call: StrategyCallStepWire = {
                     "kind": "strategy_call",
                     "position": step.path.position,
@@ -309,6 +299,15 @@ class StepReader:
                 }
                 self._side_sent_at = None
                 self._add(strategy_call)
+            case ModelCallCompletedEntry() if step.path.is_nested:
+                inner_call = self._add_inner_call(str(step.path), at)
+                inner_call |= cast("InnerCallStepWire", self._describe_response(decode_model_response(step.response)))
+            case ModelCallCompletedEntry():
+                self._finish_model_call(step, at)
+            case ToolCallStartedEntry():
+                self._start_tool(step, at)
+            case ToolCallCompletedEntry() if not step.path.is_agent_run:
+                self._end_tool(step, at)
             case ModelCallStartedEntry() if not step.path.is_nested:
                 self._open_model_call()["background"] = step.continuation is not None
             case FeatureEntry():

@@ -26,7 +26,6 @@ from durable_agent_host.model.call_path import TURN_AGENT, CallPath
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
     DEFERRED,
-    CompactionCallCompletedEntry,
     FeatureEntry,
     JournalStep,
     ModelCallCompletedEntry,
@@ -34,7 +33,6 @@ from durable_agent_host.model.journal_entry import (
     Rejection,
     ToolCallCompletedEntry,
     ToolCallStartedEntry,
-    WorkflowWaitingEntry,
 )
 from durable_agent_host.model.log_entry import (
     AT,
@@ -49,12 +47,10 @@ from durable_agent_host.model.log_entry import (
     REPLIED,
     RESUMED,
     RETRIED,
-    SIDE_CALL_FINISHED,
     STOPPED,
     SUSPENDED,
     TOOL_FINISHED,
     TOOL_STARTED,
-    WORKFLOW_WAITING,
     LogEntry,
     LogRecord,
 )
@@ -144,7 +140,7 @@ class ProcessDeaths:
         self._calls_model = False
 
 
-_COMPLETIONS: Final = frozenset({MODEL_FINISHED, TOOL_FINISHED, SIDE_CALL_FINISHED, WORKFLOW_WAITING})
+_COMPLETIONS: Final = frozenset({MODEL_FINISHED, TOOL_FINISHED})
 _END_KINDS: Final = frozenset({SUSPENDED, POSTPONED, STOPPED, OUTCOME})
 
 
@@ -202,7 +198,7 @@ class JournalState:
         self.state_changes: dict[CallPath, list[tuple[int, Mapping[str, Any]]]] = {}
         self.compaction_responses: dict[CallPath, Mapping[str, Any]] = {}
         self.finished_at: dict[CallPath, int] = {}
-        self.workflow_parts: list[WorkflowWaitingEntry] = []
+        self.workflow_parts: list[ToolCallCompletedEntry] = []
         self.feature_entries: dict[str, list[FeatureEntry]] = {}
         self.rejections: dict[CallPath, Rejection] = {}
         self.failures: list[Mapping[str, Any]] = []
@@ -266,6 +262,9 @@ class JournalState:
         """Add a step; return whether the events before it are confirmed."""
         step = decode_journal_entry(record.entry)
         match step:
+            case ModelCallCompletedEntry() if step.path.compaction_number is not None:
+                self.compaction_responses[step.path] = step.response
+                return False
             case ModelCallCompletedEntry():
                 self.responses[step.path] = step.response
                 self._last_answer = self._last_answer if step.path.is_nested else self.discard_from
@@ -278,16 +277,13 @@ class JournalState:
                 started_call.starts += 1
                 started_call.start = step
                 self.nested_events.discard((str(step.path.run), step.path.call_id))
-            case ToolCallCompletedEntry():
-                self.tools.setdefault(step.path, RecordedTool()).add_end(step)
-                self._add_completion(step.path, step.state, record.offset)
-            case WorkflowWaitingEntry():
+            case ToolCallCompletedEntry() if step.path.is_agent_run:
                 self.workflow_parts.append(step)
                 self.first_output = None
                 self._add_completion(step.path, step.state, record.offset)
-            case CompactionCallCompletedEntry():
-                self.compaction_responses[step.path] = step.response
-                return False
+            case ToolCallCompletedEntry():
+                self.tools.setdefault(step.path, RecordedTool()).add_end(step)
+                self._add_completion(step.path, step.state, record.offset)
             case ModelCallStartedEntry() | FeatureEntry():
                 self.add_start(step)
                 return False
@@ -435,7 +431,7 @@ class Journal:
         if isinstance(step, ModelCallStartedEntry | FeatureEntry):
             self.recorded.add_start(step)
         await self._writer.commit(encode_journal_entry(step))
-        if isinstance(step, _FinishedCall) and step.path.is_nested:
+        if isinstance(step, _FinishedCall) and step.path.is_nested and step.path.compaction_number is None:
             self.recorded.add_finished(step)
 
     def append_soon(self, step: JournalStep, *, within_seconds: float = 0.0) -> None:

@@ -13,12 +13,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from durable_agent_host.model.journal_entry import (
-    CompactionCallCompletedEntry,
     FeatureEntry,
     ModelCallCompletedEntry,
     ModelCallStartedEntry,
     ToolCallCompletedEntry,
-    WorkflowWaitingEntry,
 )
 
 JOURNAL_POINTS: Final = (
@@ -57,14 +55,16 @@ _ENTRIES: Final = {
     ModelCallStartedEntry: ("background.before_append", "background.after_append"),
     ModelCallCompletedEntry: ("model.before_append", "model.after_append"),
     ToolCallCompletedEntry: ("tool.after_run", "tool.after_append"),
-    CompactionCallCompletedEntry: ("side_call.before_append", "side_call.after_append"),
-    WorkflowWaitingEntry: ("workflow.before_append", "workflow.after_append"),
 }
 
 
 def _journal_points(_journal: Any, step: Any) -> tuple[str, str]:
     if isinstance(step, FeatureEntry):
         return f"journal.{step.feature}.before_append", f"journal.{step.feature}.after_append"
+    if isinstance(step, ModelCallCompletedEntry) and step.path.compaction_number is not None:
+        return "journal.side_call.before_append", "journal.side_call.after_append"
+    if step.path.is_agent_run:
+        return WORKFLOW_POINTS
     before, after = _ENTRIES[type(step)]
     return f"journal.{before}", f"journal.{after}"
 

@@ -46,7 +46,6 @@ from durable_agent_host.errors import InvalidAnswerError, LogError, ProviderErro
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ending import CALLS_NOT_RUN, end_of_answer
 from durable_agent_host.model.journal_entry import (
-    CompactionCallCompletedEntry,
     JournalStep,
     ModelCallCompletedEntry,
     Rejection,
@@ -198,7 +197,7 @@ class JournalCompactionCalls:
             async for item in items:
                 if isinstance(item, CompletedResponse):
                     try:
-                        await self.journal.append(CompactionCallCompletedEntry(call.path, encode_answer(item.response)))
+                        await self.journal.append(ModelCallCompletedEntry(call.path, encode_answer(item.response)))
                     except LogError as error:
                         raise RunStoppedError(stop_of(error)) from error
                 yield item
