@@ -37,15 +37,17 @@ def rest_then_answer(model: PracticeModel, *texts: str, seconds: float = 1.0) ->
     model.plan({"calls": [{"name": "rest", "arguments": {"seconds": seconds}}]}, *({"text": text} for text in texts))
 
 
-async def test_the_client_steers(people: AgentHost, model: PracticeModel, book: Path):
+async def test_the_client_steers(people: AgentHost, model: PracticeModel, tmp_path: Path):
     """The result names the running turn, whose next model call has the message."""
-    rest_then_answer(model, "I hurry.")
-    turn = start(people, "Rester", "rest")
-    wait_until(lambda: "resting" in book.read_text())
+    go = tmp_path / "go"
+    model.plan({"text": "An answer. " * 20, "until_file": str(go)}, {"text": "I hurry."})
+    turn = start(people, "Talker", "talk")
+    wait_until(model.requests)
     async with AgentClient(people.url) as client:
-        result = await client.steer("Rester", turn["session_id"], HURRY)
+        result = await client.steer("Talker", turn["session_id"], HURRY)
     assert (result.turn_id, result.status) == (turn["turn_id"], "accepted")
-    assert people.end_of_turn(turn["turn_url"])["response"] == "I hurry."
+    go.touch()
+    assert people.end_of_turn(turn["turn_url"])["response"].endswith("I hurry.")
     assert json.dumps(model.requests()[-1]["body"]).count(HURRY) == 1
 
 
