@@ -77,7 +77,7 @@ def describe(member: str) -> str | None:
             found = _get_member(owner, name)
         except AttributeError:
             return VALUE if inspect.isclass(owner) and name in _instance_attributes(owner) else None
-    found = getattr(found, "__func__", found)
+    found = inspect.unwrap(getattr(found, "__func__", found))  # what the host has replaced is looked at, too
     return _format_signature(found) if inspect.isroutine(found) or inspect.isclass(found) else VALUE
 
 

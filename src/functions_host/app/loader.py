@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, tzinfo
-from functools import cache, partial
+from functools import cache, partial, update_wrapper
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ def _shorten_replays() -> None:
         module: Any = sys.modules.get(f"azure.durable_functions.models.{name}")
         function = getattr(module, attribute, None)
         if function is not None and not isinstance(function, partial):
-            setattr(module, attribute, partial(shorten(function)))
+            setattr(module, attribute, update_wrapper(partial(shorten(function)), function))
 
 
 def _parse_own_times_directly(parse: Callable[[str], datetime]) -> Callable[[str], datetime]:
