@@ -204,7 +204,7 @@ class Mortal(httpx2.ASGITransport):
 
 async def live_turn(runner, session, history, message):
     """Run one turn of a process that keeps everything in memory; give its session and its updates."""
-    from durable_agent_host.agent.transcript_provider import DurableSession
+    from durable_agent_host.agent.durable_session import DurableSession
 
     session = session or DurableSession(session_id="session-1")
     session.transcript = [] if session.service_session_id else list(history)

@@ -27,6 +27,7 @@ from durable_agent_host.agent.call_order import (
     new_tool_layers,
 )
 from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
+from durable_agent_host.agent.durable_session import DurableSession, LostProviderState, SessionState
 from durable_agent_host.agent.feature import AnswerReader, AttemptFeature, CurrentRun, RunContext, RunPart
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES, ExchangeRecorder
@@ -43,14 +44,12 @@ from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import RunStoppedError, Stop
-from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import (
     REPLAYED,
     LiveStream,
     NestedStreamBrokenError,
     StreamProgress,
 )
-from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
 from durable_agent_host.agent.workflow_questions import WorkflowQuestions, part_path
@@ -58,7 +57,7 @@ from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.concurrency.thread_offload import TaskSlice, run_in_thread_if_many
 from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.model.call_path import AGENT_RUN, TURN_AGENT, CallPath
-from durable_agent_host.model.provider_item import ItemPart, LostState
+from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import ResponseLimits, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import ConversationReader, entries_of_context
@@ -71,59 +70,6 @@ from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
 
 _LOGGER = logging.getLogger(__name__)
-
-
-class LostProviderState:
-    """The losses of one attempt; after each, the agent is run again from the stored transcript.
-
-    Args:
-        turn_id: for log lines.
-    """
-
-    def __init__(self, turn_id: str) -> None:
-        self._turn_id = turn_id
-        self._lost: list[LostState] = []
-        self._marked_count = 0
-        self._lost_state: dict[str, Any] = {}
-        self.request_messages: Sequence[Message] = ()
-
-    def __len__(self) -> int:
-        """Return how many requests the service refused because of a loss."""
-        return len(self._lost)
-
-    def add(self, loss: LostState, session: DurableSession, provider: ModelProvider) -> bool:
-        """Record a loss.
-
-        Returns:
-            Whether another run can do without it: the loss is new, also to the session, and the run had used it.
-        """
-        has_continuation = bool(session.service_session_id or WORKFLOW_STATE in session.state)
-        if loss.kind in {"field", "files"}:
-            if provider.carry(self.request_messages, session.lost_state, [loss])[1] == session.lost_state:
-                return False  # the request was made without it
-        elif loss in self._lost or (loss.kind == "continuation" and not (has_continuation or loss.name)):
-            return False
-        _LOGGER.warning("turn %s: %s; resuming from the stored transcript", self._turn_id, loss.reason)
-        self._lost.append(loss)
-        return True
-
-    def clear_continuation(self, session: DurableSession) -> None:
-        """Remove the service's continuation from a session once something was lost."""
-        if self._lost:
-            session.service_session_id = None
-            session.state.pop(WORKFLOW_STATE, None)
-
-    def mark(
-        self, messages: Sequence[Message], session: DurableSession, provider: ModelProvider, *, is_request: bool = False
-    ) -> list[Message]:
-        """Mark what the service can no longer use in messages; the session remembers it."""
-        lost_state = {**session.lost_state, **self._lost_state}
-        new_losses = [loss for loss in self._lost[self._marked_count :] if is_request or loss.kind != "files"]
-        marked_messages, session.lost_state = provider.carry(messages, lost_state, new_losses)
-        if is_request:
-            self._marked_count = len(self._lost)
-            self._lost_state = session.lost_state
-        return marked_messages
 
 
 async def stream_updates(
@@ -192,7 +138,7 @@ class AgentRuns:
         attempt: at the turn's log.
         record: the session's record when the turn was granted.
         agent_session_before: the framework's session from before the turn, serialized.
-        history_session_id: see `durable_agent_host.agent.transcript_provider.DurableSession.restore`.
+        history_session_id: see `durable_agent_host.agent.durable_session.DurableSession.restore`.
         with_files: adds the bytes of files to a request that refers to them.
         request: the turn's request.
         replies: to pending calls, by their ids.

@@ -16,6 +16,7 @@ from agent_framework import AgentResponse, ChatContext, ChatResponse, Message, U
 
 from durable_agent_host.agent.call_scope import CallScope
 from durable_agent_host.agent.compaction import Compaction
+from durable_agent_host.agent.durable_session import DurableSession, SessionState
 from durable_agent_host.agent.http_exchange import ExchangeRecorder
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.layers.running_call import WaitRules
@@ -26,10 +27,8 @@ from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_output import RunOutput
-from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolLayer
-from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.wire_types import MessageWire
 from durable_agent_host.errors import TurnError

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from agent_framework import FileHistoryProvider, HistoryProvider, InMemoryHistoryProvider, RawAgent
 
 from durable_agent_host.agent.coalescing_history_provider import CoalescingHistoryProvider
-from durable_agent_host.agent.transcript_provider import TranscriptProvider
+from durable_agent_host.agent.durable_session import TranscriptProvider
 from durable_agent_host.errors import (
     DurableAgentHostError,
     HistoryElsewhereError,

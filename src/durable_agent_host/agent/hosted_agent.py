@@ -33,12 +33,12 @@ from durable_agent_host.agent.compaction import (
 )
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.declarations import find_parameters
+from durable_agent_host.agent.durable_session import TranscriptProvider
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.history_providers import is_replaced, primary_provider
 from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.nested_agents import NestedAgents
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
-from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
 from durable_agent_host.errors import RegistrationError, RequestError, TurnError
 from durable_agent_host.model.turn import TurnRequest

@@ -23,6 +23,7 @@ from agent_framework import (
 from durable_agent_host.agent.call_middleware import RunCalls, Send
 from durable_agent_host.agent.call_order import chain_model_call, chain_tool_call, new_model_layers, new_tool_layers
 from durable_agent_host.agent.call_scope import CallScope, NestedClient
+from durable_agent_host.agent.durable_session import SessionState
 from durable_agent_host.agent.feature import CurrentRun
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.model_call import ModelCall, ModelStream
@@ -31,7 +32,6 @@ from durable_agent_host.agent.pending_calls import answer_requests, is_provider_
 from durable_agent_host.agent.response_limits import check_model_call, turn_traffic
 from durable_agent_host.agent.run_output import EVERY, RunOutput, coalesce_updates
 from durable_agent_host.agent.run_result import AwaitingReplies, Failed, RunStoppedError
-from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, WaitingToolCall
 from durable_agent_host.errors import TurnLimitError

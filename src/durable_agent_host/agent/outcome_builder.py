@@ -10,9 +10,9 @@ from typing import Any, Final, Literal, cast
 from agent_framework import AgentResponse, Content, Message, UsageDetails, add_usage_details
 
 from durable_agent_host.agent.agent_runs import AgentRuns
+from durable_agent_host.agent.durable_session import DurableSession, TranscriptProvider
 from durable_agent_host.agent.run_output import json_bytes
 from durable_agent_host.agent.run_result import Postponed
-from durable_agent_host.agent.transcript_provider import DurableSession, TranscriptProvider
 from durable_agent_host.codec.content import decode_usage, encode_agent_session
 from durable_agent_host.codec.extension_data import extension_of, with_extension
 from durable_agent_host.codec.journal_entry import decode_model_response, decode_tool_result, tool_result_text

@@ -21,9 +21,9 @@ from typing import Any, Final, cast
 from agent_framework import AgentResponse, AgentSession, HistoryProvider, Message, SessionContext, SupportsAgentRun
 
 from durable_agent_host.agent.coalescing_history_provider import CoalescingHistoryProvider
+from durable_agent_host.agent.durable_session import DurableSession
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.history_providers import get_provider_name, history_providers
-from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import HistoryError, log_reason
 from durable_agent_host.session.external_messages import (

@@ -20,9 +20,9 @@ from agent_framework import (
     WorkflowEvent,
 )
 
+from durable_agent_host.agent.durable_session import SessionState
 from durable_agent_host.agent.pending_calls import PendingCalls, read_arguments
 from durable_agent_host.agent.run_output import RunOutput
-from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.workflow_agents import (
     HostedWorkflow,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from durable_agent_host.agent.transcript_provider import TranscriptProvider
+from durable_agent_host.agent.durable_session import TranscriptProvider
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.durable.session_documents import SessionDocuments, uncached_conversation
 from durable_agent_host.errors import CorruptStateError, ForbiddenError, TurnRejectedError

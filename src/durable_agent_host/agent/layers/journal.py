@@ -12,6 +12,7 @@ from typing import Any, cast
 from agent_framework import ChatResponse, ChatResponseUpdate, Message
 
 from durable_agent_host.agent.declarations import is_agent_tool
+from durable_agent_host.agent.durable_session import SessionState
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.observer import (
     ModelCallCompleted,
@@ -26,7 +27,6 @@ from durable_agent_host.agent.response_limits import check_calls
 from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
-from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from durable_agent_host.agent.declarations import CLIENT_RESULT
+from durable_agent_host.agent.durable_session import SessionState
 from durable_agent_host.agent.pending_calls import PendingCalls
-from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
     ToolCallEnd,

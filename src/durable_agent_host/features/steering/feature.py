@@ -16,9 +16,9 @@ from typing import Any, Final, override
 
 from agent_framework import AgentResponseUpdate, ChatContext, Message
 
+from durable_agent_host.agent.durable_session import DurableSession
 from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
-from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.wire_types import MessageWire
