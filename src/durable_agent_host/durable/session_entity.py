@@ -59,7 +59,6 @@ from durable_agent_host.turn.turn_requests import request_of_run
 from durable_agent_host.turn.turn_wire import (
     check_turn_named,
     decode_turn_outcome,
-    encode_turn_request,
 )
 
 
@@ -333,7 +332,7 @@ class DurableAgentEntity:
             changed_session, is_queued = queue_request(
                 session,
                 request.turn_id,
-                encode_turn_request(submit(self.storage.keep_request(request)).result()),
+                submit(self.storage.keep_request(request)).result(),
                 max_queued_turns=self.settings.max_queued_turns,
             )
             if is_queued:

@@ -174,7 +174,7 @@ class TurnClient:
         await self.check_log()
         travels = await self.storage.keep_request(request)
         try:
-            await self._client.start_new(TURN_ORCHESTRATION, request.turn_id, encode_turn_request(travels))
+            await self._client.start_new(TURN_ORCHESTRATION, request.turn_id, travels)
         except Exception:
             if await self.read(request.turn_id) is None:
                 raise

@@ -20,7 +20,7 @@ from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.receipts import expired_outcome
 from durable_agent_host.session.sealing import Withdrawal, seal_outcome
 from durable_agent_host.turn.turn_redactor import Redactor
-from durable_agent_host.turn.turn_wire import join_request, raw_fields, split_request
+from durable_agent_host.turn.turn_wire import encode_turn_request, join_request, raw_fields, split_request
 
 TRAVELS_BYTES: Final = 4 * 1024
 """Largest part of a request, answer or response that travels through orchestrations; larger ones go by reference."""
@@ -128,11 +128,11 @@ class TurnDataStorage:
             return request
         return await run_in_thread_if_long(request, lambda: redactor.request(request))
 
-    async def keep_request(self, request: TurnRequest) -> TurnRequest:
+    async def keep_request(self, request: TurnRequest) -> dict[str, Any]:
         """Store a request's parts that are too large to travel, or all of one that must not travel unredacted.
 
         Returns:
-            The request as it travels; unchanged when it is small.
+            The request as it travels, as JSON.
 
         Raises:
             LogUnavailableError: the store does not answer; nothing was begun.
@@ -149,7 +149,7 @@ class TurnDataStorage:
                 )
                 request = replace(redacted_request, raw=raw)
             small, large = split_request(request, TRAVELS_BYTES)
-            return request if large is None else replace(small, stored=await self._store_json(request, large))
+            return small if large is None else small | {"stored": await self._store_json(request, large)}
         except LogError as error:
             raise LogUnavailableError(f"{error}. The turn could not begin: try again later") from error
 
@@ -312,9 +312,9 @@ class NullTurnDataStorage(TurnDataStorage):
         del session, request, response, withdrawal
         return outcome
 
-    async def keep_request(self, request: TurnRequest) -> TurnRequest:
-        """Return the request as it is."""
-        return request
+    async def keep_request(self, request: TurnRequest) -> dict[str, Any]:
+        """Return the request as it is, as JSON."""
+        return encode_turn_request(request)
 
 
 def _no_pieces() -> BlobStore:

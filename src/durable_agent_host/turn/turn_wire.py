@@ -55,22 +55,25 @@ def validate[T](adapter: TypeAdapter[T], wire: Any) -> T:
         raise RequestError(f"{location[:200]!r} is not valid: {details['msg']}") from None
 
 
-def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, dict[str, Any] | None]:
-    """Split a request that is too large to travel.
+def split_request(request: TurnRequest, max_bytes: int) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Encode a request, and split one that is too large to travel.
 
     Returns:
-        The request without its large fields, and those fields, to be stored; or the same request and None.
+        The request as JSON without its large fields, and those fields, to be stored; or all of it and None.
     """
     wire = encode_turn_request(request)
     if len(json_bytes_of(wire)) <= max_bytes:
-        return request, None
-    travelling_request = replace(request, message="", response_format=None, options={}, contents=(), client_tools=())
-    return travelling_request, {name: wire[name] for name in _LARGE if name in wire}
+        return wire, None
+    small = {name: value for name, value in wire.items() if name not in _LARGE}
+    return small | {"message": ""}, _large_fields(wire)
 
 
 def raw_fields(request: TurnRequest) -> dict[str, Any]:
     """Return a redacted request's original fields; `join_request` puts them back."""
-    wire = encode_turn_request(request)
+    return _large_fields(encode_turn_request(request))
+
+
+def _large_fields(wire: Mapping[str, Any]) -> dict[str, Any]:
     return {name: wire[name] for name in _LARGE if name in wire}
 
 

@@ -19,13 +19,22 @@ def format_second(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
+def encode_stored(stored_json: str | None) -> str:
+    """Return JSON as it is stored; as a text if it is damaged, so that the answer is JSON."""
+    try:
+        json.loads(stored_json or "null")
+    except (ValueError, RecursionError):
+        return json.dumps(stored_json, default=repr)
+    return stored_json or "null"
+
+
 def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str | None = None) -> str:
-    """Encode the status of an instance; stored JSON is inserted as it is."""
+    """Encode the status of an instance; stored JSON is inserted by `encode_stored`."""
     head = json.dumps({"name": record.name, "instanceId": record.instance_id, "runtimeStatus": record.runtime_status})
     history = "" if history_json is None else f',"historyEvents":{history_json}'
     return (
-        f'{head[:-1]},"input":{(record.input_json if show_input else None) or "null"},'
-        f'"customStatus":{record.custom_status_json or "null"},'
+        f'{head[:-1]},"input":{encode_stored(record.input_json if show_input else None)},'
+        f'"customStatus":{encode_stored(record.custom_status_json)},'
         f'"output":{_output(record)},"createdTime":"{format_second(record.created_at)}",'
         f'"lastUpdatedTime":"{format_second(record.updated_at)}"{history}}}'
     )
@@ -33,13 +42,12 @@ def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str
 
 def _output(record: InstanceRecord) -> str:
     """Return the output; the reason of a terminated instance as JSON, if it is."""
-    output_json = record.output_json or "null"
     if record.status == "Terminated":
-        reason = json.loads(output_json)
-        with suppress(ValueError, RecursionError):
+        with suppress(ValueError, TypeError, RecursionError):
+            reason = json.loads(record.output_json or "null")
             json.loads(reason)
             return reason
-    return output_json
+    return encode_stored(record.output_json)
 
 
 _API_NAMES: dict[int, str] = {

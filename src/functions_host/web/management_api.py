@@ -20,7 +20,7 @@ from functions_host.engine.database import StoreError, when_unlocked
 from functions_host.engine.entities import parse_entity_id
 from functions_host.engine.queries import InstanceFilter, list_entities, list_instances
 from functions_host.engine.sqlite_store import SqliteStore
-from functions_host.engine.status_wire import encode_status, encode_status_history, format_second
+from functions_host.engine.status_wire import encode_status, encode_status_history, encode_stored, format_second
 from functions_host.engine.store_records import InstanceRecord
 from functions_host.engine.task_hub import (
     BadRequestError,
@@ -120,7 +120,7 @@ class ManagementApi:
         if "timeout" in call.query:
             record = await self._hub.wait_for_end(instance_id, wait_seconds)
             if record.status == "Completed":
-                return _json(200, record.output_json or "null")
+                return _json(200, encode_stored(record.output_json))
             if record.is_terminal:
                 return self._status_response(call, record)
         return self._check_status(call, instance_id)
