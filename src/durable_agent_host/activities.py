@@ -19,6 +19,7 @@ from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.errors import RegistrationError, RequestError
+from durable_agent_host.features.registry import ACTIVITY_FEATURES
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.providers.registry import provider_for
@@ -155,6 +156,7 @@ def _make_runner(agent: AgentSource, settings: Settings) -> AgentRunner:
         name,
         agent,
         provider_for,
+        features=ACTIVITY_FEATURES,
         observers=turn_observers(),
         open_log=_opener(settings),
         limits=run_limits(settings),

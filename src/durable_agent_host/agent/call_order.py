@@ -1,7 +1,7 @@
 """The order of the layers of model calls and tool calls, and where each gets what it needs.
 
 The lists are built for each call, outermost layer first; what a call does not use is not in its list. Features have
-four places in them, see `durable_agent_host.agent.feature.RunPart`.
+five places in them, see `durable_agent_host.agent.feature.RunPart`.
 """
 
 import asyncio
@@ -10,24 +10,21 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
-from durable_agent_host.agent.declarations import RemovedTool, is_agent_tool, is_hand_off, runs_at_client
-from durable_agent_host.agent.feature import CurrentRun
+from durable_agent_host.agent.declarations import RemovedTool, is_hand_off, runs_at_client
+from durable_agent_host.agent.feature import CurrentRun, RunPart
 from durable_agent_host.agent.http_exchange import ExchangeRecorder
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
-from durable_agent_host.agent.layers.in_doubt import DID_NOT_RUN, ResolveDoubt
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
-from durable_agent_host.agent.layers.pending_calls import AskClient, AwaitCallback, RequireApproval
 from durable_agent_host.agent.layers.response import ReadResponse, read_strategy_response
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
-from durable_agent_host.agent.layers.running_call import EnterToolCall, RunningTool
-from durable_agent_host.agent.mcp_servers import is_mcp_tool
+from durable_agent_host.agent.layers.running_call import AwaitCallback, EnterToolCall, RunningTool
 from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall
 from durable_agent_host.agent.response_limits import check_model_call, stream_with_timeout, turn_traffic
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.agent.stream_progress import StreamProgress
-from durable_agent_host.agent.tool_invocation import ToolCallEnd, ToolInvocation, ToolLayer, text_result
+from durable_agent_host.agent.tool_invocation import DID_NOT_RUN, ToolCallEnd, ToolInvocation, ToolLayer, text_result
 from durable_agent_host.errors import TurnLimitError
 
 
@@ -70,11 +67,7 @@ class ToolLayers:
 
     journal: JournalToolCalls
     progress: StreamProgress
-    approval: RequireApproval
-    client_tool: AskClient
-    in_doubt: ResolveDoubt
-    tool_layers: Sequence[ToolLayer]
-    callback: AwaitCallback
+    parts: Sequence[RunPart]
     running_call: EnterToolCall
     run_tool: RunTool
     is_nested: bool
@@ -119,17 +112,10 @@ def new_model_layers(run: CurrentRun, *, drops_continuations: bool = False) -> M
 
 def new_tool_layers(run: CurrentRun) -> ToolLayers:
     """Return the layers of the tool calls of a run."""
-    callback = AwaitCallback(
-        run.pending_calls, run.journal, run.session_state, max_result_bytes=run.bounds.max_tool_result_bytes
-    )
     return ToolLayers(
         journal=JournalToolCalls(run.journal, run.observers, run.session_state, run.gate),
         progress=run.progress,
-        approval=RequireApproval(run.pending_calls),
-        client_tool=AskClient(run.pending_calls),
-        in_doubt=ResolveDoubt(run.pending_calls, run.label, run.gate.fail),
-        tool_layers=[part.tool for part in run.parts if part.tool is not None],
-        callback=callback,
+        parts=run.parts,
         running_call=EnterToolCall(
             run.request,
             run.journal,
@@ -142,7 +128,7 @@ def new_tool_layers(run: CurrentRun) -> ToolLayers:
                 run.wait_rules,
                 asyncio.get_running_loop(),
             ),
-            defer=callback.begin,
+            callback=AwaitCallback(run.pending_calls, run.journal, run.session_state, run.bounds.max_tool_result_bytes),
             new_scope=run.new_scope,
             fail=run.gate.fail,
         ),
@@ -181,24 +167,19 @@ def chain_compaction_call(of_run: ModelLayers, journal: JournalCompactionCalls, 
 def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolCallEnd]:
     """Make a tool call of a run's agent through its layers."""
     if call.deferral is not None:
-        return of_run.journal(call, of_run.callback.resume)
+        return of_run.journal(call, of_run.running_call.callback.resume)
     if of_run.is_nested and is_hand_off(call.tool):
         return of_run.run_tool(call)
     layers: list[ToolLayer] = [of_run.progress.end_run] if of_run.progress.has_client_calls else []
     layers.append(of_run.journal)
     if of_run.progress.is_invalid_call(call):
         layers.append(of_run.progress.reject_invalid_call)
-    if of_run.approval.pending_calls.needs_approval(call):
-        layers.append(of_run.approval)
-    is_resumed = call.starts > 0 and is_agent_tool(call.tool)  # what is in doubt is within it
-    if runs_at_client(call.tool):
-        layers.append(of_run.client_tool)
-    elif (call.starts or is_mcp_tool(call.tool)) and not is_resumed:
-        layers.append(of_run.in_doubt)
+    layers += [layer for part in of_run.parts if part.ask is not None for layer in part.ask(call)]
     if isinstance(call.tool, RemovedTool) and not runs_at_client(call.tool):
         return _chain(layers, _reject_removed)(call)
-    if not is_resumed:
-        layers += [*of_run.tool_layers, of_run.journal.record_start]
+    if not call.is_resumed:
+        layers += [part.start for part in of_run.parts if part.start is not None]
+        layers.append(of_run.journal.record_start)
     layers.append(of_run.running_call)
     return _chain(layers, of_run.run_tool)(call)
 

@@ -7,17 +7,20 @@ whose calls it journals.
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 from weakref import WeakKeyDictionary
 
 from agent_framework import FunctionTool
 
 from durable_agent_host.agent.dynamic_subclass import overridden_class
-from durable_agent_host.agent.mcp_servers import IS_HARMLESS
 from durable_agent_host.errors import TurnError
 from durable_agent_host.tool_calls import IN_DOUBT, InDoubt
 
-_POLICIES: Final = frozenset({"retry", "fail", "ask"})
+CAN_LOSE_SERVER: Final = "durable_agent_host.can_lose_server"
+"""The additional property of a tool that runs at a server, whose connection may be lost."""
+
+IS_HARMLESS: Final = "durable_agent_host.is_harmless"
+"""The additional property of a tool that its server calls idempotent or read-only."""
 
 
 class _NeedsApproval:
@@ -159,7 +162,7 @@ def in_doubt_policy(tool: FunctionTool) -> InDoubt:
         The policy; ``fail`` when nothing is declared.
     """
     properties = tool.additional_properties or {}
-    if (policy := properties.get(IN_DOUBT)) in _POLICIES:
+    if (policy := properties.get(IN_DOUBT)) in get_args(InDoubt):
         return cast("InDoubt", policy)
     return "retry" if IS_HARMLESS in properties else "fail"
 

@@ -28,7 +28,7 @@ from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.stream_progress import StreamProgress
-from durable_agent_host.agent.tool_invocation import ToolLayer
+from durable_agent_host.agent.tool_invocation import ToolInvocation, ToolLayer
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.wire_types import MessageWire
 from durable_agent_host.errors import TurnError
@@ -193,7 +193,9 @@ class RunPart:
         answer: a layer around a model call, within the journal: it gets the whole answer before that is durable.
         service: a layer around the retries of a model call: it decides which service is asked.
         request: a layer around each request of a model call, also of strategies and of agents within the agent.
-        tool: a layer around a tool call that is about to start, also of agents within the agent.
+        ask: gives the layers that decide whether a tool call starts, also of agents within the agent; none for a call
+            that nobody has to decide.
+        start: a layer around a tool call that is about to start, also of agents within the agent.
         reader: reads the answers, when another client than the agent's own may give them.
         sends_transcript: whether the run sends all messages, although the agent's service keeps the conversation.
         add_messages: is called before each model call.
@@ -211,7 +213,8 @@ class RunPart:
     answer: ModelLayer | None = None
     service: ModelLayer | None = None
     request: ModelLayer | None = None
-    tool: ToolLayer | None = None
+    ask: Callable[[ToolInvocation], Sequence[ToolLayer]] | None = None
+    start: ToolLayer | None = None
     reader: AnswerReader | None = None
     sends_transcript: bool = False
     add_messages: AddMessages | None = None

@@ -4,9 +4,9 @@ Theory of operation. The framework connects to a server once, for all runs, and 
 connection can end: after most of them each call fails until the process ends. A hosted agent gets views of its servers.
 Before a run and before a call, a view connects again if the connection has ended, and so loads the server's tools as
 they are now. A call that ends with its connection, or with something else than an answer of the server, may have taken
-effect, so it is not made again here: `ConnectionLostError` leaves that to
-`durable_agent_host.agent.layers.in_doubt`. The SDK says of any HTTP error only that there was one, so hooks of its
-client record whether a request was sent, and the status: 4xx is refused before a tool runs.
+effect, so it is not made again here: by `ConnectionLostError` it is a call in doubt. The SDK says of any HTTP error
+only that there was one, so hooks of its client record whether a request was sent, and the status: 4xx is refused before
+a tool runs.
 """
 
 import asyncio
@@ -20,8 +20,10 @@ from typing import Any, Final, cast
 from agent_framework import FunctionTool
 from agent_framework.exceptions import ToolException
 
+from durable_agent_host.agent.declarations import CAN_LOSE_SERVER, IS_HARMLESS
 from durable_agent_host.agent.dynamic_subclass import overridden_class
-from durable_agent_host.errors import ProviderError, TurnError
+from durable_agent_host.agent.tool_invocation import ConnectionLostError, UnreachableError
+from durable_agent_host.errors import TurnError
 
 _LOGGER = logging.getLogger(__name__)
 _UNKNOWN_SESSION: Final = "Session terminated"
@@ -39,27 +41,8 @@ _NO_ANSWER: Final = (
 _EXCHANGE: Final[ContextVar["_Exchange | None"]] = ContextVar("durable_agent_host_exchange", default=None)
 """The HTTP requests of the current call of an MCP tool."""
 
-IS_HARMLESS: Final = "durable_agent_host.is_harmless"
-"""The additional property of a tool that its server calls idempotent or read-only."""
-
-_IS_MCP_TOOL: Final = "durable_agent_host.is_mcp_tool"
-"""The additional property of a tool or prompt that a view of a server has loaded."""
-
 _HARMLESS: Final = ("read_only_hint", "idempotent_hint", "readOnlyHint", "idempotentHint")
 """Annotations of tools that may be run again, by their names in the MCP SDK 2 and 1."""
-
-
-class ConnectionLostError(TurnError):
-    """A server has not answered a call, which may or may not have taken effect."""
-
-
-class UnreachableError(ProviderError):
-    """A server cannot be reached; the call was not made."""
-
-
-def is_mcp_tool(tool: FunctionTool) -> bool:
-    """Return whether the calls of a tool go to an MCP server, whose connection may be lost."""
-    return _IS_MCP_TOOL in (tool.additional_properties or {})
 
 
 def with_reconnection(servers: Sequence[Any]) -> list[Any]:
@@ -127,7 +110,7 @@ class _Reconnecting:
     def _mark(self, tool: FunctionTool, annotations: Any) -> None:
         """Mark a tool of the server, and whether it may be run again; the framework keeps no annotations."""
         properties = cast("dict[str, Any]", tool.additional_properties)
-        properties[_IS_MCP_TOOL] = True
+        properties[CAN_LOSE_SERVER] = True
         if any(getattr(annotations, hint, None) is True for hint in _HARMLESS):
             properties[IS_HARMLESS] = True
         else:

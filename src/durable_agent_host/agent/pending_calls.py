@@ -19,6 +19,7 @@ from durable_agent_host.agent.declarations import RemovedTool, find_parameters, 
 from durable_agent_host.agent.observer import CallPending, ObserverGroup, RunObservers, ToolCallCompleted
 from durable_agent_host.agent.provider import ClientCall, ModelProvider
 from durable_agent_host.agent.tool_invocation import (
+    DID_NOT_RUN,
     NextToolCall,
     ToolCallEnd,
     ToolInvocation,
@@ -145,7 +146,7 @@ class PendingCalls:
                         field="arguments",
                     )
                 except RequestError as error:
-                    return text_result("invalid_arguments", f"Error: The tool did not run: {error}")
+                    return text_result("invalid_arguments", f"{DID_NOT_RUN}{error}")
             return await call_next(replace(call, arguments=arguments, has_changed_arguments=is_changed))
 
     def call_id(self, path: CallPath, number: int = 0, changes: int = 0) -> str:

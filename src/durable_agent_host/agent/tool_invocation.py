@@ -14,11 +14,22 @@ from agent_framework import Content, FunctionTool, MiddlewareTermination
 from agent_framework.exceptions import UserInputRequiredException
 from pydantic import BaseModel
 
+from durable_agent_host.agent.declarations import is_agent_tool
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result
-from durable_agent_host.errors import TurnError
+from durable_agent_host.errors import ProviderError, TurnError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import ToolCallCompletedEntry, ToolOutcome
+
+DID_NOT_RUN: Final = "Error: The tool did not run: "
+
+
+class ConnectionLostError(TurnError):
+    """The server of a tool has not answered a call, which may or may not have taken effect."""
+
+
+class UnreachableError(ProviderError):
+    """The server of a tool cannot be reached; the call was not made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +61,11 @@ class ToolInvocation:
     def name(self) -> str:
         """The tool's name."""
         return self.tool.name
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the tool is an agent that goes on with its own calls: what is in doubt is within it."""
+        return self.starts > 0 and is_agent_tool(self.tool)
 
 
 @dataclass(frozen=True, slots=True)

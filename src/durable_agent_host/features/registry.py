@@ -16,6 +16,7 @@ from durable_agent_host.features.fallback import entries as fallback
 from durable_agent_host.features.fallback.feature import Fallbacks, choose_fallbacks, list_clients
 from durable_agent_host.features.notifications.delivery import NOTIFY_ORCHESTRATION, notifications
 from durable_agent_host.features.notifications.notification import Notify
+from durable_agent_host.features.pending_calls.feature import PendingKinds
 from durable_agent_host.features.response_format.feature import ResponseFormats, choose_response_retries
 from durable_agent_host.features.steering import feature as steering
 from durable_agent_host.features.steering.feature import Steering
@@ -30,6 +31,8 @@ FEATURE_VIEWS: Final[Mapping[str, ShowEntry]] = {
     steering.NAME: steering.show_message,
 }
 """How the steps of a turn show the entries of features."""
+ACTIVITY_FEATURES: Final = (CompactionOfAgent(), PendingKinds())
+"""The features of an agent in an activity of the app's own, where nothing is chosen."""
 
 
 def app_features(notify: Notify | str | None, settings: Settings) -> list[AppFeature]:
@@ -80,4 +83,5 @@ class FeatureChoices:
             *([BudgetsOfAgent(budgets)] if budgets.counts else []),
             Steering(),
             CompactionOfAgent(),
+            PendingKinds(),
         ]

@@ -8,6 +8,7 @@ from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
+from durable_agent_host.features.pending_calls.feature import PendingKinds
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.journal_entry import FeatureEntry
@@ -52,7 +53,7 @@ def test_a_feature_finds_its_entries_in_the_next_attempt(tmp_path: Path, model: 
         client = OpenAIChatClient(model="practice", api_key="practice", base_url=model.url)
         CLIENTS.append(client)
         agent = Agent(client, "Work.", name="Agent", tools=[pay], default_options={"store": False})
-        runner = AgentRunner("Agent", agent, provider_for, open_log=lambda: log, features=[Lots()])
+        runner = AgentRunner("Agent", agent, provider_for, open_log=lambda: log, features=[Lots(), PendingKinds()])
         (waiting_call,) = (await runner.run(Session(), REQUEST)).pending
         outcome = await runner.run(Session(), REQUEST, {waiting_call["call_id"]: {"approved": True}})
         assert (outcome.status, outcome.text) == ("completed", "Done.")

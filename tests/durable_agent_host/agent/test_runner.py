@@ -27,6 +27,7 @@ from agent_framework_openai import OpenAIChatClient
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.observer import Moment, ObservedTurn, TurnObserver
 from durable_agent_host.features.budgets.feature import BudgetsOfAgent
+from durable_agent_host.features.pending_calls.feature import PendingKinds
 from durable_agent_host.model.budget import NO_BUDGETS, Budgets
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
@@ -53,7 +54,7 @@ def runner(
     client = OpenAIChatClient(model="practice", api_key="practice", base_url=model.url)
     CLIENTS.append(client)
     agent = Agent(client, "Work.", name="Agent", tools=list(tools), default_options={"store": False}, **options)
-    features = [BudgetsOfAgent(budgets)]
+    features = [BudgetsOfAgent(budgets), PendingKinds()]
     return AgentRunner("Agent", agent, provider_for, observers=observers, open_log=lambda: log, features=features)
 
 

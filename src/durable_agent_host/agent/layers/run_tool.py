@@ -10,12 +10,13 @@ from typing import Any, Final, cast
 from agent_framework import Content, MiddlewareFailure, MiddlewareTermination
 from agent_framework.exceptions import UserInputRequiredException
 
-from durable_agent_host.agent.mcp_servers import ConnectionLostError, UnreachableError
 from durable_agent_host.agent.run_result import RunStoppedError
 from durable_agent_host.agent.tool_invocation import (
+    ConnectionLostError,
     ToolCallEnd,
     ToolInvocation,
     ToolResult,
+    UnreachableError,
     WaitingToolCall,
     argument_error,
     encode_carrier,

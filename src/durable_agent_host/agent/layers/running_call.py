@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,6 +10,7 @@ from threading import Event
 from typing import Any, Final
 
 from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
+from durable_agent_host.agent.durable_session import SessionState
 from durable_agent_host.agent.observer import RunObservers, ToolProgressed
 from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.run_result import AwaitingReplies, Postponed, RunStoppedError
@@ -18,17 +19,25 @@ from durable_agent_host.agent.tool_invocation import (
     NextToolCall,
     ToolCallEnd,
     ToolInvocation,
+    ToolResult,
     WaitingToolCall,
+    remark_on_arguments,
+    text_result,
 )
+from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result
+from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.concurrency.thread_safe_waiters import call_in_loop
-from durable_agent_host.errors import RequestError
+from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.journal_entry import DEFERRED, ToolCallCompletedEntry
+from durable_agent_host.model.pending_call import PendingCall
 from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.tool_calls import RUNNING_CALL, DeferredCall, ToolCall
-from durable_agent_host.turn.client_tools import check_schema
+from durable_agent_host.turn.client_tools import check_fit, check_schema, tool_result_of
 from durable_agent_host.turn_log.journal import Journal
 
+_LOGGER = logging.getLogger(__name__)
 _SECONDS_BETWEEN_EVENTS: Final = 0.25
 
 NewToken = Callable[[TurnRequest, str, datetime], str]
@@ -118,7 +127,57 @@ class RunningTool:
         await progress_task
 
 
-_LOGGER = logging.getLogger(__name__)
+@dataclass(frozen=True)
+class AwaitCallback:
+    """Makes a deferred call wait for its result.
+
+    Attributes:
+        pending_calls: of the run.
+        journal: of the run.
+        session_state: whose changes by the tool are recorded before it waits.
+        max_result_bytes: limit on a result.
+    """
+
+    pending_calls: PendingCalls
+    journal: Journal
+    session_state: SessionState
+    max_result_bytes: int
+
+    async def begin(self, call: ToolInvocation, deferred_call: DeferredCall) -> ToolCallEnd:
+        """Record that a tool has deferred its result, so that it never runs again, and wait."""
+        deferral = {
+            "call_id": self.pending_calls.callback_id(call),
+            "arguments": call.arguments,
+            "schema": deferred_call.schema,
+            "expires_at": deferred_call.expires_at.isoformat(),
+        }
+        await self.journal.append(ToolCallCompletedEntry(call.path, DEFERRED, deferral, self.session_state.changes()))
+        return await self._wait(call, deferral)
+
+    async def resume(self, call: ToolInvocation) -> ToolCallEnd:
+        """Continue with a call that an earlier attempt has deferred; its tool does not run."""
+        self.session_state.restore(call.path)
+        return await self._wait(call, call.deferral or {})
+
+    async def _wait(self, call: ToolInvocation, deferral: Mapping[str, Any]) -> ToolCallEnd:
+        pending_call = PendingCall(kind="callback", name=call.name, path=str(call.path), **deferral)
+        reply = await self.pending_calls.answer_or_ask(pending_call)
+        if reply is None:
+            return WaitingToolCall("waits for its callback")
+        return await run_in_thread_if_long(reply, lambda: self._result_of_reply(call, pending_call, reply))
+
+    def _result_of_reply(self, call: ToolInvocation, pending_call: PendingCall, reply: Mapping[str, Any]) -> ToolResult:
+        """Return the result of a call from the answer to it; what is wrong with the answer is told to the model."""
+        try:
+            if "error" not in reply:
+                check_fit(reply.get("result"), pending_call.schema, max_bytes=self.max_result_bytes)
+            value = tool_result_of(reply)
+            if pending_call.arguments != call.arguments:
+                value = remark_on_arguments(value, pending_call.arguments)
+            wire = encode_tool_result(value)
+        except (RequestError, CorruptStateError) as error:
+            return text_result("error", f"Error: The call has ended, and its result cannot be used: {error}")
+        return ToolResult("error" if "error" in reply else "success", wire, decode_tool_result(wire))
 
 
 @dataclass(frozen=True)
@@ -130,7 +189,7 @@ class EnterToolCall:
         journal: of the run.
         gave_up: set when the run's results are no longer wanted.
         new_host: makes what the host does for a running tool.
-        defer: ends a call whose tool has deferred its result.
+        callback: ends a call whose tool has deferred its result.
         new_scope: makes the scope of agents within a call.
         fail: ends the turn, or its attempt, with an error when the other calls of the batch have ended.
     """
@@ -139,7 +198,7 @@ class EnterToolCall:
     journal: Journal
     gave_up: Event
     new_host: Callable[[ToolInvocation], RunningTool]
-    defer: Callable[[ToolInvocation, DeferredCall], Awaitable[ToolCallEnd]]
+    callback: AwaitCallback
     new_scope: Callable[[CallPath], CallScope]
     fail: Callable[[BaseException], None]
 
@@ -173,8 +232,9 @@ class EnterToolCall:
             CALL_SCOPE.reset(scope_token)
             if host.progress_task is not None:
                 await host.end_progress(host.progress_task)
-        is_deferred = isinstance(end, WaitingToolCall) and isinstance(end.value, DeferredCall)
-        return await self.defer(call, end.value) if is_deferred else end
+        if isinstance(end, WaitingToolCall) and isinstance(end.value, DeferredCall):
+            return await self.callback.begin(call, end.value)
+        return end
 
     def _end_of(self, end: ToolCallEnd) -> ToolCallEnd:
         scope = CALL_SCOPE.get()

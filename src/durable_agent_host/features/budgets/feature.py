@@ -62,7 +62,7 @@ class BudgetsOfAttempt:
         )
         return RunPart(
             request=account.count_call,
-            tool=account.count_tool_call,
+            start=account.count_tool_call,
             admit=account.admit_model_call,
             clock=account,
             complete_outcome=lambda outcome: replace(outcome, budget_usage=account.total),

@@ -5,13 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from durable_agent_host.agent.declarations import in_doubt_policy, needs_approval
-from durable_agent_host.agent.mcp_servers import ConnectionLostError, UnreachableError
+from durable_agent_host.agent.declarations import in_doubt_policy
 from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.tool_invocation import (
+    DID_NOT_RUN,
+    ConnectionLostError,
     NextToolCall,
     ToolCallEnd,
     ToolInvocation,
+    UnreachableError,
     WaitingToolCall,
     text_result,
 )
@@ -21,7 +23,6 @@ _UNKNOWN: Final = (
     "Error: The outcome of this call is not known: the process or a connection ended while the tool was running, "
     "or a gateway failed, and the call may or may not have taken effect."
 )
-DID_NOT_RUN: Final = "Error: The tool did not run: "
 _NO_RESULT: Final = "Error: The call was cut and has no result; it is safe to make it again: "
 _POLICY_TEXTS: Final[Mapping[str, str]] = {
     "fail": "the model is told that its outcome is not known",
@@ -61,7 +62,7 @@ class ResolveDoubt:
                 _LOGGER.warning("%s: tool %s failed (call %s): %s", self.label, call.name, call.path.call_id, error)
                 attempt = call.starts + 1
                 if isinstance(error, UnreachableError) and attempt == 1:
-                    if needs_approval(call.tool):
+                    if self.pending_calls.needs_approval(call):
                         self.fail(error)
                         return WaitingToolCall("waits for its server")
                     return text_result("unreachable", f"{DID_NOT_RUN}{error}")
@@ -93,5 +94,5 @@ class ResolveDoubt:
             deny=lambda reason: text_result("unknown", f"{_UNKNOWN}{reason}"),
             kind="in_doubt",
             reason=_QUESTION,
-            number=call.starts - 1 + (1 if needs_approval(call.tool) else 0),
+            number=call.starts - 1 + self.pending_calls.needs_approval(call),
         )
