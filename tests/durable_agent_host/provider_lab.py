@@ -12,6 +12,7 @@ from agent_framework import Agent, Content, Message
 
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.codec.entity_state import decode_session, encode_session
+from durable_agent_host.features.registry import ACTIVITY_FEATURES
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for
@@ -141,7 +142,9 @@ class ProviderLab:
         """Run a turn with a provider's client, as a process does that knows the session from its JSON state alone."""
         session = decode_session(json.loads(json.dumps(encode_session(self.session))))
         async with self.agent(kind) as agent:
-            runner = AgentRunner("Lab", agent, provider_for, open_log=open_log, redactor=self.redactor)
+            runner = AgentRunner(
+                "Lab", agent, provider_for, features=ACTIVITY_FEATURES, open_log=open_log, redactor=self.redactor
+            )
             outcome = await runner.run(session, TurnRequest("Lab", "session-1", f"turn-{self.turns}", text))
         self.turns += 1
         self.session, _ = commit_outcome(self.session, outcome, window=ReceiptWindow(keep=1))

@@ -70,7 +70,9 @@ def openai_turn(url: str, session: Session, turn_id: str) -> tuple[Mapping[str, 
     async def run() -> tuple[Mapping[str, Any], ...]:
         async with openai.AsyncOpenAI(api_key="k", base_url=url) as sdk:
             agent = Agent(OpenAIChatClient(model="m", async_client=sdk), name="A", default_options={"store": False})
-            outcome = await AgentRunner("A", agent, provider_for).run(cold, TurnRequest("A", "one", turn_id, "go"))
+            outcome = await AgentRunner("A", agent, provider_for, features=()).run(
+                cold, TurnRequest("A", "one", turn_id, "go")
+            )
         assert outcome.status == "completed", outcome.error
         return outcome.entries
 

@@ -96,7 +96,7 @@ class TinyProvider(GenericProvider):
 
 async def _turn(state: Any, text: str) -> dict[str, Any]:
     session = decode_session(state) if state is not None else Session()
-    runner = AgentRunner("Tiny", Agent(TinyClient(), "Talk.", name="Tiny"), provider_for)
+    runner = AgentRunner("Tiny", Agent(TinyClient(), "Talk.", name="Tiny"), provider_for, features=())
     outcome = await runner.run(session, TurnRequest("Tiny", "one", f"turn-{len(session.entries)}", text))
     session = replace(session, entries=session.entries + outcome.entries, agent_session=outcome.agent_session)
     return {"state": encode_session(session), "sent": SENT, "answer": outcome.text, "modules": sorted(sys.modules)}

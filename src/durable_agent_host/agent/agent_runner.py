@@ -216,7 +216,7 @@ class AgentRunner:
         storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
         history: ProviderHistory | None = None,
         compaction: CompactionChoice = NO_COMPACTION_CHOICE,
-        features: Sequence[AgentFeature] = (),
+        features: Sequence[AgentFeature],
         notify_end: ReportEnd = lambda _: None,
         redactor: Redactor | None = None,
         new_token: Callable[[TurnRequest, str, datetime], str] | None = None,
