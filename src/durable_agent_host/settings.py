@@ -2,11 +2,11 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, field, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from durable_agent_host.errors import SettingError
 from durable_agent_host.model.access import ANYBODY
@@ -127,7 +127,7 @@ class Settings(ResponseLimits):
                 raise SettingError(f"Settings.{setting.name} is {value!r}: give {expectation}")
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
         """Read the settings.
 
         Args:
@@ -140,7 +140,7 @@ class Settings(ResponseLimits):
             SettingError: a value is not a number above zero, a count is not a whole number, the approval timeout
                 exceeds the retention of a turn's log, or a name is not a setting's.
         """
-        _reject_unknown(environment)
+        _reject_unknown(environment, {PREFIX + setting.name.upper() for setting in fields(cls)})
         values: dict[str, Any] = {}
         for setting in fields(cls):
             variable = PREFIX + setting.name.upper()
@@ -195,8 +195,7 @@ def _expected_instead(setting: Field[Any], value: Any) -> str:
     return f"a {'whole number' if is_integer else 'number'} {'of 0 or more' if may_be_zero else 'above 0'}"
 
 
-def _reject_unknown(environment: Mapping[str, str]) -> None:
-    known_names = {PREFIX + field.name.upper() for field in fields(Settings)}
+def _reject_unknown(environment: Mapping[str, str], known_names: Collection[str]) -> None:
     for name in sorted(environment):
         has_prefix = name.upper().startswith(PREFIX)
         if name not in known_names and (has_prefix or "AGENT" in name.upper()):

@@ -1,16 +1,21 @@
-"""Changes that touch at most two source files, tried: CONTRIBUTING.md, "I want to change one thing"."""
+"""Changes of CONTRIBUTING.md, "I want to change one thing", tried: each is written in the tests alone.
+
+Others are tried elsewhere: a feature of an agent in `agent/test_features.py`, an operation of the entity and a
+compaction strategy in the scenarios of their names.
+"""
 
 import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import openai
+import pytest
 import requests
 from agent_framework import Agent
 from agent_framework_openai import OpenAIChatClient
@@ -21,7 +26,7 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.providers.registry import provider_for
 from tests.durable_agent_host.hostile_model import HostileModel, events, hostile_model, response_events, stream
-from tests.kit import AgentHost, PracticeModel, start_host, wait_until
+from tests.kit import AgentHost, PracticeModel, role_texts, running_host, start_host, wait_until
 
 # --- a new provider: no source file --------------------------------------------------------------------------
 
@@ -139,3 +144,92 @@ def test_a_span_around_tool_calls_is_one_class(tmp_path: Path, model: PracticeMo
     assert max(span["seconds"] for span in linger[1:]) < 0.2
     (paid,) = (span for span in spans if span["tool"] == "pay")
     assert (paid["outcome"], paid["replayed"], paid["attempt"]) == ("success", False, 3)
+
+
+# --- a feature of the app, a store, a route, a live event, a setting, a dialect: apps/exercises; no source file ---
+
+EXERCISES = Path(__file__).parent / "apps" / "exercises"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the app of the exercises has its files."""
+    return tmp_path_factory.mktemp("exercises")
+
+
+@pytest.fixture(scope="module")
+def _shop(practice_model: PracticeModel, folder: Path) -> Iterator[AgentHost]:
+    env = {
+        "REPORTS": str(folder / "reports"),
+        "DURABLE_AGENT_HOST_SEGMENTS": f"folder:{folder / 'blobs'}",
+        "DURABLE_AGENT_HOST_INSTRUCTIONS": "Sell apples.",
+    }
+    with running_host(folder / "data", practice_model, app=EXERCISES, **env) as host:
+        yield host
+
+
+@pytest.fixture
+def shop(_shop: AgentHost, model: PracticeModel) -> AgentHost:
+    """A host with the app of the exercises."""
+    return _shop
+
+
+def test_a_feature_of_the_app_is_told_how_turns_end(shop: AgentHost, folder: Path):
+    """Its orchestration and its activity write down what it got."""
+    turn_id = shop.run("Shop", "go").headers["x-ms-turn-id"]
+
+    def lines() -> list[Any]:
+        texts = (folder / "reports").read_text().splitlines() if (folder / "reports").exists() else ()
+        return [line for line in map(json.loads, texts) if line["turn_id"] == turn_id]
+
+    (line,) = wait_until(lines)
+    assert (line["agent"], line["status"]) == ("Shop", "completed")
+
+
+def test_a_store_of_blobs_is_named_by_the_setting(shop: AgentHost, folder: Path):
+    """An uploaded file is in its folder, and is read from there."""
+    response = shop.post("/agents/Shop/sessions/stored/files?name=list.txt", b"two apples", content_type="text/plain")
+    (file,) = response.json()["files"]
+    assert "two apples" in [path.read_text(errors="ignore") for path in (folder / "blobs").glob("*/*")]
+    assert requests.get(file["file_url"]).content == b"two apples"
+
+
+def test_a_route_passes_the_gate_and_is_described(shop: AgentHost):
+    """It answers as the others do, also for a session that is not there."""
+    shop.run("Shop", "go", session_id="long")
+    assert shop.get("/agents/Shop/sessions/long/length").json() == {
+        "agent": "Shop",
+        "session_id": "long",
+        "message_count": 2,
+    }
+    assert shop.get("/agents/Shop/sessions/other/length").status_code == 404
+    described = shop.get("/openapi.json").json()["paths"]["/agents/{agent}/sessions/{session}/length"]["get"]
+    assert described["summary"] == "how many messages the session has."
+
+
+def test_a_live_event_is_streamed_and_described(shop: AgentHost, model: PracticeModel):
+    """Clients get it after the end of the call that it is about; a client that comes later gets it as well."""
+    model.plan({"calls": [{"name": "order", "arguments": {"item": "pears"}}]}, {"text": "Sorry."})
+    response = shop.run("Shop", "go", headers={"accept": "text/event-stream"})
+    names = [line.removeprefix("event: ") for line in response.text.splitlines() if line.startswith("event: ")]
+    assert names[names.index("tool.warned") - 1] == "tool.completed"
+    assert '"text":"warning: pears is sold out"' in response.text
+    document = shop.get("/openapi.json").text
+    assert '"tool.warned"' in document
+
+
+def test_a_setting_is_a_field_of_a_subclass(shop: AgentHost, model: PracticeModel):
+    """The app reads it with the host's own settings."""
+    shop.run("Shop", "go")
+    (request,) = model.requests()
+    assert "Sell apples." in json.dumps(request["body"])
+
+
+def test_a_dialect_runs_the_same_turns(shop: AgentHost):
+    """A client of Chat Completions talks to an agent, whose session has its messages."""
+    with openai.OpenAI(api_key="k", base_url=f"{shop.url}/api") as client:
+        completion = client.chat.completions.create(
+            model="Shop", messages=[{"role": "user", "content": "apples?"}], user="ada"
+        )
+    answer = completion.choices[0].message.content
+    assert role_texts(shop.session("Shop", "ada")) == [("user", "apples?"), ("assistant", answer)]
