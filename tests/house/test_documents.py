@@ -16,6 +16,7 @@ BELOW = ("", "src/", "src/durable_agent_host/", "tests/", "tests/durable_agent_h
 
 NAMED_FILE = re.compile(r"(?<![\w./:@*<>-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b")
 REPOSITORY_PATH = re.compile(r"`(?:\./)?((?:src|tests|scripts|benchmarks|docs|demo|examples)/[\w./-]*)[`\s]")
+PATH_IN_CODE = re.compile(r"`([\w./-]*(?:/[\w./-]*|\.(?:py|json|html|md)))`")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
 
 
@@ -92,3 +93,18 @@ def test_arguments_of_the_app_are_documented():
     names = list(signature(durable_agent_host.DurableAgentApp).parameters)
     assert names
     assert not [name for name in names if f"`{name}`" not in reference]
+
+
+def test_a_change_edits_two_files_at_most():
+    """The table of changes names files and folders that are there, and at most two to edit for one change."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = text.partition("| change | edit | test |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    rows = [row.strip("| ").split(" | ") for row in table.splitlines()]
+    assert rows
+    wrong: list[str] = []
+    for change, *columns in rows:
+        to_edit, to_test = (PATH_IN_CODE.findall(column) for column in columns)
+        missing = [path for path in to_edit + to_test if not _is_there(path, "CONTRIBUTING.md")]
+        wrong += [f"{change}: {path} is missing" for path in missing]
+        wrong += [f"{change}: {len(to_edit)} files to edit"] if len(to_edit) > 2 else []
+    assert not wrong
