@@ -9,12 +9,12 @@ if sys.version_info < (3, 13):  # noqa: UP036 - an older interpreter gets a sent
 
 if TYPE_CHECKING:
     from durable_agent_host.activities import agent_activity, agent_call
-    from durable_agent_host.agent.coalescing_history_provider import CoalescingHistoryProvider
     from durable_agent_host.agent_client import AgentClient, PendingTurnCall, TurnEvent, TurnResult
     from durable_agent_host.app import DurableAgentApp
     from durable_agent_host.conversation_json import Conversation, decode, encode, fold
     from durable_agent_host.durable.session_entity import DurableAgentEntity
     from durable_agent_host.errors import AgentClientError, HostUnreachableError
+    from durable_agent_host.features.histories.coalescing_provider import CoalescingHistoryProvider
     from durable_agent_host.features.notifications.notification import Notification
     from durable_agent_host.model.budget import Budget, Budgets
     from durable_agent_host.model.pending_call import PendingCall
@@ -62,7 +62,7 @@ _MODULES = {
     "AgentClientError": "errors",
     "Budget": "model.budget",
     "Budgets": "model.budget",
-    "CoalescingHistoryProvider": "agent.coalescing_history_provider",
+    "CoalescingHistoryProvider": "features.histories.coalescing_provider",
     "Conversation": "conversation_json",
     "DeferredCall": "tool_calls",
     "DurableAgentApp": "app",

@@ -19,7 +19,7 @@ from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.errors import RegistrationError, RequestError
-from durable_agent_host.features.registry import ACTIVITY_FEATURES
+from durable_agent_host.features.registry import activity_features
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.providers.registry import provider_for
@@ -149,14 +149,15 @@ def agent_activity(
 
 
 def _make_runner(agent: AgentSource, settings: Settings) -> AgentRunner:
-    name = getattr(build_agent(agent), "name", None)
+    built_agent = build_agent(agent)
+    name = getattr(built_agent, "name", None)
     if not isinstance(name, str) or not name:
         raise RegistrationError("the agent has no name: give it one, which names its journal")
     return AgentRunner(
         name,
         agent,
         provider_for,
-        features=ACTIVITY_FEATURES,
+        features=activity_features(built_agent),
         observers=turn_observers(),
         open_log=_opener(settings),
         limits=run_limits(settings),

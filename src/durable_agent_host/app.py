@@ -28,7 +28,7 @@ from durable_agent_host.agent.agent_options import (
 )
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.context_stores import reject_external_stores
-from durable_agent_host.agent.history_providers import ProviderHistory
+from durable_agent_host.agent.feature import HistoryLocation
 from durable_agent_host.agent.hosted_agent import duplicate_name_error, validate_agent_name, why_no_journal
 from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
 from durable_agent_host.agent.warm_up import warm_up_in_background
@@ -50,7 +50,6 @@ from durable_agent_host.durable.function_registration import (
 )
 from durable_agent_host.durable.maintenance import Maintenance, ttl_seconds
 from durable_agent_host.durable.orchestration_agent import OrchestrationAgent
-from durable_agent_host.durable.session_documents import ExternalSessions
 from durable_agent_host.durable.session_entity import DurableAgentEntity
 from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.session_queue_activity import TurnStopper
@@ -215,12 +214,10 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _open_stores(self) -> None:
         """Prepare the resources that turns share; stores are opened on first use."""
-        self._external: dict[str, ProviderHistory] = {}
         if self.settings.turn_log:
             choose_turn_log(self.settings)  # reports an invalid setting at start, not in the first turn
         stores = stores_of(self.settings)
         self._open_log = stores.open_log
-        external_sessions = ExternalSessions(self._external)
         storage = TurnDataStorage(
             stores.open_pieces,
             seen=self.settings.max_receipts,
@@ -233,12 +230,15 @@ class DurableAgentApp(AgentFunctionApp):
             stopper=TurnStopper(self._open_log, self._runners),
             probes=StoreProbes(self._open_log, storage.open_store, self._runners),
             storage=storage,
-            external_sessions=external_sessions,
+            find_history=self._find_history,
             hub=hub_of(stores),
         )
 
     def _find_redactor(self, agent: str) -> Redactor | None:
         return options.redactor if (options := self._options.get(agent)) is not None else None
+
+    def _find_history(self, agent: str) -> HistoryLocation:
+        return runner.history if (runner := self._runners.get(agent)) is not None else HistoryLocation()
 
     def _service_files_of(self, agent: str) -> ServiceFilesOf:
         return runner.service_files.of if (runner := self._runners.get(agent)) is not None else no_files
@@ -288,13 +288,14 @@ class DurableAgentApp(AgentFunctionApp):
             enable_http_endpoint = False
         choices = Choices(budgets, fallbacks, response_retries)
         redactors = [options.redactor for options in self._options.values() if options.redactor is not None]
+        features = self._choices.features(name, agent, choices, provider_for)
         self._options[name] = AgentOptions(
             source=source,
             allowed_options=check_allowed(self._allowed if allowed_options is None else allowed_options),
             ttl_seconds=ttl_seconds(session_ttl, self._default_ttl),
             compaction=choose_compaction(name, compaction, self._default_compaction, why_no_journal(agent)),
-            features=self._choices.features(name, agent, choices, provider_for),
-            redactor=choose_redactor(name, agent, redact or self._default_redact, redactors),
+            features=features,
+            redactor=choose_redactor(name, features, redact or self._default_redact, redactors),
         )
         check_approvals(agent)
         reject_external_stores(name, agent)
@@ -459,7 +460,7 @@ class DurableAgentApp(AgentFunctionApp):
         services = self._services
         times = plan_times(self.settings)
         register_turn_functions(app, self._runners, services, reports=self._reports, times=times, report_end=report_end)
-        eraser = Eraser(self._open_log, services.storage, services.external_sessions, ERASURE)
+        eraser = Eraser(self._open_log, services.storage, services.find_history, ERASURE)
         register_erasure(app, eraser, services.hub)
         if self.workflows:
             register_run_reports(app, self._reports, services.hub)
@@ -495,7 +496,6 @@ class DurableAgentApp(AgentFunctionApp):
         if isinstance(agent, RawAgent) and (reason := why_no_journal(cast("Any", agent))):
             _LOGGER.warning("agent %r has no journal, so a crash fails its turn: %s", agent_name, reason)
         options = self._options[agent_name]
-        history = self._external[agent_name] = ProviderHistory(agent)
         self._runners[agent_name] = runner = AgentRunner(
             agent_name,
             options.source,
@@ -504,7 +504,6 @@ class DurableAgentApp(AgentFunctionApp):
             open_log=self._open_log,
             limits=run_limits(self.settings),
             storage=self._services.storage,
-            history=history,
             compaction=options.compaction,
             features=options.features,
             notify_end=report_end,

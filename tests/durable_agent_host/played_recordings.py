@@ -18,7 +18,7 @@ from anthropic import AsyncAnthropic
 from google import genai
 
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.features.registry import ACTIVITY_FEATURES
+from durable_agent_host.features.registry import activity_features
 from durable_agent_host.http.response_views import response_view
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT
@@ -159,7 +159,11 @@ def play_live(model: HostileModel, kind: str, *bodies: bytes) -> tuple[list[Any]
     async def live_turns() -> tuple[list[Any], Any]:
         async with hosted_agent(kind, model.url) as agent:
             provider = provider_for(agent.client)
-            runner, session, history = AgentRunner("Agent", agent, provider_for, features=ACTIVITY_FEATURES), None, []
+            runner, session, history = (
+                AgentRunner("Agent", agent, provider_for, features=activity_features(agent)),
+                None,
+                [],
+            )
             turns: list[list[Any]] = []
             for _ in bodies:
                 message = Message("user", [REQUEST.message])
@@ -191,7 +195,7 @@ async def _turn(
         log = SqliteTurnLog(Path(folder) / "log.db")
         stack.push_async_callback(log.close)
         runner = AgentRunner(
-            "Agent", agent, provider_for, features=ACTIVITY_FEATURES, open_log=lambda: log, **arguments
+            "Agent", agent, provider_for, features=activity_features(agent), open_log=lambda: log, **arguments
         )
         outcome = await runner.run(session, REQUEST)
         page = await log.read(turn_log_id("Agent", "session", "turn"))

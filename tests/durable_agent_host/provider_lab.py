@@ -12,7 +12,7 @@ from agent_framework import Agent, Content, Message
 
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.codec.entity_state import decode_session, encode_session
-from durable_agent_host.features.registry import ACTIVITY_FEATURES
+from durable_agent_host.features.registry import activity_features
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for
@@ -143,7 +143,7 @@ class ProviderLab:
         session = decode_session(json.loads(json.dumps(encode_session(self.session))))
         async with self.agent(kind) as agent:
             runner = AgentRunner(
-                "Lab", agent, provider_for, features=ACTIVITY_FEATURES, open_log=open_log, redactor=self.redactor
+                "Lab", agent, provider_for, features=activity_features(agent), open_log=open_log, redactor=self.redactor
             )
             outcome = await runner.run(session, TurnRequest("Lab", "session-1", f"turn-{self.turns}", text))
         self.turns += 1

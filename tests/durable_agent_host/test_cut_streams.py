@@ -15,7 +15,7 @@ import pytest
 from durable_agent_host.agent import response_limits
 from durable_agent_host.agent.agent_runner import AgentRunner, RunLimits
 from durable_agent_host.agent.retry_classification import RetryPolicy
-from durable_agent_host.features.registry import ACTIVITY_FEATURES
+from durable_agent_host.features.registry import activity_features
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.providers.registry import provider_for
@@ -67,9 +67,9 @@ def play(
     async def turn() -> TurnOutcome:
         async with hosted_agent(kind, model.url, tools) as agent:
             limits = RunLimits(retry_policy=RetryPolicy(retries=1, first_seconds=0.001))
-            return await AgentRunner("Agent", agent, provider_for, features=ACTIVITY_FEATURES, limits=limits).run(
-                Session(), REQUEST
-            )
+            return await AgentRunner(
+                "Agent", agent, provider_for, features=activity_features(agent), limits=limits
+            ).run(Session(), REQUEST)
 
     return asyncio.run(turn())
 

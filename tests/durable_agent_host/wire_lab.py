@@ -19,7 +19,7 @@ from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.compaction import CompactionChoice
 from durable_agent_host.agent.run_result import Cancelled
 from durable_agent_host.codec.entity_state import decode_session, encode_session
-from durable_agent_host.features.registry import ACTIVITY_FEATURES
+from durable_agent_host.features.registry import activity_features
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.openai.provider import RESPONSES
@@ -129,7 +129,7 @@ class Lab:
         """Make the runner of a process."""
         compaction = CompactionChoice(self.compaction(agent.client))
         return AgentRunner(
-            "Lab", agent, provider_for, open_log=open_log, compaction=compaction, features=ACTIVITY_FEATURES
+            "Lab", agent, provider_for, open_log=open_log, compaction=compaction, features=activity_features(agent)
         )
 
     async def _attempt(self, runner: AgentRunner, text: str, *, is_warm: bool = False, **ending: Any) -> TurnOutcome:
@@ -145,7 +145,7 @@ class Lab:
     async def live_turns(self, texts: Sequence[str]) -> None:
         """Run turns in one process with one session object and the messages as they were in memory."""
         async with self.agent() as agent:
-            runner = AgentRunner("Lab", agent, provider_for, features=ACTIVITY_FEATURES)
+            runner = AgentRunner("Lab", agent, provider_for, features=activity_features(agent))
             session = None
             history: list[Message] = []
             for text in texts:

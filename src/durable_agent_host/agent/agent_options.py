@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from agent_framework import CompactionStrategy, SupportsAgentRun
 
 from durable_agent_host.agent.compaction import CompactionChoice
-from durable_agent_host.agent.feature import AgentFeature
-from durable_agent_host.agent.history_providers import redaction_unsupported_reason
+from durable_agent_host.agent.feature import AgentFeature, history_of
 from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.agent.nested_agents import list_agents
 from durable_agent_host.agent.workflow_agents import AgentSource
@@ -82,7 +81,7 @@ def check_approvals(agent: SupportsAgentRun) -> None:
 
 
 def choose_redactor(
-    name: str, agent: SupportsAgentRun, redact: Redact | None, redactors: Iterable[Redactor]
+    name: str, features: Sequence[AgentFeature], redact: Redact | None, redactors: Iterable[Redactor]
 ) -> Redactor | None:
     """Return the redactor of an agent, one for each function; it also applies to all errors and log lines.
 
@@ -92,7 +91,7 @@ def choose_redactor(
     if redact is None:
         return None
     check_hook("redact", redact, "content", is_plain=True)
-    if why_not := redaction_unsupported_reason(agent):
+    if why_not := history_of(features).why_no_redaction:
         raise RegistrationError(f"agent {name!r} cannot be redacted: {why_not}")
     redactor = next((candidate for candidate in redactors if candidate.does(redact)), None) or Redactor(redact)
     try:

@@ -20,8 +20,7 @@ from agent_framework import AgentResponse, Content, SupportsAgentRun
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runs import AgentRuns
 from durable_agent_host.agent.compaction import NO_COMPACTION_CHOICE, CompactionChoice
-from durable_agent_host.agent.feature import AgentFeature, AttemptStart
-from durable_agent_host.agent.history_providers import ProviderHistory
+from durable_agent_host.agent.feature import AgentFeature, AttemptStart, history_of
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.layers.running_call import WaitRules
 from durable_agent_host.agent.observer import AgentCompleted, TurnObserver
@@ -55,7 +54,6 @@ from durable_agent_host.agent.run_result import (
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
-from durable_agent_host.codec.message import decode_messages
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.errors import (
     DurableAgentHostError,
@@ -76,8 +74,8 @@ from durable_agent_host.model.turn import ResponseLimits, TurnOutcome, TurnReque
 from durable_agent_host.segments.conversation_reader import stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage
-from durable_agent_host.session.external_messages import without_messages
 from durable_agent_host.session.ownership import external_session_id
+from durable_agent_host.session.transcript import without_messages
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_report import ReportEnd
 from durable_agent_host.turn_log.journal import JournalState
@@ -192,7 +190,6 @@ class AgentRunner:
         limits: how long a turn may take, and how often a model call is retried.
         storage: reads what sessions store outside their entities, and stores what a turn adds; without one, an
             outcome contains everything itself.
-        history: where the agent's conversations are kept; by default the agent's own.
         compaction: the app's choice for the agent's context.
         features: of the agent, in the order of their layers.
         notify_end: notified of turns that end without an orchestration.
@@ -214,7 +211,6 @@ class AgentRunner:
         open_log: OpenLog = NullTurnLog,
         limits: RunLimits = RunLimits(),
         storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
-        history: ProviderHistory | None = None,
         compaction: CompactionChoice = NO_COMPACTION_CHOICE,
         features: Sequence[AgentFeature],
         notify_end: ReportEnd = lambda _: None,
@@ -225,12 +221,12 @@ class AgentRunner:
         self.name = name
         self.agent = agent
         self.storage = storage
-        self.history = history or ProviderHistory(agent)
         self._provider_for = provider_for
         self._observers = observers
         self._open_log = open_log
         self._limits = limits
         self._features = features
+        self.history = history_of(features)
         self.tracks_budget = any(feature.counts_usage for feature in features)
         self.may_ask = is_factory(agent)
         self._redactor = redactor
@@ -428,9 +424,9 @@ class AgentRunner:
         return await runs.attempt.end(ending, outcome, committed_outcome, before)
 
     async def _complete(self, runs: AgentRuns, response: AgentResponse[Any]) -> tuple[Ending, TurnOutcome]:
-        """Build the outcome of an answer, also for the agent's own history providers."""
+        """Build the outcome of an answer, and save it where the session's messages are."""
         try:
-            return Completed(response), await self._save_histories(runs, await build_completed(runs, response))
+            return Completed(response), await self._save(runs, await build_completed(runs, response))
         except (FencedError, LogError):
             raise
         except Exception as error:  # noqa: BLE001 - an answer that cannot be stored fails the turn
@@ -456,14 +452,14 @@ class AgentRunner:
             return failed_outcome
 
     async def _collect_cancelled(self, runs: AgentRuns) -> TurnOutcome:
-        """Collect the output of a cancelled turn, also for the agent's own history providers."""
+        """Collect the output of a cancelled turn, and save it where the session's messages are."""
         await cancel_at_service(runs)
         return await self._save_cut_off(runs, await build_cancelled(runs, await runs.attempt.read_again()))
 
     async def _save_cut_off(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
-        """Save what a cancelled or failed turn has produced in the agent's own history providers."""
+        """Save what a cancelled or failed turn has produced where the session's messages are."""
         try:
-            return await self._save_histories(runs, outcome)
+            return await self._save(runs, outcome)
         except HistoryError as error:  # the turn has ended all the same
             _LOGGER.warning("turn %s: %s", runs.request.turn_id, log_reason(error))
         if outcome.status == "cancelled":
@@ -471,21 +467,17 @@ class AgentRunner:
             outcome = replace(outcome, error={**(outcome.error or {}), "message": message})
         return outcome
 
-    async def _save_histories(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
-        """Save a turn in the app's history providers, before its end is appended."""
-        histories = runs.histories
-        if histories is None or not histories.has_any:
+    async def _save(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
+        """Save a turn outside of the session, if its messages are there, before its end is appended."""
+        if runs.history is None:
             return outcome
         await runs.attempt.flush()
-        request_message, *response_messages = decode_messages(outcome.entries)
-        await histories.save(request_message, response_messages, is_cut_off=outcome.status != "completed")
+        await runs.history.save(outcome.entries, is_cut_off=outcome.status != "completed")
         return replace(outcome, agent_session=save_session(runs.agent_session))
 
     async def _store_outcome(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
         """Store what the commit does not carry; the session keeps no second copy of a history provider's data."""
-        primary_provider = (
-            runs.hosted_agent.primary_provider if runs.histories is not None and runs.histories.has_saved else None
-        )
+        primary_provider = runs.history.primary_provider if runs.history is not None else None
         entries = outcome.entries
         if primary_provider is not None:
             outcome = replace(outcome, entries=tuple(without_messages(entry, primary_provider) for entry in entries))

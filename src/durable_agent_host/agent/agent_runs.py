@@ -28,7 +28,7 @@ from durable_agent_host.agent.call_order import (
 )
 from durable_agent_host.agent.call_scope import CALL_SCOPE, CallScope
 from durable_agent_host.agent.durable_session import DurableSession, LostProviderState, SessionState
-from durable_agent_host.agent.feature import AnswerReader, AttemptFeature, CurrentRun, RunContext, RunPart
+from durable_agent_host.agent.feature import AnswerReader, AttemptFeature, CurrentRun, RunContext, RunHistory, RunPart
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import EXCHANGES, ExchangeRecorder
 from durable_agent_host.agent.layers.journal import JournalCompactionCalls
@@ -41,7 +41,6 @@ from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.response_limits import TRAFFIC, TurnTraffic, check_model_call, turn_traffic
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_gate import RunGate
-from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import RunStoppedError, Stop
 from durable_agent_host.agent.stream_progress import (
@@ -62,9 +61,8 @@ from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import ResponseLimits, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import ConversationReader, entries_of_context
 from durable_agent_host.session.context_selection import context_messages
-from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.sealing import Withdrawal
-from durable_agent_host.session.transcript import replay_messages
+from durable_agent_host.session.transcript import external_provider_of, replay_messages
 from durable_agent_host.turn.client_tools import client_tool
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
@@ -151,7 +149,6 @@ class AgentRuns:
         run: the current one; None before the first.
         losses: what the model's service has lost.
         output: what the current run has streamed.
-        histories: the agent's history providers in the current run.
         features: that take part in the attempt.
         redactor: for stored and shown data, or None.
         started_at: by `time.perf_counter`.
@@ -177,7 +174,6 @@ class AgentRuns:
     run: CurrentRun | None = None
     losses: LostProviderState = field(init=False)
     output: RunOutput = field(init=False)
-    histories: RunHistoryProviders | None = None
     features: Sequence[AttemptFeature] = ()
     redactor: Redactor | None = None
     started_at: float = field(default_factory=time.perf_counter)
@@ -283,6 +279,11 @@ class AgentRuns:
         return next((part.context for part in self.parts if part.context is not None), None)
 
     @property
+    def history(self) -> RunHistory | None:
+        """Keeps the messages of the current run outside of the session; None when the session has them."""
+        return next((part.history for part in self.parts if part.history is not None), None)
+
+    @property
     def _reader(self) -> AnswerReader | None:
         """Reads the answers of the current run, where a feature decides who gives them."""
         return next((part.reader for part in self.parts if part.reader is not None), None)
@@ -318,6 +319,7 @@ class AgentRuns:
             wait_rules=self.wait_rules,
             new_scope=lambda path: CallScope(journal, path, partial(NestedRun, run, self.attempt.observers)),
             make_strategy_call=lambda call: chain_compaction_call(model_layers, JournalCompactionCalls(journal), call),
+            rehydrate=self._rehydrate,
         )
         self.run = run = replace(run, parts=[feature.begin_run(run) for feature in self.features])
         model_layers = new_model_layers(run, drops_continuations=bool(self.losses) or self._sends_transcript)
@@ -378,17 +380,16 @@ class AgentRuns:
                 end()
 
     async def _stream(self, run: CurrentRun, messages: list[Message]) -> None:
-        self.histories = self._new_histories()
-        agent = self.histories.put_into(
-            self.hosted_agent.for_run(
-                self.request.turn_id,
-                self._calls,
-                self.output.fold_call,
-                (self._reader or self.provider).continuation_messages,
-                with_tools=self.request.enable_tool_calls,
-                has_transcript=bool(self.agent_session.transcript),
-            )
+        agent = self.hosted_agent.for_run(
+            self.request.turn_id,
+            self._calls,
+            self.output.fold_call,
+            (self._reader or self.provider).continuation_messages,
+            with_tools=self.request.enable_tool_calls,
+            has_transcript=bool(self.agent_session.transcript),
         )
+        if self.history is not None:
+            agent = self.history.adapt_agent(agent)
         questions = self._new_questions(run, agent) if isinstance(agent, HostedWorkflow) else None
         if questions is not None:
             await questions.resume()
@@ -571,17 +572,6 @@ class AgentRuns:
                 "longer has: add it to the agent again, or begin a new session"
             )
         return entries
-
-    def _new_histories(self) -> RunHistoryProviders:
-        return RunHistoryProviders(
-            session=self.agent_session,
-            turn_id=self.request.turn_id,
-            resumptions=self.attempt.recorded.resumptions,
-            may_have_saved=self.attempt.number > 1,
-            rehydrate=self._rehydrate,
-            as_history=self.provider.as_history,
-            clean=self.redactor.messages if self.redactor is not None else list,
-        )
 
     def _without_losses(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Mark what the service can no longer use or refuses, also in the turn's own output."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agent_framework import AgentResponse, ChatContext, ChatResponse, Message, UsageDetails
+from agent_framework import AgentResponse, ChatContext, ChatResponse, Message, SupportsAgentRun, UsageDetails
 
 from durable_agent_host.agent.call_scope import CallScope
 from durable_agent_host.agent.compaction import Compaction
@@ -37,6 +37,8 @@ from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.overlay import Overlay
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import ResponseLimits, TurnOutcome, TurnRequest
+from durable_agent_host.segments.conversation_reader import ConversationReader
+from durable_agent_host.segments.turn_data_storage import SessionKey
 from durable_agent_host.stream.live_events import EventReader
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal, JournalState
@@ -109,6 +111,7 @@ class CurrentRun:
         wait_rules: for results that come later.
         new_scope: makes the scope of agents within a call.
         make_strategy_call: makes a model call of a compaction strategy through its layers.
+        rehydrate: prepares earlier messages for the model.
         parts: of the features in the run.
         nested: stops a run of an agent within the turn's agent; None for the turn's agent.
     """
@@ -133,6 +136,7 @@ class CurrentRun:
     wait_rules: WaitRules
     new_scope: Callable[[CallPath], CallScope]
     make_strategy_call: NextModelCall
+    rehydrate: Callable[[Sequence[Message]], list[Message]]
     parts: Sequence["RunPart"] = ()
     nested: StopNestedRun | None = None
 
@@ -185,6 +189,27 @@ class RunContext(Protocol):
         ...
 
 
+class RunHistory(Protocol):
+    """Keeps the messages of a run outside of the session."""
+
+    def adapt_agent(self, agent: SupportsAgentRun, /) -> SupportsAgentRun:
+        """Return a copy of the run's agent that loads them; the agent itself if it has none there."""
+        ...
+
+    async def save(self, entries: Sequence[Mapping[str, Any]], *, is_cut_off: bool) -> None:
+        """Save the entries of the turn, before its end is durable.
+
+        Raises:
+            HistoryError: they could not be saved.
+        """
+        ...
+
+    @property
+    def primary_provider(self) -> str | None:
+        """The name of what has every message of the turn, so that the session keeps none; None for the session."""
+        ...
+
+
 @dataclass(frozen=True)
 class RunPart:
     """What a feature does in one run of the turn's agent; it gives only what it needs.
@@ -200,6 +225,7 @@ class RunPart:
         sends_transcript: whether the run sends all messages, although the agent's service keeps the conversation.
         add_messages: is called before each model call.
         context: chooses the messages of each model call.
+        history: keeps the messages outside of the session.
         admit: returns whether a model call may be made; if not, a person was asked. May raise RunStoppedError.
         next_messages: returns messages with which the run continues after an answer; none to end it.
         restart_after: decides whether the agent is run again after an error.
@@ -219,6 +245,7 @@ class RunPart:
     sends_transcript: bool = False
     add_messages: AddMessages | None = None
     context: RunContext | None = None
+    history: RunHistory | None = None
     admit: Callable[[], Awaitable[bool]] | None = None
     next_messages: Callable[[], Awaitable[list[Message]]] | None = None
     restart_after: Callable[[Exception], Awaitable[RunRestarted | None]] | None = None
@@ -262,11 +289,47 @@ class AttemptFeature(Protocol):
         ...
 
 
+class HistoryLocation:
+    """Where the conversations of one agent are: in their sessions alone, unless a feature of the agent knows better.
+
+    Attributes:
+        owners: names of the history providers that supply the model's history.
+        copies: names of those that only keep a copy.
+        why_no_redaction: why one would receive unredacted content; empty when none would.
+    """
+
+    owners: Sequence[str] = ()
+    copies: Sequence[str] = ()
+    why_no_redaction: str = ""
+
+    def reject_unsupported(self, agent: str, operation: str) -> None:
+        """Refuse an operation that is not supported there, before anything is done.
+
+        Args:
+            agent: its name.
+            operation: ``delete``, ``export``, ``fork``, ``fork_at_turn``, ``import``, ``reset``, or ``run`` (of the
+                entity).
+
+        Raises:
+            HistoryElsewhereError: says who keeps the conversation, and how to do it.
+        """
+
+    async def delete(self, name: SessionKey, record: ConversationReader) -> None:
+        """Delete a conversation outside of its session. Guarantee: idempotent.
+
+        Raises:
+            HistoryElsewhereError: that is not supported; nothing was done.
+            HistoryError: a provider does not answer; a part may be deleted.
+        """
+
+
 class AgentFeature:
     """A feature of one agent."""
 
     counts_usage: bool = False
     """Whether it counts what turns use."""
+    history: HistoryLocation | None = None
+    """Where the agent's conversations are, if the feature decides that."""
 
     def begin(self, start: AttemptStart) -> AttemptFeature | None:
         """Begin an attempt; None when the feature has no part in it."""
@@ -275,3 +338,8 @@ class AgentFeature:
     def used(self, records: JournalState) -> BudgetUsage | None:
         """Count what a turn has used that no longer runs."""
         del records
+
+
+def history_of(features: Iterable[AgentFeature]) -> HistoryLocation:
+    """Return where the conversations of an agent with these features are."""
+    return next((feature.history for feature in features if feature.history is not None), HistoryLocation())

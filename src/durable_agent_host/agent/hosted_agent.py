@@ -16,6 +16,7 @@ from agent_framework import (
     ChatResponse,
     FunctionTool,
     HistoryProvider,
+    InMemoryHistoryProvider,
     Message,
     RawAgent,
     SupportsAgentRun,
@@ -35,7 +36,6 @@ from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.declarations import find_parameters
 from durable_agent_host.agent.durable_session import TranscriptProvider
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
-from durable_agent_host.agent.history_providers import is_replaced, primary_provider
 from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.nested_agents import NestedAgents
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
@@ -59,7 +59,6 @@ class HostedAgent:
         agent: the copy, without anything that belongs to a run.
         owns_history: whether it uses the stored conversation as its history.
         has_own_history: whether a history provider of the app supplies the model's history instead.
-        primary_provider: the history provider of the app that keeps the conversation; None when the host keeps it.
         provider: of its chat client.
         compaction: how its context is compacted; None without a journal.
         compacts_every_call: whether every model call is compacted, and not only one that is too long.
@@ -79,7 +78,6 @@ class HostedAgent:
     ) -> None:
         self.agent = agent
         self.owns_history = isinstance(agent, RawAgent | WorkflowAgent)
-        self.primary_provider = primary_provider(agent)
         self.provider = provider_for(_get_client(agent))
         if self.owns_history:
             self.agent = _with_history(cast("Any", agent), self.provider)
@@ -220,6 +218,19 @@ def _with_history(agent: Any, provider: ModelProvider) -> Any:
         agent_copy.client = provider.adapt(agent_copy.client)
         agent_copy.mcp_tools = with_reconnection(agent_copy.mcp_tools)
     return agent_copy
+
+
+def is_replaced(agent: Any, provider: object) -> bool:
+    """Return whether the host replaces a provider: a plain `InMemoryHistoryProvider`, that nobody else reads.
+
+    It keeps the transcript in the framework session's state; the host has it already.
+    """
+    if type(provider) is not InMemoryHistoryProvider or not isinstance(agent, RawAgent):
+        return False
+    stores_all = provider.load_messages and provider.store_inputs and provider.store_outputs
+    is_plain = not provider.store_context_messages and not provider.skip_excluded
+    readers = [getattr(reader, "history_source_id", None) for reader in cast("Any", agent).context_providers]
+    return stores_all and is_plain and provider.source_id not in readers
 
 
 def _get_client(agent: object) -> Any:

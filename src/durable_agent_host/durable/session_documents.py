@@ -6,14 +6,13 @@ it is read as absent.
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
-from durable_agent_host.agent.agent_event_loop import submit
-from durable_agent_host.agent.history_providers import ProviderHistory
+from durable_agent_host.agent.feature import HistoryLocation
 from durable_agent_host.codec.entity_state import (
     decode_session,
     document_digest,
@@ -38,7 +37,6 @@ from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.conversation_repair import find_problems, repair_record
 from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, session_owner
 from durable_agent_host.session.admission import is_erasing, raise_if_busy
-from durable_agent_host.session.ownership import stored_external_session_id
 from durable_agent_host.session.repair import RepairChange, make_readable
 
 _AT_ONCE: Final = 16
@@ -65,28 +63,8 @@ class SessionLookup(NamedTuple):
     is_seen: bool
 
 
-class ExternalSessions:
-    """The data kept by the history providers of the app's agents.
-
-    Args:
-        histories: of the agents, by name; a live view.
-    """
-
-    def __init__(self, histories: Mapping[str, ProviderHistory]) -> None:
-        self._histories = histories
-
-    async def clear(self, name: SessionKey, record: ConversationReader) -> None:
-        """Delete a conversation from the providers that own it. Guarantee: idempotent.
-
-        Raises:
-            HistoryElsewhereError: a provider cannot delete; nothing was done.
-            HistoryError: a provider does not answer; a part may be deleted.
-        """
-        history = self._histories.get(name.agent)
-        if history is None or not history.owners:
-            return
-        history.reject_unsupported(name.agent, "delete")
-        await _on_loop(history.clear(await _get_provider_id(name, record)))
+FindHistory = Callable[[str], HistoryLocation]
+"""Returns where the conversations of an agent are."""
 
 
 class SessionDocuments:
@@ -96,7 +74,7 @@ class SessionDocuments:
         client: the SDK's.
         access: which sessions exist; every read here treats other sessions as missing.
         storage: reads what sessions have outside their entities.
-        external_sessions: data kept by the app's history providers.
+        find_history: returns where the conversations of an agent are.
     """
 
     def __init__(
@@ -104,12 +82,12 @@ class SessionDocuments:
         client: DurableOrchestrationClient,
         access: Access,
         storage: TurnDataStorage,
-        external_sessions: ExternalSessions,
+        find_history: FindHistory,
     ) -> None:
         self._client = client
         self.access = access
         self.storage = storage
-        self.external_sessions = external_sessions
+        self._find_history = find_history
 
     async def list_sessions(self, agent: str) -> list[SessionListItem]:
         """List an agent's sessions.
@@ -196,7 +174,8 @@ class SessionDocuments:
         """
         state = await self.read_state(agent, session_id)
         raise_if_busy(state)
-        await self.external_sessions.clear(SessionKey(agent, session_id), self.storage.record(readable_session(state)))
+        record = self.storage.record(readable_session(state))
+        await self._find_history(agent).delete(SessionKey(agent, session_id), record)
 
     async def put(self, agent: str, session_id: str, document: Any, *, instead_of: Any, namespace: str = "") -> None:
         """Replace a session's document.
@@ -363,17 +342,3 @@ def readable_session(state: Any) -> Session:
         return decode_session(state)
     except StateError:
         return Session(owner=owner_of_document(state))
-
-
-async def _get_provider_id(name: SessionKey, record: ConversationReader) -> str:
-    """Return the id by which providers know a session."""
-    try:
-        agent_session = await record.agent_session()
-    except CorruptStateError:  # the session is being erased, or its piece is lost
-        agent_session = None
-    return stored_external_session_id(name.session_id, record.session.owner, agent_session)
-
-
-async def _on_loop[T](coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the agents' event loop, where their providers' connections are."""
-    return await asyncio.wrap_future(submit(coroutine))

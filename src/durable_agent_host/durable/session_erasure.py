@@ -31,7 +31,7 @@ from durable_agent_host.codec.entity_state import (
 )
 from durable_agent_host.durable.instance_status import END_STATUSES, status_of_turn
 from durable_agent_host.durable.session_documents import (
-    ExternalSessions,
+    FindHistory,
     SessionDocuments,
     read_session,
     readable_session,
@@ -215,7 +215,7 @@ class Eraser:
     Args:
         open_log: returns the turn log of the process.
         storage: has what sessions keep outside their entities.
-        external_sessions: data kept by the app's history providers.
+        find_history: returns where the conversations of an agent are.
         access: has to see every session.
     """
 
@@ -223,13 +223,13 @@ class Eraser:
         self,
         open_log: Callable[[], TurnLog],
         storage: TurnDataStorage,
-        external_sessions: ExternalSessions,
+        find_history: FindHistory,
         access: Access,
     ) -> None:
         self._access = access
         self._open_log = open_log
         self._storage = storage
-        self._external_sessions = external_sessions
+        self._find_history = find_history
 
     async def erase(self, wire: Mapping[str, Any], client: DurableOrchestrationClient) -> dict[str, Any]:
         """Erase a session, or what an earlier attempt has left of it.
@@ -245,7 +245,7 @@ class Eraser:
         """
         agent = wire["agent"]
         session_id = wire["session_id"]
-        documents = SessionDocuments(client, self._access, self._storage, self._external_sessions)
+        documents = SessionDocuments(client, self._access, self._storage, self._find_history)
         state = await documents.read_state(agent, session_id)
         session = readable_session(state)
         store = self._storage.open_store()
@@ -267,7 +267,7 @@ class Eraser:
             )  # by an earlier attempt, and the session is a new one
         if not wire.get("keeps_history"):
             with suppress(HistoryElsewhereError):  # expires here even if it stays elsewhere
-                await self._external_sessions.clear(SessionKey(agent, session_id), self._storage.record(session))
+                await self._find_history(agent).delete(SessionKey(agent, session_id), self._storage.record(session))
         await erasing.erase_turns(session)
         await erasing.delete_blobs(session)
         if session.owner is not None:

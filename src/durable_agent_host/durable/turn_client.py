@@ -21,7 +21,7 @@ from durable_agent_host.durable.instance_status import has_ended, status_of_turn
 from durable_agent_host.durable.ownership_claims import OwnershipClaims
 from durable_agent_host.durable.session_copies import SessionCopier
 from durable_agent_host.durable.session_documents import (
-    ExternalSessions,
+    FindHistory,
     SessionDocuments,
     SessionLookup,
     decode_best_effort,
@@ -98,7 +98,7 @@ class TurnServices:
         stopper: stops turns.
         probes: check the stores, before a turn starts and for health.
         storage: stores long requests, reads long answers and what sessions have outside their entities.
-        external_sessions: data kept by the app's history providers.
+        find_history: returns where the conversations of an agent are.
         hub: plain or encrypting access to the task hub.
     """
 
@@ -106,7 +106,7 @@ class TurnServices:
     stopper: TurnStopper
     probes: StoreProbes
     storage: TurnDataStorage
-    external_sessions: ExternalSessions
+    find_history: FindHistory
     hub: TaskHub
 
 
@@ -141,7 +141,7 @@ class TurnClient:
         self._client = client
         self._wakeups = services.wakeups
         self._stopper = services.stopper
-        self.documents = SessionDocuments(client, context.access, services.storage, services.external_sessions)
+        self.documents = SessionDocuments(client, context.access, services.storage, services.find_history)
         self.claims = OwnershipClaims(client, self.documents, self._secret)
 
     @property

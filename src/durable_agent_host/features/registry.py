@@ -14,6 +14,8 @@ from durable_agent_host.features.budgets.options import choose_budgets, default_
 from durable_agent_host.features.compaction.feature import CompactionOfAgent
 from durable_agent_host.features.fallback import entries as fallback
 from durable_agent_host.features.fallback.feature import Fallbacks, choose_fallbacks, list_clients
+from durable_agent_host.features.histories.feature import Histories
+from durable_agent_host.features.histories.providers import history_providers
 from durable_agent_host.features.notifications.delivery import NOTIFY_ORCHESTRATION, notifications
 from durable_agent_host.features.notifications.notification import Notify
 from durable_agent_host.features.pending_calls.feature import PendingKinds
@@ -31,8 +33,6 @@ FEATURE_VIEWS: Final[Mapping[str, ShowEntry]] = {
     steering.NAME: steering.show_message,
 }
 """How the steps of a turn show the entries of features."""
-ACTIVITY_FEATURES: Final = (CompactionOfAgent(), PendingKinds())
-"""The features of an agent in an activity of the app's own, where nothing is chosen."""
 
 
 def app_features(notify: Notify | str | None, settings: Settings) -> list[AppFeature]:
@@ -52,6 +52,15 @@ class Choices:
     budgets: Budgets | None
     fallbacks: Sequence[Any] | None
     response_retries: int | None
+
+
+def activity_features(agent: SupportsAgentRun) -> list[AgentFeature]:
+    """Return the features of an agent in an activity of the app's own, where nothing is chosen."""
+    return [
+        CompactionOfAgent(),
+        PendingKinds(),
+        *([Histories(agent)] if history_providers(agent) else []),
+    ]
 
 
 class FeatureChoices:
@@ -82,6 +91,5 @@ class FeatureChoices:
             *([Fallbacks(fallbacks, provider_for)] if fallbacks else []),
             *([BudgetsOfAgent(budgets)] if budgets.counts else []),
             Steering(),
-            CompactionOfAgent(),
-            PendingKinds(),
+            *activity_features(agent),
         ]

@@ -15,7 +15,7 @@ from azurefunctions.extensions.http.fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
 from durable_agent_host.agent.agent_options import AgentOptions
-from durable_agent_host.agent.history_providers import ProviderHistory
+from durable_agent_host.agent.feature import HistoryLocation
 from durable_agent_host.durable.turn_client import CALLBACK_PREFIX, ClientFor, TurnClient, is_store_error
 from durable_agent_host.errors import (
     BodiesTooLargeError,
@@ -69,8 +69,8 @@ class RoutedAgent(Protocol):
         ...
 
     @property
-    def history(self) -> ProviderHistory:
-        """The conversations that history providers of the app keep."""
+    def history(self) -> HistoryLocation:
+        """Where its conversations are."""
         ...
 
     @property

@@ -34,8 +34,8 @@ from durable_agent_host.model.pending_call import PendingCallWire
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_pages import Page
-from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.repair import RepairChange
+from durable_agent_host.session.transcript import external_provider_of
 from durable_agent_host.turn import turn_events
 from durable_agent_host.turn.response_format import parse_answer
 from durable_agent_host.turn.turn_events import (

@@ -180,10 +180,7 @@ async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnCli
     at_turn = fields.get("at_turn")
     if await client.documents.read(agent, session_id) is None:
         raise unknown_session(agent, session_id)
-    history = host.agents[agent].history
-    history.reject_unsupported(agent, "fork")
-    if at_turn:
-        history.reject_fork_at_turn(agent)
+    host.agents[agent].history.reject_unsupported(agent, "fork_at_turn" if at_turn else "fork")
     new_id = fields.get("session_id") or uuid.uuid4().hex
     if await client.documents.is_id_in_use(agent, new_id):
         raise TurnRejectedError(f"agent {agent!r} already has a session {new_id!r}: fork under another id")

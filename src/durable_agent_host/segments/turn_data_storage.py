@@ -16,9 +16,9 @@ from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments
 from durable_agent_host.segments.protocol import OWNER, BlobStore
 from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
-from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.receipts import expired_outcome
 from durable_agent_host.session.sealing import Withdrawal, seal_outcome
+from durable_agent_host.session.transcript import external_provider_of
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_wire import encode_turn_request, join_request, raw_fields, split_request
 

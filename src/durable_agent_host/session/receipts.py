@@ -19,7 +19,7 @@ from durable_agent_host.model.conversation_file import ServiceFilesOf
 from durable_agent_host.model.ending import AnswerEnd
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
-from durable_agent_host.session.external_messages import external_provider_of
+from durable_agent_host.session.transcript import external_provider_of
 from durable_agent_host.stream.response_messages import response_messages
 from durable_agent_host.turn.turn_events import SEPARATOR
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_response_messages

@@ -6,10 +6,13 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.content import OPAQUE, STORED
-from durable_agent_host.codec.extension_data import extension_of
+from durable_agent_host.codec.extension_data import extension_of, set_extension
 from durable_agent_host.codec.message import decode_messages
 from durable_agent_host.model.ending import REFUSAL, is_marked_refusal
 from durable_agent_host.model.provider_item import STAMP
+
+_EXTERNAL_PROVIDER: Final = "keptBy"
+"""In the extension of an entry that has the turn, its times, usage and ids, and whose messages are with a provider."""
 
 BuildResult = Callable[[str, int], Content]
 """A call's id, and how often that id occurred before in the same batch → the result for the model."""
@@ -147,3 +150,26 @@ def _is_failure(entry: Mapping[str, Any]) -> bool:
 
 def _as_list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def external_provider_of(entry: Mapping[str, Any]) -> str | None:
+    """Return which history provider of the app keeps the messages of an entry.
+
+    Returns:
+        The provider's name; None for an entry that has its messages.
+    """
+    mark: Any = extension_of(entry).get(_EXTERNAL_PROVIDER)
+    return str(cast("dict[str, Any]", mark).get("name")) if isinstance(mark, dict) else None
+
+
+def without_messages(entry: Mapping[str, Any], provider: str) -> dict[str, Any]:
+    """Remove the messages from an entry.
+
+    Returns:
+        The entry without them, with a mark; an entry with such a mark is returned as it is.
+    """
+    if external_provider_of(entry) is not None:
+        return dict(entry)
+    short: dict[str, Any] = {**entry, "messages": []}
+    set_extension(short, {**extension_of(entry), _EXTERNAL_PROVIDER: {"name": provider}})
+    return short

@@ -8,7 +8,7 @@ from agent_framework import Content, HistoryProvider, Message
 from agent_framework_azure_cosmos import CosmosHistoryProvider
 
 from durable_agent_host import CoalescingHistoryProvider
-from durable_agent_host.session.external_messages import POSITION
+from durable_agent_host.features.histories.message_names import POSITION
 from tests.kit_histories import cosmos_client
 from tests.kit_services import cosmos
 

@@ -75,7 +75,7 @@ _FUNCTIONS: Final[dict[str, tuple[str, str] | Callable[..., tuple[str, str]]]] =
     "turn_log.journal:Journal.append": _journal_points,
     "turn_log.journal:Journal.tool_started": ("journal.tool.before_intent", "journal.tool.after_intent"),
     "turn_log.journal:Journal.close": ("turn.before_outcome", "turn.after_outcome"),
-    "agent.run_history_providers:RunHistoryProviders.save": ("", "history.after_save"),
+    "features.histories.feature:RunHistoryProviders.save": ("", "history.after_save"),
     "segments.sqlite_store:SqliteBlobStore.put": _PUT,
     "segments.sqlite_store:SqliteBlobStore.copy": ("", "pieces.after_copy"),
     "segments.blob_store:AzureBlobStore.put": _PUT,

@@ -5,9 +5,9 @@ import json
 from azure.durable_functions import DurableOrchestrationClient
 from azurefunctions.extensions.http.fastapi import Request
 
+from durable_agent_host.agent.feature import HistoryLocation
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret
-from durable_agent_host.durable.session_documents import ExternalSessions
 from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import TaskHub
@@ -35,7 +35,7 @@ async def test_an_unavailable_store_is_reported(caplog, tmp_path):
         TurnStopper(NullTurnLog, {}),
         StoreProbes(NullTurnLog, lambda: pieces, {"Helper": None}),
         NULL_TURN_DATA_STORAGE,
-        ExternalSessions({}),
+        lambda _: HistoryLocation(),
         hub,
     )
     gate = Authorizer(None)

@@ -7,7 +7,7 @@ from agent_framework import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.session.external_messages import (
+from durable_agent_host.features.histories.message_names import (
     name_of,
     read_once,
     select_unsaved,

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from agent_framework import HistoryProvider, Message
 
-from durable_agent_host.session.external_messages import (
+from durable_agent_host.features.histories.message_names import (
     IDENTITY,
     POSITION,
     in_order,

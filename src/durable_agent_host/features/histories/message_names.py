@@ -1,17 +1,14 @@
-"""Messages and entries that a history provider of the app keeps.
+"""The names by which messages that a history provider of the app keeps are known again.
 
 A message of a turn is named by the turn and its place in it, so it has the same name at every attempt of the turn: a
-message saved twice is read once. An entry whose messages a provider keeps has the turn, its times, usage and ids, and
-names the provider in our extension (``keptBy``).
+message saved twice is read once.
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from agent_framework import Message
-
-from durable_agent_host.codec.extension_data import extension_of, set_extension
 
 IDENTITY: Final = "durable_agent_host.message"
 """Key in a stored message's ``additional_properties``: the turn and the message's place in it."""
@@ -140,29 +137,3 @@ def without_marks(message: Message) -> Message:
         contents.append(content_copy)
     fresh.contents = contents
     return fresh
-
-
-EXTERNAL_PROVIDER_KEY: Final = "keptBy"
-
-
-def external_provider_of(entry: Mapping[str, Any]) -> str | None:
-    """Return who keeps the messages of an entry.
-
-    Returns:
-        The provider's name; None for an entry that has its messages.
-    """
-    mark: Any = extension_of(entry).get(EXTERNAL_PROVIDER_KEY)
-    return str(cast("dict[str, Any]", mark).get("name")) if isinstance(mark, dict) else None
-
-
-def without_messages(entry: Mapping[str, Any], provider: str) -> dict[str, Any]:
-    """Remove the messages from an entry.
-
-    Returns:
-        The entry without them, with a mark; an entry with such a mark is returned as it is.
-    """
-    if external_provider_of(entry) is not None:
-        return dict(entry)
-    short: dict[str, Any] = {**entry, "messages": []}
-    set_extension(short, {**extension_of(entry), EXTERNAL_PROVIDER_KEY: {"name": provider}})
-    return short

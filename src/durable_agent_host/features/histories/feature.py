@@ -1,11 +1,11 @@
-"""The app's history providers in one run of a turn: loaded messages are rehydrated, saved ones are saved once.
+"""The app's history providers as a feature: loaded messages are rehydrated, saved ones are saved once.
 
 Theory of operation. The framework lets a history provider load before a run and save after it. In a hosted run each
 provider is a copy with overrides of its four methods. Loaded messages are ordered, each name once, and go to the model
 like the host's own transcript, with the provider's item ids. Saving waits until the turn's end is known: then the
 messages of the turn's entries are saved, completed or cancelled, under names that a retry repeats
-(`durable_agent_host.session.external_messages`). What a provider has is the conversation: messages that it stored of a
-turn that then failed are part of it.
+(`durable_agent_host.features.histories.message_names`). What a provider has is the conversation: messages that it
+stored of a turn that then failed are part of it.
 
 A provider that saves after each model call (``require_per_service_call_history_persistence``) does so as the framework
 implements it.
@@ -13,25 +13,31 @@ implements it.
 
 import asyncio
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, cast, override
 
 from agent_framework import AgentResponse, AgentSession, HistoryProvider, Message, SessionContext, SupportsAgentRun
 
-from durable_agent_host.agent.coalescing_history_provider import CoalescingHistoryProvider
 from durable_agent_host.agent.durable_session import DurableSession
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
-from durable_agent_host.agent.history_providers import get_provider_name, history_providers
+from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
+from durable_agent_host.codec.message import decode_messages
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import HistoryError, log_reason
-from durable_agent_host.session.external_messages import (
+from durable_agent_host.features.histories.coalescing_provider import CoalescingHistoryProvider
+from durable_agent_host.features.histories.message_names import (
     name_of,
     read_once,
     select_unsaved,
     with_names,
     without_marks,
+)
+from durable_agent_host.features.histories.providers import (
+    ProviderHistory,
+    get_provider_name,
+    history_providers,
+    primary_provider,
 )
 from durable_agent_host.session.transcript import sendable
 from durable_agent_host.stream.fold import fold_contents
@@ -42,38 +48,65 @@ _PAUSES: Final = (0.2, 1.0)
 """Seconds before each further attempt to save."""
 
 
-@dataclass
+class Histories(AgentFeature):
+    """The history providers of one agent.
+
+    Args:
+        agent: the app's.
+    """
+
+    def __init__(self, agent: SupportsAgentRun) -> None:
+        self.history = ProviderHistory(agent)
+
+    @override
+    def begin(self, start: AttemptStart) -> AttemptFeature:
+        """Begin an attempt."""
+        return HistoriesOfAttempt(start)
+
+
+class HistoriesOfAttempt:
+    """The history providers in one attempt.
+
+    Args:
+        start: of the attempt.
+    """
+
+    def __init__(self, start: AttemptStart) -> None:
+        self._start = start
+
+    def begin_run(self, run: CurrentRun, /) -> RunPart:
+        """Begin a run, with copies of the providers."""
+        return RunPart(history=RunHistoryProviders(self._start, run))
+
+
 class RunHistoryProviders:
     """The app's history providers in one run.
 
     Args:
-        session: of the run.
-        turn_id: of the turn.
-        resumptions: how often the turn has been resumed: each has names of its own for the turn's messages.
-        may_have_saved: whether an earlier attempt may have saved the turn's messages.
-        rehydrate: prepares loaded messages for the model.
-        as_history: prepares messages of the run in the same way.
-        clean: returns messages as they may be kept.
+        start: of the attempt.
+        run: loads from them; at the turn's end, its session is saved with what they have put into it.
 
     Attributes:
-        has_saved: whether every provider has the turn.
+        run: the same.
+        may_have_saved: whether an earlier attempt may have saved the turn's messages.
+        clean: returns messages as they may be kept.
     """
 
-    session: DurableSession
-    turn_id: str
-    resumptions: int
-    may_have_saved: bool
-    rehydrate: Callable[[Sequence[Message]], list[Message]]
-    as_history: Callable[[Sequence[Message]], list[Message]]
-    clean: Callable[[Sequence[Message]], list[Message]]
-    has_saved: bool = False
-    _agent: Any = None
-    _run_providers: list[Any] = field(default_factory=list[Any])
+    def __init__(self, start: AttemptStart, run: CurrentRun) -> None:
+        self.run = run
+        self.may_have_saved = start.attempt.number > 1
+        self.clean: Callable[[Sequence[Message]], Sequence[Message]] = (
+            list if start.redactor is None else start.redactor.messages
+        )
+        resumptions = start.attempt.recorded.resumptions  # each has names of its own for the turn's messages
+        self._prefix = f"{resumptions}." if resumptions else ""
+        self._has_saved = False
+        self._agent: Any = None
+        self._run_providers: list[Any] = []
 
-    def put_into(self, agent: SupportsAgentRun) -> SupportsAgentRun:
+    def adapt_agent(self, agent: SupportsAgentRun, /) -> SupportsAgentRun:
         """Return a copy of the agent whose providers are those of this run; the agent itself if it has none."""
         self._agent = agent
-        self._run_providers = []
         app_providers = history_providers(agent)
         if not app_providers or getattr(agent, "require_per_service_call_history_persistence", False):
             return agent
@@ -93,18 +126,19 @@ class RunHistoryProviders:
         return agent_copy
 
     @property
-    def has_any(self) -> bool:
-        """Whether the agent has providers to save with."""
-        return bool(self._run_providers)
+    def primary_provider(self) -> str | None:
+        """The provider that has every message of the conversation; None when the session needs them."""
+        return primary_provider(self._agent) if self._has_saved else None
 
-    async def save(self, request_message: Message, response_messages: Sequence[Message], *, is_cut_off: bool) -> None:
+    async def save(self, entries: Sequence[Mapping[str, Any]], *, is_cut_off: bool) -> None:
         """Save the messages of the turn in every provider.
 
         Raises:
             HistoryError: a provider failed three times.
         """
-        prefix = f"{self.resumptions}." if self.resumptions else ""
-        named_messages = with_names(self.turn_id, [request_message, *response_messages], prefix=prefix)
+        if not self._run_providers:
+            return
+        named_messages = with_names(self.run.request.turn_id, decode_messages(entries), prefix=self._prefix)
         pending_providers = [
             provider
             for provider in reversed(self._run_providers)
@@ -112,7 +146,7 @@ class RunHistoryProviders:
         ]
         for provider in pending_providers:
             await self._save_with(provider, named_messages[0], named_messages[1:])
-        self.has_saved = len(pending_providers) == len(self._run_providers)
+        self._has_saved = len(pending_providers) == len(self._run_providers)
 
     async def _save_with(self, provider: Any, request_message: Message, response_messages: Sequence[Message]) -> None:
         for pause in (*_PAUSES, None):
@@ -138,6 +172,7 @@ class _ProviderInRun:
         self.first_context: SessionContext | None = None
         self.is_finishing = False
         self._histories = histories
+        self._run = histories.run
         self._run_messages: list[Message] = []
         self._stored_messages: list[Message] | None = None
 
@@ -149,7 +184,7 @@ class _ProviderInRun:
     def select_loaded(self, messages: Sequence[Message]) -> list[Message]:
         """Take the provider's messages, and return those that count."""
         self._stored_messages = list(messages)
-        return read_once(messages, except_turn=self._histories.turn_id)
+        return read_once(messages, except_turn=self._run.request.turn_id)
 
     def prepare_messages(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare loaded messages for the model, and add messages of this turn from finished runs."""
@@ -159,11 +194,11 @@ class _ProviderInRun:
             if name_of(message) is None:  # it may have been stored chunk by chunk
                 model_message.contents = fold_contents(model_message.contents)
             fresh.append(model_message)
-        return [*self._histories.rehydrate(sendable(fresh)), *self._earlier_messages()]
+        return [*self._run.rehydrate(sendable(fresh)), *self._earlier_messages()]
 
     def _earlier_messages(self) -> Sequence[Message]:
         """Return the messages of this turn from finished runs."""
-        return self._histories.session.transcript or self._histories.as_history(self._run_messages)
+        return self._run.session.transcript or self._run.provider.as_history(self._run_messages)
 
     def record_end(self, context: SessionContext) -> None:
         """Remember a run's input and output."""
@@ -174,7 +209,7 @@ class _ProviderInRun:
         self, provider: Any, agent: Any, request_message: Message, response_messages: Sequence[Message]
     ) -> None:
         """Let the provider save the turn as it saves a run that has just ended."""
-        session = self._histories.session
+        session = self._run.session
         context = (
             copy.copy(self.first_context)
             if self.first_context
@@ -191,12 +226,11 @@ class _ProviderInRun:
 
     async def select_unsaved(self, messages: Sequence[Message], load: Callable[[], Any]) -> list[Message]:
         """Name messages, and leave out those that the provider already has."""
-        turn_id = self._histories.turn_id
         unnamed_messages = [candidate for candidate in messages if name_of(candidate) is None]
         unnamed_messages = await run_in_thread_if_long(
             unnamed_messages, partial(self._histories.clean, unnamed_messages)
         )
-        context_messages = with_names(turn_id, unnamed_messages, prefix="context-")
+        context_messages = with_names(self._run.request.turn_id, unnamed_messages, prefix="context-")
         names = iter(context_messages)
         named_messages = [next(names) if name_of(candidate) is None else candidate for candidate in messages]
         if self._stored_messages is None or self._histories.may_have_saved:

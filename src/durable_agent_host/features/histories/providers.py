@@ -1,19 +1,27 @@
 """Conversations kept by the app's history providers: which provider keeps them, and operations on them there."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import Any, Final, cast
+from typing import Any, Final, cast, override
 
 from agent_framework import FileHistoryProvider, HistoryProvider, InMemoryHistoryProvider, RawAgent
 
-from durable_agent_host.agent.coalescing_history_provider import CoalescingHistoryProvider
+from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.durable_session import TranscriptProvider
+from durable_agent_host.agent.feature import HistoryLocation
+from durable_agent_host.agent.hosted_agent import is_replaced
 from durable_agent_host.errors import (
+    CorruptStateError,
     DurableAgentHostError,
     HistoryElsewhereError,
     HistoryError,
     log_reason,
 )
+from durable_agent_host.features.histories.coalescing_provider import CoalescingHistoryProvider
+from durable_agent_host.segments.conversation_reader import ConversationReader
+from durable_agent_host.segments.turn_data_storage import SessionKey
+from durable_agent_host.session.ownership import stored_external_session_id
 
 _OPERATIONS: Final = {
     "delete": (
@@ -25,6 +33,7 @@ _OPERATIONS: Final = {
     ),
     "export": ("exported", "read the messages there"),
     "fork": ("forked", "copy the messages there"),
+    "fork_at_turn": ("forked", "copy the messages there"),
     "import": ("imported", "store the messages there"),
     "reset": ("reset", "delete the session, or the messages there"),
     "run": ("continued by the operation 'run' of an entity", "call the agent over HTTP or with app.get_agent"),
@@ -45,36 +54,11 @@ def history_providers(agent: Any) -> list[HistoryProvider]:
     ]
 
 
-def is_replaced(agent: Any, provider: object) -> bool:
-    """Return whether the host replaces a provider: a plain `InMemoryHistoryProvider`, that nobody else reads.
-
-    It keeps the transcript in the framework session's state; the host has it already.
-    """
-    if type(provider) is not InMemoryHistoryProvider or not isinstance(agent, RawAgent):
-        return False
-    stores_all = provider.load_messages and provider.store_inputs and provider.store_outputs
-    is_plain = not provider.store_context_messages and not provider.skip_excluded
-    readers = [getattr(reader, "history_source_id", None) for reader in _context_providers(agent)]
-    return stores_all and is_plain and provider.source_id not in readers
-
-
 def external_providers(agent: Any) -> list[HistoryProvider]:
     """List the history providers of an agent that keep messages outside the session."""
     return [
         provider for provider in history_providers(agent) if not isinstance(_unwrap(provider), InMemoryHistoryProvider)
     ]
-
-
-def redaction_unsupported_reason(agent: Any) -> str:
-    """Return why a history provider would receive unredacted content; empty when none would."""
-    if not getattr(agent, "require_per_service_call_history_persistence", False):
-        return ""
-    if not (providers := history_providers(agent)):
-        return ""
-    return (
-        f"with require_per_service_call_history_persistence {get_provider_name(providers[0])} is given each message "
-        "before it can be redacted: take the option away, or give the agent redact=lambda content: content"
-    )
 
 
 def _context_providers(agent: Any) -> Sequence[Any]:
@@ -98,37 +82,31 @@ def primary_provider(agent: Any) -> str | None:
     return get_provider_name(complete_providers[0]) if complete_providers else None
 
 
-class ProviderHistory:
+class ProviderHistory(HistoryLocation):
     """The conversations of one agent that the app's history providers keep.
 
     Args:
         agent: the app's.
-
-    Attributes:
-        owners: names of the providers that supply the model's history.
-        copies: names of the providers that only keep a copy.
     """
 
     def __init__(self, agent: Any) -> None:
+        providers = history_providers(agent)
         external = external_providers(agent)
         self._clearings = [(provider, find_clear(provider)) for provider in external if provider.load_messages]
         self._primary = [name] if (name := primary_provider(agent)) is not None else []
         self.owners = [get_provider_name(provider) for provider, _ in self._clearings]
         self.copies = [get_provider_name(provider) for provider in external if not provider.load_messages]
-        self._is_in_session = any(
-            provider.load_messages for provider in history_providers(agent) if provider not in external
-        )
+        self._is_in_session = any(provider.load_messages for provider in providers if provider not in external)
+        if providers and getattr(agent, "require_per_service_call_history_persistence", False):
+            self.why_no_redaction = (
+                f"with require_per_service_call_history_persistence {get_provider_name(providers[0])} is given each "
+                "message before it can be redacted: take the option away, or give the agent "
+                "redact=lambda content: content"
+            )
 
+    @override
     def reject_unsupported(self, agent: str, operation: str) -> None:
-        """Refuse an operation that a provider does not support, before anything is done.
-
-        Args:
-            agent: its name.
-            operation: ``delete``, ``export``, ``fork``, ``import``, ``reset``, or ``run`` (of the entity).
-
-        Raises:
-            HistoryElsewhereError: says who keeps the conversation, and how to do it.
-        """
+        """Refuse an operation that a provider does not support."""
         done, instruction = _OPERATIONS[operation]
         keepers = self.owners
         if operation == "delete":
@@ -140,26 +118,27 @@ class ProviderHistory:
                 f"the conversations of agent {agent!r} are kept by {' and '.join(keepers)}, and cannot be {done} "
                 f"from here: {instruction}"
             )
-
-    def reject_fork_at_turn(self, agent: str) -> None:
-        """Refuse to fork a conversation at a turn that is one piece of the framework's session.
-
-        Raises:
-            HistoryElsewhereError: says how to do it.
-        """
-        if self._is_in_session:
+        if operation == "fork_at_turn" and self._is_in_session:
             raise HistoryElsewhereError(
                 f"the conversations of agent {agent!r} are kept by InMemoryHistoryProvider, as one piece in the state "
                 "of the framework's session, and cannot be forked at a turn: leave at_turn out to fork the whole "
                 "conversation, or host the agent without that provider"
             )
 
-    async def clear(self, session_id: str) -> None:
-        """Delete a conversation from every provider that owns it, on the agents' loop. Guarantee: idempotent.
+    @override
+    async def delete(self, name: SessionKey, record: ConversationReader) -> None:
+        """Delete a conversation from every provider that owns it."""
+        if not self._clearings:
+            return
+        self.reject_unsupported(name.agent, "delete")
+        try:
+            agent_session = await record.agent_session()
+        except CorruptStateError:  # the session is being erased, or its piece is lost
+            agent_session = None
+        session_id = stored_external_session_id(name.session_id, record.session.owner, agent_session)
+        await asyncio.wrap_future(submit(self._clear(session_id)))  # the loop that has the providers' connections
 
-        Raises:
-            HistoryError: a provider does not answer; nothing or only a part was deleted.
-        """
+    async def _clear(self, session_id: str) -> None:
         for provider, clear in self._clearings:
             try:
                 await cast("Clearing", clear)(session_id)
