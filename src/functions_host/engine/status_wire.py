@@ -6,7 +6,6 @@ Source: ``HttpApiHandler.cs`` of azure-functions-durable-extension 2.13.
 
 import json
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -19,13 +18,13 @@ def format_second(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
-def encode_stored(stored_json: str | None) -> str:
+def encode_stored(stored_json: Any) -> str:
     """Return JSON as it is stored; as a text if it is damaged, so that the answer is JSON."""
     try:
-        json.loads(stored_json or "null")
-    except (ValueError, RecursionError):
+        json.loads(stored_json)
+    except (ValueError, TypeError, RecursionError):
         return json.dumps(stored_json, default=repr)
-    return stored_json or "null"
+    return stored_json
 
 
 def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str | None = None) -> str:
@@ -42,12 +41,8 @@ def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str
 
 def _output(record: InstanceRecord) -> str:
     """Return the output; the reason of a terminated instance as JSON, if it is."""
-    if record.status == "Terminated":
-        with suppress(ValueError, TypeError, RecursionError):
-            reason = json.loads(record.output_json or "null")
-            json.loads(reason)
-            return reason
-    return encode_stored(record.output_json)
+    output = encode_stored(record.output_json)
+    return encode_stored(json.loads(output)) if record.status == "Terminated" else output
 
 
 _API_NAMES: dict[int, str] = {
