@@ -519,7 +519,9 @@ class AgentRunner:
                 if not self._remaining_seconds(runs):
                     return Failed(runs.out_of_time(self._limits.turn_seconds))
                 if runs.collects is None and await _is_cancelled(runs.attempt):
-                    return Cancelled()
+                    if runs.run is not None:
+                        return Cancelled()
+                    runs.collects = Cancelled()  # the run is about to begin: it restores the session for the outcome
 
 
 def _find_stop(runs: AgentRuns, error: BaseException) -> Stop:

@@ -5,7 +5,8 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from base64 import b64decode
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,22 @@ from agent_framework import (
 )
 from agent_framework_openai import OpenAIChatClient
 
-from durable_agent_host.agent.agent_runner import AgentRunner
+from durable_agent_host.agent.agent_runner import INBOX_NOTIFIER, AgentRunner
 from durable_agent_host.agent.observer import Moment, ObservedTurn, TurnObserver
 from durable_agent_host.features.budgets.feature import BudgetsOfAgent
 from durable_agent_host.features.pending_calls.feature import PendingKinds
 from durable_agent_host.model.budget import NO_BUDGETS, Budgets
+from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.log_entry import Inbox
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.providers.registry import provider_for
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
+from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage, session_owner
+from durable_agent_host.segments.uploads import Uploads
+from durable_agent_host.session.entry_files import FileBytes
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
+from tests.durable_agent_host.openai_outputs import PNG
 from tests.kit import PracticeModel
 
 REQUEST = TurnRequest("Agent", "session", "turn", "go", created_at="2026-01-01T00:00:00+00:00")
@@ -48,6 +56,7 @@ def runner(
     *tools: Any,
     budgets: Budgets = NO_BUDGETS,
     observers: Sequence[TurnObserver] = (),
+    storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
     **options: Any,
 ) -> AgentRunner:
     """Host an agent with these tools."""
@@ -55,7 +64,9 @@ def runner(
     CLIENTS.append(client)
     agent = Agent(client, "Work.", name="Agent", tools=list(tools), default_options={"store": False}, **options)
     features = [BudgetsOfAgent(budgets), PendingKinds()]
-    return AgentRunner("Agent", agent, provider_for, observers=observers, open_log=lambda: log, features=features)
+    return AgentRunner(
+        "Agent", agent, provider_for, observers=observers, open_log=lambda: log, storage=storage, features=features
+    )
 
 
 def scenario(tmp_path: Path, play: Callable[[SqliteTurnLog], Any]) -> None:
@@ -99,6 +110,49 @@ def test_a_superseded_attempt_returns_the_outcome_of_the_later_one(tmp_path: Pat
         assert (await agent_runner.run(Session(), REQUEST)) == outcome
         assert len(attempts) == 1
         assert len(model.requests()) == 2
+
+    scenario(tmp_path, play)
+
+
+def test_a_turn_that_is_cancelled_while_its_file_is_loaded_keeps_the_session(
+    tmp_path: Path, model: PracticeModel, monkeypatch: pytest.MonkeyPatch
+):
+    """It ends as cancelled, with its question; the session keeps its state, and the model is not called."""
+    loading, cancel_is_read = asyncio.Event(), asyncio.Event()
+
+    class SlowStore(SqliteBlobStore):
+        async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
+            loading.set()
+            await cancel_is_read.wait()
+            return await super().get(namespace, names)
+
+    async def play(log: SqliteTurnLog) -> None:
+        read = log.read_inbox
+
+        async def read_inbox(log_id: str) -> Inbox:
+            inbox = await read(log_id)
+            if inbox.is_cancel_requested:
+                cancel_is_read.set()
+            return inbox
+
+        monkeypatch.setattr(log, "read_inbox", read_inbox)
+        store = SlowStore(tmp_path / "blobs.db")
+        file = FileBytes("a.png", "image/png", b64decode(PNG))
+        [upload] = await Uploads(store, "Agent", "session", session_owner("Agent", "session")).add(file)
+        contents = ({"$type": "text", "text": "look"}, {"$type": "hostedFile", "fileId": upload.file_id})
+        agent_runner = runner(model, log, storage=TurnDataStorage(lambda: store, seen=9, grace_seconds=60))
+        session = Session(agent_session={"session_id": "session", "state": {"colour": "red"}})
+        turn = asyncio.create_task(agent_runner.run(session, replace(REQUEST, message="", contents=contents)))
+        await loading.wait()
+        await log.request_cancel(turn_log_id("Agent", "session", "turn"))
+        INBOX_NOTIFIER.notify("turn")
+        outcome = await turn
+        await store.close()
+        assert outcome.status == "cancelled"
+        assert outcome.agent_session is not None
+        assert outcome.agent_session["state"]["colour"] == "red"
+        assert [entry["$type"] for entry in outcome.entries] == ["request", "response"]
+        assert model.requests() == []
 
     scenario(tmp_path, play)
 
