@@ -99,14 +99,14 @@ def _call_events(calls: int, deltas: int) -> list[dict[str, Any]]:
         return {"type": "function_call", "id": f"fc_{n}", "call_id": f"call_{n}", "name": "f", "arguments": text}
 
     kind = "response.function_call_arguments"
-    pieces = ['{"a":', *[" "] * (deltas - 2), "1}"]
+    fragments = ['{"a":', *[" "] * (deltas - 2), "1}"]
     places = [{"output_index": n, "item_id": f"fc_{n}"} for n in range(calls)]
     return [
         *(
             {"type": "response.output_item.added", "output_index": n, "item": item(n) | {"arguments": ""}}
             for n in range(calls)
         ),
-        *({"type": f"{kind}.delta", **place, "delta": piece} for piece in pieces for place in places),
+        *({"type": f"{kind}.delta", **place, "delta": fragment} for fragment in fragments for place in places),
         *({"type": f"{kind}.done", **place, "arguments": item(0)["arguments"]} for place in places),
         *({"type": "response.output_item.done", "output_index": n, "item": item(n)} for n in range(calls)),
     ]
@@ -131,8 +131,8 @@ def claude_updates(chunks: int) -> list[AgentResponseUpdate]:
 def claude_code_updates(chunks: int) -> list[AgentResponseUpdate]:
     """The code of a hosted tool in so many deltas of Anthropic."""
     block = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}}
-    pieces = ['{"code": "', *["token "] * (chunks - 2), '"}']
-    return _claude(block, *({"type": "input_json_delta", "partial_json": piece} for piece in pieces))
+    fragments = ['{"code": "', *["token "] * (chunks - 2), '"}']
+    return _claude(block, *({"type": "input_json_delta", "partial_json": fragment} for fragment in fragments))
 
 
 def _claude(block: dict[str, Any], *deltas: Any) -> list[AgentResponseUpdate]:
@@ -189,8 +189,8 @@ def agents_updates(chunks: int) -> list[AgentResponseUpdate]:
     """A text in so many deltas of Azure AI Agents, as the client reads them."""
     text = {"type": "text", "text": {"value": "token " * chunks, "annotations": []}}
     whole = {"id": "msg_1", "object": "thread.message", "role": "assistant", "content": [text]}
-    piece = {"index": 0, "type": "text", "text": {"value": "token "}}
-    delta = {"id": "msg_1", "object": "thread.message.delta", "delta": {"content": [piece]}}
+    fragment = {"index": 0, "type": "text", "text": {"value": "token "}}
+    delta = {"id": "msg_1", "object": "thread.message.delta", "delta": {"content": [fragment]}}
     reader = RunReader("thread_1", "run_1")
     events = [*([("thread.message.delta", delta)] * chunks), ("thread.message.completed", whole)]
     read = (update for name, data in events for update in reader.read(name, data))

@@ -16,7 +16,7 @@ are held turn by turn up to ``--held``. For a longer one, what was held is expor
 ids before it, and that document is imported; the first turn after it, which reads all of them once, is not measured.
 Those of ``sent`` always are beyond 1,000 turns: their requests alone would have 50 GB at 10,000.
 
-``head`` is what the entity holds. ``pieces`` are the bytes that were stored for good since the line before, divided by
+``head`` is what the entity holds. ``blobs`` are the bytes that were stored for good since the line before, divided by
 those of the messages that the turns added. ``hub`` and ``log`` are the kilobytes by which the task hub and the turn log
 have grown with each measured turn; both go after their retention. ``disk`` is all that the process has handed to the
 disk for a turn: every page of every commit, twice where it goes through a write-ahead log. ``memory`` is the resident
@@ -235,13 +235,13 @@ class LongSession:
             _, body, _ = send(host, "GET", f"/api/agents/{self.kind.agent}/sessions/{self.name}?limit=1")
         return json.loads(body)["turns"][-1]["stats"]["bytes_stored"]
 
-    def piece_bytes(self) -> int:
-        """Bytes of all pieces that sessions have stored."""
+    def blob_bytes(self) -> int:
+        """Bytes of all blobs that sessions have stored."""
         path = self.data / "segments.sqlite"
         if not path.exists():
             return 0
         with closing(sqlite3.connect(path)) as connection:
-            return connection.execute("SELECT coalesce(sum(size), 0) FROM pieces").fetchone()[0]
+            return connection.execute("SELECT coalesce(sum(size), 0) FROM blobs").fetchone()[0]
 
     def file_bytes(self) -> int:
         """Bytes of all files of the data folder."""
@@ -302,7 +302,7 @@ class Line:
 
     NAMES = (
         *("session", "app", "turn", "warm ms", "p99 ms", "model ms", "cpu ms", "cold ms"),
-        *("to turn 10", "cold/warm", "head bytes", "pieces", "hub KB", "log KB", "disk KB", "memory MB", "files MB"),
+        *("to turn 10", "cold/warm", "head bytes", "blobs", "hub KB", "log KB", "disk KB", "memory MB", "files MB"),
     )
 
     def __init__(self, session: LongSession) -> None:
@@ -325,11 +325,11 @@ class Line:
         ]
         if not session.kind.is_durable:
             return (*cells, "", self._to_turn_10(warm), *[""] * 6, f"{session.memory_megabytes():,.0f}", "")
-        memory, disk, pieces = session.memory_megabytes(), measured.disk_bytes / 1000, self._pieces()
+        memory, disk, blobs = session.memory_megabytes(), measured.disk_bytes / 1000, self._blobs()
         cold = median(session.cold(begins=begins) for _ in range(COLD_TURNS))
         return (
             *(*cells, f"{cold:,.1f}", self._to_turn_10(warm), f"{cold / warm:.2f}"),
-            *("" if begins else f"{session.head_bytes():,}", pieces),
+            *("" if begins else f"{session.head_bytes():,}", blobs),
             *(f"{measured.hub_bytes / 1000:,.1f}", f"{measured.log_bytes / 1000:,.1f}", f"{disk:,.0f}"),
             *(f"{memory:,.0f}", f"{session.file_bytes() / 1e6:,.1f}"),
         )
@@ -337,10 +337,10 @@ class Line:
     def _to_turn_10(self, warm: float) -> str:
         return f"{warm / self._first:.2f}" if self._first else ""
 
-    def _pieces(self) -> str:
-        """Give the bytes of pieces per byte of messages, since the line before."""
+    def _blobs(self) -> str:
+        """Give the bytes of blobs per byte of messages, since the line before."""
         session = self._session
-        stored, added = session.piece_bytes(), session.added_turns - self._counted
+        stored, added = session.blob_bytes(), session.added_turns - self._counted
         if not stored or not added:
             return ""
         ratio = (stored - self._stored) / (added * session.turn_bytes())

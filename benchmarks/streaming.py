@@ -70,7 +70,7 @@ class Stream:
             sys.exit(f"a stream ended with {name}: {data}")
 
     def take_text(self, text: str) -> None:
-        """Take a piece of the answer."""
+        """Take a fragment of the answer."""
         self.text.append(text)
         self.arrivals.append((time.time(), len(text) + (self.arrivals[-1][1] if self.arrivals else 0)))
 

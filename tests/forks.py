@@ -48,7 +48,7 @@ STORES = (
     *("durable_agent_host.turn_log.blob.log", "durable_agent_host.segments.sqlite_store"),
     "durable_agent_host.segments.blob_store",
 )
-"""What a process imports that writes to stores of turn logs and pieces."""
+"""What a process imports that writes to stores of turn logs and blobs."""
 
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 """Before any test has changed it: a server's own is for all tests of the run. It keeps the bytecode that it makes."""

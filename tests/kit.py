@@ -69,7 +69,7 @@ def model_environment(model: Server, **more: str) -> dict[str, str]:
     return {"OPENAI_API_KEY": "practice", "OPENAI_BASE_URL": model.url, "OPENAI_MODEL": "practice"} | more
 
 
-def _piece_size(step: dict[str, Any]) -> int:
+def _fragment_size(step: dict[str, Any]) -> int:
     is_timed = step.keys() & {"delay_milliseconds", "break_after_events", "until_file"}
     return len(json.dumps(step)) // (400 if is_timed else 40)
 
@@ -83,9 +83,9 @@ class PracticeModel(Server):
         return self.url.removesuffix("/v1") + "/practice"
 
     def plan(self, *steps: dict[str, Any], times: int | None = 1, by_round: bool = False, **when: str) -> None:
-        """Script the next model calls; a large one comes in forty pieces, or in 400 if its pace or break matters."""
-        pieces = [{"chunk_characters": size} if (size := _piece_size(step)) > 6 else {} for step in steps]
-        sized_steps = [size | step for size, step in zip(pieces, steps, strict=True)]
+        """Script the next model calls; a large one comes in forty fragments, or in 400 if its pace or break matters."""
+        fragments = [{"chunk_characters": size} if (size := _fragment_size(step)) > 6 else {} for step in steps]
+        sized_steps = [size | step for size, step in zip(fragments, steps, strict=True)]
         plan = {"when": when, "times": times, "by_round": by_round, "steps": sized_steps}
         answer = requests.post(f"{self.control}/plans", json=plan)
         assert answer.ok, answer.text

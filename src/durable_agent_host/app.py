@@ -219,7 +219,7 @@ class DurableAgentApp(AgentFunctionApp):
         stores = stores_of(self.settings)
         self._open_log = stores.open_log
         storage = TurnDataStorage(
-            stores.open_pieces,
+            stores.open_blobs,
             seen=self.settings.max_receipts,
             grace_seconds=self.settings.piece_grace_seconds,
             find_redactor=self._find_redactor,
@@ -545,8 +545,8 @@ def _prepare_process() -> None:
 
 def hub_of(stores: StoreFactory) -> TaskHub:
     """Return the hub of an app: encrypting if its stores are encrypted."""
-    secret = AppSecret(stores.open_plain_pieces)
-    keys = KeyCheck(stores.open_plain_pieces, stores.cipher)
+    secret = AppSecret(stores.open_plain_blobs)
+    keys = KeyCheck(stores.open_plain_blobs, stores.cipher)
     if stores.cipher is None:
         return PlainHub(keys, secret)
     from durable_agent_host.durable.encrypted_task_hub import EncryptedHub  # noqa: PLC0415 - needs a package of its own

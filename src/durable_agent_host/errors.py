@@ -147,7 +147,7 @@ class EncryptionKeyError(StateError):
 
 
 class LogError(DurableAgentHostError):
-    """A store of turn logs or pieces cannot be read or written: it does not answer, or holds something else."""
+    """A store of turn logs or blobs cannot be read or written: it does not answer, or holds something else."""
 
 
 class DiskFullError(LogError):

@@ -80,7 +80,7 @@ class Settings(ResponseLimits):
             Seconds, default 0: for ever.
         piece_grace_seconds: how long a stored part of a conversation is kept that no session refers to: longer than a
             fork, a sweep, or a store failure during an import takes. Seconds, default 3600.
-        maintenance_schedule: when expired sessions, ended turns and unreferenced pieces are deleted, as a timer
+        maintenance_schedule: when expired sessions, ended turns and unreferenced blobs are deleted, as a timer
             trigger's schedule: six fields, or ``off``. Default every 15 minutes.
         adopt_sessions: who may take over sessions without an owner, in an app that identifies its callers:
             ``anybody``, ``nobody`` or ``role:NAME``. Default ``anybody``, for sessions older than owners.

@@ -37,14 +37,14 @@ class StoreFactory:
 
     Attributes:
         open_log: returns the turn log; the first call opens it.
-        open_pieces: returns the piece store; the first call opens it.
-        open_plain_pieces: the same without encryption.
+        open_blobs: returns the blob store; the first call opens it.
+        open_plain_blobs: the same without encryption.
         cipher: for data kept elsewhere; None without encryption.
     """
 
     open_log: Callable[[], TurnLog]
-    open_pieces: Callable[[], BlobStore]
-    open_plain_pieces: Callable[[], BlobStore]
+    open_blobs: Callable[[], BlobStore]
+    open_plain_blobs: Callable[[], BlobStore]
     cipher: "Cipher | None" = None
 
 
@@ -57,9 +57,9 @@ def stores_of(settings: Settings, environment: Mapping[str, str] = os.environ) -
     """
     _choose_segments(settings, environment)  # reports an invalid setting at start
     open_log = once(partial(open_turn_log, settings, environment))
-    open_pieces = once(partial(open_segment_store, settings, environment))
+    open_blobs = once(partial(open_segment_store, settings, environment))
     if not settings.encryption_keys:
-        return StoreFactory(open_log, open_pieces, open_pieces)
+        return StoreFactory(open_log, open_blobs, open_blobs)
     if find_spec("cryptography") is None:
         raise SettingError("DURABLE_AGENT_HOST_ENCRYPTION_KEYS needs: pip install 'durable-agent-host[encryption]'")
     from durable_agent_host.encryption.cipher import Cipher, read_keys  # noqa: PLC0415 - needs a package of its own
@@ -70,8 +70,8 @@ def stores_of(settings: Settings, environment: Mapping[str, str] = os.environ) -
     cipher = Cipher(read_keys(settings.encryption_keys), refuses_plaintext=refuses_plaintext)
     return StoreFactory(
         once(lambda: EncryptedTurnLog(open_log(), cipher)),
-        once(lambda: EncryptedBlobStore(open_pieces(), cipher)),
-        open_pieces,
+        once(lambda: EncryptedBlobStore(open_blobs(), cipher)),
+        open_blobs,
         cipher,
     )
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from durable_agent_host.turn_log.protocol import TurnLog
-from tests.contract.piece_stores import (
+from tests.contract.blob_stores import (
     Backend,
-    BlobPieces,
+    BlobBackend,
+    BlobBlobs,
     ContainerBackend,
-    EncryptedSqlitePieces,
+    EncryptedSqliteBlobs,
     FileBackend,
-    PieceBackend,
-    SqlitePieces,
+    SqliteBlobs,
     make_cipher,
 )
 from tests.kit_services import azurite, redis
@@ -146,18 +146,18 @@ async def networked_backend(request, tmp_path) -> AsyncIterator[Backend[TurnLog]
         yield test_backend
 
 
-PIECE_STORES = ("sqlite", "encrypted", BLOB)
+BLOB_STORES = ("sqlite", "encrypted", BLOB)
 
 
-@pytest.fixture(params=PIECE_STORES)
-async def pieces(request, tmp_path) -> AsyncIterator[PieceBackend]:
-    """Each store of pieces in turn; with small blocks, most pieces have many."""
+@pytest.fixture(params=BLOB_STORES)
+async def blobs(request, tmp_path) -> AsyncIterator[BlobBackend]:
+    """Each store of blobs in turn; with small blocks, most blobs have many."""
     if request.param in {"sqlite", "encrypted"}:
-        kind = SqlitePieces if request.param == "sqlite" else EncryptedSqlitePieces
-        test_backend: PieceBackend = kind(tmp_path / "made" / "pieces.db")
+        kind = SqliteBlobs if request.param == "sqlite" else EncryptedSqliteBlobs
+        test_backend: BlobBackend = kind(tmp_path / "made" / "blobs.db")
     else:
         small = {"max_block_bytes": 4096} if request.param == "blob-small" else {}
-        test_backend = BlobPieces(request.getfixturevalue("azurite_port"), small)
+        test_backend = BlobBlobs(request.getfixturevalue("azurite_port"), small)
     async with _closing(test_backend):
         yield test_backend
 

@@ -1,4 +1,4 @@
-"""A process that puts pieces, some to keep and some that it deletes again, until it is killed.
+"""A process that puts blobs, some to keep and some that it deletes again, until it is killed.
 
 ``python -m tests.contract.putting BACKEND ARGUMENTS HOME SEED`` prints the names of kept ones when their put has
 returned. Those that are not kept begin with ``gone-``.
@@ -9,14 +9,14 @@ import json
 import random
 import sys
 
-from tests.contract import piece_stores
+from tests.contract import blob_stores
 from tests.contract.test_segments import by_name
 
 AT_ONCE = 2
 
 
-async def put(backend: piece_stores.PieceBackend, namespace: str, seed: int) -> None:
-    """Put groups of pieces of all sizes, some puts at once, until killed."""
+async def put(backend: blob_stores.BlobBackend, namespace: str, seed: int) -> None:
+    """Put groups of blobs of all sizes, some puts at once, until killed."""
     store, chance = backend.store(), random.Random(seed)
 
     def bodies(beginning: bytes, count: int) -> dict[str, bytes]:
@@ -35,4 +35,4 @@ async def put(backend: piece_stores.PieceBackend, namespace: str, seed: int) -> 
 
 if __name__ == "__main__":
     name, arguments, namespace, seed = sys.argv[1:]
-    asyncio.run(put(getattr(piece_stores, name)(*json.loads(arguments)), namespace, int(seed)))
+    asyncio.run(put(getattr(blob_stores, name)(*json.loads(arguments)), namespace, int(seed)))

@@ -1,4 +1,4 @@
-"""Notes of whose sessions are, in every store of pieces."""
+"""Notes of whose sessions are, in every store of blobs."""
 
 from functools import partial
 from typing import Any, cast
@@ -14,9 +14,9 @@ ADA, EVE = Owner("ada", "contoso"), Owner("ada", "fabrikam")
 LONG_SESSION_ID = "0123456789abcdef~" + "\U0001f512" * 128
 
 
-async def test_each_owner_has_a_list_by_agent(pieces):
+async def test_each_owner_has_a_list_by_agent(blobs):
     """Other processes read what one has noted; agents are found in any case, and the app itself has no list."""
-    index, other_index = (SessionOwnerIndex(pieces.store) for _ in range(2))
+    index, other_index = (SessionOwnerIndex(blobs.store) for _ in range(2))
     for session_id, owner in (("a@b", ADA), (LONG_SESSION_ID, ADA), ("c", EVE), ("d", THE_APP)):
         await index.add("Echo", session_id, owner)
     await index.add("Other", "e", ADA)
@@ -29,9 +29,9 @@ async def test_each_owner_has_a_list_by_agent(pieces):
     assert await index.of("Echo", ADA) == ["a@b"]
 
 
-async def test_a_turn_adds_an_owner_that_this_process_has_not_added(pieces):
+async def test_a_turn_adds_an_owner_that_this_process_has_not_added(blobs):
     """The first turn of a session does in any case, because another process may have erased one of the name."""
-    index, other_index = (SessionOwnerIndex(pieces.store) for _ in range(2))
+    index, other_index = (SessionOwnerIndex(blobs.store) for _ in range(2))
     new_session, later_session = Session(owner=ADA), Session(owner=ADA, receipts=(Receipt("t", "completed"),))
     for session, is_added in ((new_session, True), (later_session, False), (new_session, True)):
         await index.record_turn_owner("A", "s", session)
@@ -39,13 +39,13 @@ async def test_a_turn_adds_an_owner_that_this_process_has_not_added(pieces):
         await index.record_turn_owner("A", "s", session)
         assert (await other_index.of("A", ADA) == ["s"]) is is_added
     await other_index.record_turn_owner("A", "s", Session())
-    await SessionOwnerIndex(pieces.store).record_turn_owner("A", "t", later_session)
+    await SessionOwnerIndex(blobs.store).record_turn_owner("A", "t", later_session)
     assert sorted(await index.of("A", ADA)) == ["s", "t"]
 
 
-async def test_no_sweep_reads_owner_blobs(pieces):
+async def test_no_sweep_reads_owner_blobs(blobs):
     """A sweep that reads owners as the host does leaves all of them, however old, and asks no client for it."""
-    index, store = SessionOwnerIndex(pieces.store), pieces.store()
+    index, store = SessionOwnerIndex(blobs.store), blobs.store()
     await index.add("A", "s", ADA)
     await index.add("A", "t", EVE)
     sweeper = GarbageCollector(

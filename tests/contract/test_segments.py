@@ -1,4 +1,4 @@
-"""What a store of pieces promises, of every store."""
+"""What a store of blobs promises, of every store."""
 
 import asyncio
 import hashlib
@@ -9,7 +9,7 @@ import pytest
 
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.segments.protocol import BlobStore
-from tests.contract.piece_stores import BlobPieces, PieceBackend
+from tests.contract.blob_stores import BlobBackend, BlobBlobs
 from tests.contract.traces import loses
 
 NAMESPACE, OTHER_NAMESPACE = "a" * 32, "b" * 32
@@ -20,29 +20,29 @@ OLD_SECONDS = 2.0
 
 
 def by_name(*bodies: bytes) -> dict[str, bytes]:
-    """Name pieces by their bytes."""
+    """Name blobs by their bytes."""
     return {hashlib.sha256(body).hexdigest(): body for body in bodies}
 
 
 def some(count: int, *, size: int = 200, seed: int = 1) -> dict[str, bytes]:
-    """Draw pieces of one size."""
+    """Draw blobs of one size."""
     chance = random.Random(seed)
     return by_name(*(chance.randbytes(size) for _ in range(count)))
 
 
 async def list_blobs(store: BlobStore, namespace: str = NAMESPACE) -> dict[str, int]:
-    """The sizes of a home's pieces by name."""
-    return {piece.name: piece.size async for piece in store.list_blobs(namespace)}
+    """The sizes of a namespace's blobs by name."""
+    return {blob.name: blob.size async for blob in store.list_blobs(namespace)}
 
 
 async def list_namespaces(store: BlobStore) -> list[str]:
-    """All homes, sorted."""
+    """All namespaces, sorted."""
     return sorted([namespace async for namespace in store.list_namespaces()])
 
 
-async def grow_old(backend: PieceBackend) -> None:
+async def grow_old(backend: BlobBackend) -> None:
     """Wait until what is stored is `OLD_SECONDS` old; blob storage counts whole seconds."""
-    await asyncio.sleep(OLD_SECONDS + (1.1 if isinstance(backend, BlobPieces) else 0.05))
+    await asyncio.sleep(OLD_SECONDS + (1.1 if isinstance(backend, BlobBlobs) else 0.05))
 
 
 def is_young(started_at: float) -> bool:
@@ -50,24 +50,24 @@ def is_young(started_at: float) -> bool:
     return time.monotonic() - started_at < OLD_SECONDS - 1
 
 
-async def test_what_is_put_is_got(pieces):
-    """Pieces of all sizes come back byte for byte, in this object and in another one, in any order of names."""
+async def test_what_is_put_is_got(blobs):
+    """Blobs of all sizes come back byte for byte, in this object and in another one, in any order of names."""
     chance = random.Random(2)
     sizes = (0, 1, 488, 489, 490, 3_600, 4_085, 4_092, 4_096, 8_184, 8_300, 20_000, 300_000)
     expected_blobs = by_name(*(chance.randbytes(size) for size in sizes))
-    store = pieces.store()
+    store = blobs.store()
     await store.put(NAMESPACE, expected_blobs)
-    for reader in (store, pieces.store()):
+    for reader in (store, blobs.store()):
         assert await reader.get(NAMESPACE, sorted(expected_blobs) * 2) == expected_blobs
         assert await list_blobs(reader) == {name: len(body) for name, body in expected_blobs.items()}
     assert await store.get(NAMESPACE, []) == {}
     await store.put(NAMESPACE, {})
 
 
-async def test_putting_again_changes_nothing(pieces):
-    """A piece that is put again, here and at once elsewhere, is there once; a home does not see another's."""
+async def test_putting_again_changes_nothing(blobs):
+    """A blob that is put again, here and at once elsewhere, is there once; a namespace does not see another's."""
     expected_blobs = by_name(b"one", b"two" * 10_000)
-    stores = [pieces.store() for _ in range(4)]
+    stores = [blobs.store() for _ in range(4)]
     await asyncio.gather(*(store.put(NAMESPACE, expected_blobs) for store in stores * 2))
     await stores[0].put(NAMESPACE, expected_blobs)
     assert await stores[1].get(NAMESPACE, expected_blobs) == expected_blobs
@@ -75,18 +75,18 @@ async def test_putting_again_changes_nothing(pieces):
     assert await list_blobs(stores[3], OTHER_NAMESPACE) == {}
 
 
-async def test_the_first_of_a_name_stays(pieces):
+async def test_the_first_of_a_name_stays(blobs):
     """Of several contents under a name that promises none, put at once or later, everybody gets the same one."""
-    stores = [pieces.store() for _ in range(4)]
+    stores = [blobs.store() for _ in range(4)]
     await asyncio.gather(*(store.put(NAMESPACE, {NAME: bytes([n]) * 32}) for n, store in enumerate(stores)))
     first = await stores[0].get(NAMESPACE, [NAME])
     await stores[1].put(NAMESPACE, {NAME: b"later"})
     assert [await store.get(NAMESPACE, [NAME]) for store in stores] == [first] * 4
 
 
-async def test_parts_of_a_piece_are_read(pieces):
-    """Any part comes back, shorter at the end and empty behind it; who asks for a missing piece gets its name."""
-    store, (body,) = pieces.store(), (random.Random(3).randbytes(500_000),)
+async def test_parts_of_a_blob_are_read(blobs):
+    """Any part comes back, shorter at the end and empty behind it; who asks for a missing blob gets its name."""
+    store, (body,) = blobs.store(), (random.Random(3).randbytes(500_000),)
     (name,), (missing_name,) = by_name(body), by_name(b"gone")
     await store.put(NAMESPACE, by_name(body))
     for start, size in ((0, 10), (0, 500_000), (199_999, 100_001), (499_990, 100), (500_000, 10)):
@@ -95,9 +95,9 @@ async def test_parts_of_a_piece_are_read(pieces):
         await store.read(NAMESPACE, missing_name, 0, 10)
 
 
-async def test_a_missing_piece_is_named(pieces):
-    """Who asks for a piece that is not there gets an error with its name and what to do; others are still got."""
-    store = pieces.store()
+async def test_a_missing_blob_is_named(blobs):
+    """Who asks for a blob that is not there gets an error with its name and what to do; others are still got."""
+    store = blobs.store()
     expected_blobs, (missing_name,) = some(3), by_name(b"gone")
     await store.put(NAMESPACE, expected_blobs)
     with pytest.raises(CorruptStateError, match=rf"{missing_name} of {NAMESPACE} is not in .*restore"):
@@ -108,53 +108,53 @@ async def test_a_missing_piece_is_named(pieces):
 
 
 @pytest.mark.parametrize("size", [30, 60_000])
-async def test_a_changed_piece_is_found(pieces, size):
-    """A piece with one byte changed is an error that names it, and the pieces beside it are still got."""
-    store = pieces.store()
+async def test_a_changed_blob_is_found(blobs, size):
+    """A blob with one byte changed is an error that names it, and the blobs beside it are still got."""
+    store = blobs.store()
     expected_blobs = some(4, size=size)
     await store.put(NAMESPACE, expected_blobs)
     changed_blob, *sound = expected_blobs
-    await pieces.flip(NAMESPACE, changed_blob)
+    await blobs.flip(NAMESPACE, changed_blob)
     with pytest.raises(
         CorruptStateError,
         match=rf"{changed_blob} of {NAMESPACE} .* has other bytes.*restore|{changed_blob} of {NAMESPACE} has",
     ):
-        await pieces.store().get(NAMESPACE, expected_blobs)
+        await blobs.store().get(NAMESPACE, expected_blobs)
     assert await store.get(NAMESPACE, sound) == {name: expected_blobs[name] for name in sound}
 
 
-async def test_each_namespace_is_returned_once(pieces):
-    """A namespace with pieces is listed once, and is gone with the last of them."""
-    store = pieces.store()
+async def test_each_namespace_is_returned_once(blobs):
+    """A namespace with blobs is listed once, and is gone with the last of them."""
+    store = blobs.store()
     assert await list_namespaces(store) == []
     expected_blobs = some(3)
     await store.check()
     await store.put(NAMESPACE, expected_blobs)
     await store.put(OTHER_NAMESPACE, {NAME: b""})
-    assert await list_namespaces(pieces.store()) == [NAMESPACE, OTHER_NAMESPACE]
+    assert await list_namespaces(blobs.store()) == [NAMESPACE, OTHER_NAMESPACE]
     await store.delete(OTHER_NAMESPACE, [NAME])
     assert await store.delete(NAMESPACE, expected_blobs) == 3
     assert await list_namespaces(store) == []
 
 
-async def test_copies_are_pieces_of_their_own(pieces):
+async def test_copies_are_blobs_of_their_own(blobs):
     """They have the same bytes, can be made again, stay when the originals go, and are none of what is missing."""
-    store = pieces.store()
+    store = blobs.store()
     expected_blobs = some(5) | some(3, size=300_000, seed=2) | {NAME: b"of no hash"}
     await store.put(NAMESPACE, expected_blobs)
     for _ in range(2):
         await store.copy(NAMESPACE, expected_blobs, OTHER_NAMESPACE)
     await store.copy(NAMESPACE, [], "c" * 32)
     await store.delete(NAMESPACE, expected_blobs)
-    assert await pieces.store().get(OTHER_NAMESPACE, expected_blobs) == expected_blobs
+    assert await blobs.store().get(OTHER_NAMESPACE, expected_blobs) == expected_blobs
     assert await list_namespaces(store) == [OTHER_NAMESPACE]
     with pytest.raises(CorruptStateError, match=NAME):
         await store.copy(NAMESPACE, [NAME], OTHER_NAMESPACE)
 
 
-async def test_deleted_blobs_are_not_found(pieces):
+async def test_deleted_blobs_are_not_found(blobs):
     """Deleting says how many there were, ignores what is not there, and leaves the others."""
-    store = pieces.store()
+    store = blobs.store()
     expected_blobs = some(10)
     first_name, *remaining_names = expected_blobs
     await store.put(NAMESPACE, expected_blobs)
@@ -162,23 +162,23 @@ async def test_deleted_blobs_are_not_found(pieces):
     assert await store.delete(NAMESPACE, [first_name, *by_name(b"never stored")]) == 1
     assert await store.delete(NAMESPACE, [first_name]) == 0
     assert set(await list_blobs(store)) == set(remaining_names)
-    assert await pieces.store().get(OTHER_NAMESPACE, expected_blobs) == expected_blobs
+    assert await blobs.store().get(OTHER_NAMESPACE, expected_blobs) == expected_blobs
     await store.put(NAMESPACE, {first_name: expected_blobs[first_name]})
     assert await store.get(NAMESPACE, expected_blobs) == expected_blobs
 
 
 @pytest.mark.drawn(1)
-async def test_what_was_put_later_stays(pieces):
+async def test_what_was_put_later_stays(blobs):
     """Deleting by age spares what was put, or put again, within that time."""
-    store = pieces.store()
+    store = blobs.store()
     old, again, new = some(6, seed=3), some(4, size=9_000, seed=4), some(2, seed=5)
     deleted_count, in_time = 0, False
     while not in_time:
         await store.put(NAMESPACE, old | again)
-        await grow_old(pieces)
+        await grow_old(blobs)
         started_at = time.monotonic()
-        await pieces.store().put(NAMESPACE, again | new)
-        ages = {piece.name: piece.age_seconds async for piece in store.list_blobs(NAMESPACE)}
+        await blobs.store().put(NAMESPACE, again | new)
+        ages = {blob.name: blob.age_seconds async for blob in store.list_blobs(NAMESPACE)}
         deleted_count = await store.delete(NAMESPACE, ages, older_than_seconds=OLD_SECONDS)
         in_time = is_young(started_at)
     assert all(ages[name] >= OLD_SECONDS for name in old)
@@ -189,9 +189,9 @@ async def test_what_was_put_later_stays(pieces):
     assert await store.delete(NAMESPACE, ages) == len(again | new)
 
 
-async def test_every_loop_may_call(pieces):
+async def test_every_loop_may_call(blobs):
     """One object serves several loops in several threads at once."""
-    store = pieces.store()
+    store = blobs.store()
 
     async def use(seed: int) -> None:
         expected_blobs = some(5, seed=seed)
@@ -203,10 +203,10 @@ async def test_every_loop_may_call(pieces):
     await asyncio.gather(use(10), *other_loops)
 
 
-async def test_many_delete_and_put_at_once(pieces):
-    """Whatever the order of puts and deletes, a piece is there whole or not at all, and the last put is there."""
+async def test_many_delete_and_put_at_once(blobs):
+    """Whatever the order of puts and deletes, a blob is there whole or not at all, and the last put is there."""
     expected_blobs = some(6, size=9_000)
-    stores = [pieces.store() for _ in range(4)]
+    stores = [blobs.store() for _ in range(4)]
 
     async def change(store: BlobStore, seed: int) -> None:
         chance = random.Random(seed)
@@ -225,10 +225,10 @@ async def test_many_delete_and_put_at_once(pieces):
 
 
 @pytest.mark.drawn(1)
-@pytest.mark.parametrize("pieces", ["sqlite", "blob"], indirect=True)
-async def test_many_pieces(pieces):
-    """A home of thousands of pieces is listed, read and deleted."""
-    store, count = pieces.store(), 10_000 if not isinstance(pieces, BlobPieces) else 120
+@pytest.mark.parametrize("blobs", ["sqlite", "blob"], indirect=True)
+async def test_many_blobs(blobs):
+    """A namespace of thousands of blobs is listed, read and deleted."""
+    store, count = blobs.store(), 10_000 if not isinstance(blobs, BlobBlobs) else 120
     expected_blobs = some(count, size=50)
     await store.put(NAMESPACE, expected_blobs)
     assert set(await list_blobs(store)) == set(expected_blobs)
@@ -238,12 +238,12 @@ async def test_many_pieces(pieces):
 
 
 @pytest.mark.drawn(1)
-@pytest.mark.parametrize("pieces", ["sqlite", "blob"], indirect=True)
-async def test_a_large_piece(pieces):
-    """A piece of 100 MB, or of many blocks, is stored, read, put again and deleted, while small ones pass."""
-    size = 20_000_000 if isinstance(pieces, BlobPieces) else 100_000_000
+@pytest.mark.parametrize("blobs", ["sqlite", "blob"], indirect=True)
+async def test_a_large_blob(blobs):
+    """A blob of 100 MB, or of many blocks, is stored, read, put again and deleted, while small ones pass."""
+    size = 20_000_000 if isinstance(blobs, BlobBlobs) else 100_000_000
     large, small = by_name(random.Random(9).randbytes(size)), some(5)
-    store = pieces.store()
+    store = blobs.store()
     putting = asyncio.create_task(store.put(NAMESPACE, large))
     await store.put(NAMESPACE, small)
     await putting
@@ -253,12 +253,12 @@ async def test_a_large_piece(pieces):
     assert await store.get(NAMESPACE, small) == small
 
 
-async def test_nothing_of_a_deleted_piece_is_left(pieces):
-    """When deleting returns, nothing of the pieces' bytes is in any file or blob; those that stay are there."""
-    store, chance = pieces.store(), random.Random(7)
+async def test_nothing_of_a_deleted_blob_is_left(blobs):
+    """When deleting returns, nothing of the blobs' bytes is in any file or blob; those that stay are there."""
+    store, chance = blobs.store(), random.Random(7)
     retained_blobs: dict[str, bytes] = {}
     deleted_blobs: dict[str, bytes] = {}
-    for number in range(3 if isinstance(pieces, BlobPieces) else 30):
+    for number in range(3 if isinstance(blobs, BlobBlobs) else 30):
         for word, chosen in (("kept", retained_blobs), ("gone", deleted_blobs)):
             texts = (f"{word}-{number}-{line_number} ".encode() for line_number in range(15))
             group = by_name(*(text * chance.choice((1, 10, 40, 150, 300, 2_500)) for text in texts))
@@ -267,10 +267,10 @@ async def test_nothing_of_a_deleted_piece_is_left(pieces):
         for name in chance.sample(sorted(deleted_blobs), 5):
             del deleted_blobs[name]
             await store.delete(NAMESPACE, [name])
-    assert await pieces.holds(b"gone-") is not pieces.is_encrypted
+    assert await blobs.holds(b"gone-") is not blobs.is_encrypted
     assert await store.delete(NAMESPACE, deleted_blobs) == len(deleted_blobs)
-    assert await loses(pieces, b"gone-")
+    assert await loses(blobs, b"gone-")
     assert await store.get(NAMESPACE, retained_blobs) == retained_blobs
-    assert await pieces.holds(b"kept-") is not pieces.is_encrypted
+    assert await blobs.holds(b"kept-") is not blobs.is_encrypted
     await store.delete(NAMESPACE, retained_blobs)
-    assert await loses(pieces, b"kept-")
+    assert await loses(blobs, b"kept-")

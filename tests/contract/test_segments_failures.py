@@ -1,4 +1,4 @@
-"""Pieces on a network and on servers that fail, and writers that are killed."""
+"""Blobs on a network and on servers that fail, and writers that are killed."""
 
 import asyncio
 import json
@@ -14,15 +14,15 @@ from tests.forks import STORES
 from tests.kit_services import CuttingProxy, FaultyHttp, ProxyRequest, refusing_port
 from tests.processes import Process
 
-BLOBS = pytest.mark.parametrize("pieces", ["blob", "blob-small"], indirect=True)
+BLOBS = pytest.mark.parametrize("blobs", ["blob", "blob-small"], indirect=True)
 
 
 @pytest.mark.drawn(1)
 @BLOBS
-async def test_connections_that_break_lose_nothing(pieces):
-    """Connections are cut in the middle of requests and answers, and every piece and copy is there in the end."""
-    with CuttingProxy(pieces.port, most_bytes=25_000) as proxy:
-        store = pieces.store(port=proxy.port)
+async def test_connections_that_break_lose_nothing(blobs):
+    """Connections are cut in the middle of requests and answers, and every blob and copy is there in the end."""
+    with CuttingProxy(blobs.port, most_bytes=25_000) as proxy:
+        store = blobs.store(port=proxy.port)
         expected_blobs = some(12, size=3_000) | some(4, size=9_000)
         for name, body in expected_blobs.items():
             await store.put(NAMESPACE, {name: body})
@@ -33,21 +33,21 @@ async def test_connections_that_break_lose_nothing(pieces):
         assert set(await list_blobs(store)) == set(remaining_names)
         while proxy.cuts <= 5:  # how many there were is chance
             assert set(await store.get(NAMESPACE, remaining_names)) == set(remaining_names)
-    assert set(await pieces.store().get(NAMESPACE, remaining_names)) == set(remaining_names)
-    assert await pieces.store().get(OTHER_NAMESPACE, expected_blobs) == expected_blobs
+    assert set(await blobs.store().get(NAMESPACE, remaining_names)) == set(remaining_names)
+    assert await blobs.store().get(OTHER_NAMESPACE, expected_blobs) == expected_blobs
 
 
 @pytest.mark.drawn(1)
 @BLOBS
-async def test_servers_that_fail_lose_nothing(pieces):
+async def test_servers_that_fail_lose_nothing(blobs):
     """Throttling, server errors, and answers that never come to what was done: everything is there, and gone, once."""
     chance = random.Random(3)
 
     def decide(request: ProxyRequest):
         return chance.choice((None, None, None, 503, 500, 429, "lost", "cut"))
 
-    with FaultyHttp(pieces.port, decide) as proxy:
-        store = pieces.store(port=proxy.port)
+    with FaultyHttp(blobs.port, decide) as proxy:
+        store = blobs.store(port=proxy.port)
         expected_blobs = some(8, size=900) | some(3, size=15_000)
         await store.put(NAMESPACE, expected_blobs)
         await store.put(NAMESPACE, expected_blobs)
@@ -57,12 +57,12 @@ async def test_servers_that_fail_lose_nothing(pieces):
         assert await store.delete(NAMESPACE, [first_name]) == 1
         assert await store.get(OTHER_NAMESPACE, expected_blobs) == expected_blobs
         assert proxy.failure_count > 10
-    assert set(await list_blobs(pieces.store())) == set(remaining_names)
+    assert set(await list_blobs(blobs.store())) == set(remaining_names)
 
 
-@pytest.mark.parametrize("pieces", ["blob-small"], indirect=True)
-async def test_a_large_piece_counts_when_its_last_block_is_there(pieces):
-    """A writer that dies between the blocks of a piece leaves nothing to list or read; the next one completes it."""
+@pytest.mark.parametrize("blobs", ["blob-small"], indirect=True)
+async def test_a_large_blob_counts_when_its_last_block_is_there(blobs):
+    """A writer that dies between the blocks of a blob leaves nothing to list or read; the next one completes it."""
     expected_blobs, blocks = by_name(b"x" * 20_000), 0
 
     def decide(request: ProxyRequest):
@@ -70,18 +70,18 @@ async def test_a_large_piece_counts_when_its_last_block_is_there(pieces):
         blocks += "block" in parse_qs(request.query).get("comp", [])
         return 503 if blocks > 3 else None
 
-    with FaultyHttp(pieces.port, decide) as proxy, pytest.raises(LogError, match="does not answer"):
-        await pieces.store(port=proxy.port, retry_seconds=0.3).put(NAMESPACE, expected_blobs)
+    with FaultyHttp(blobs.port, decide) as proxy, pytest.raises(LogError, match="does not answer"):
+        await blobs.store(port=proxy.port, retry_seconds=0.3).put(NAMESPACE, expected_blobs)
     assert blocks > 3
-    assert await list_blobs(pieces.store()) == {}
-    await asyncio.gather(*(pieces.store().put(NAMESPACE, expected_blobs) for _ in range(3)))
-    assert await pieces.store().get(NAMESPACE, expected_blobs) == expected_blobs
+    assert await list_blobs(blobs.store()) == {}
+    await asyncio.gather(*(blobs.store().put(NAMESPACE, expected_blobs) for _ in range(3)))
+    assert await blobs.store().get(NAMESPACE, expected_blobs) == expected_blobs
 
 
-@pytest.mark.parametrize("pieces", ["blob"], indirect=True)
-async def test_a_piece_that_is_put_again_while_it_is_swept_stays(pieces):
-    """A put that comes between a sweep's look at the blobs and its deletion keeps its piece."""
-    store, expected_blobs = pieces.store(), some(1)
+@pytest.mark.parametrize("blobs", ["blob"], indirect=True)
+async def test_a_blob_that_is_put_again_while_it_is_swept_stays(blobs):
+    """A put that comes between a sweep's look at the blobs and its deletion keeps its blob."""
+    store, expected_blobs = blobs.store(), some(1)
     await store.put(NAMESPACE, expected_blobs)
     await asyncio.sleep(2.1)
     delete_requested, can_continue = asyncio.Event(), asyncio.Event()
@@ -93,9 +93,9 @@ async def test_a_piece_that_is_put_again_while_it_is_swept_stays(pieces):
             return 503
         return None
 
-    with FaultyHttp(pieces.port, decide) as proxy:
+    with FaultyHttp(blobs.port, decide) as proxy:
         sweep = asyncio.create_task(
-            pieces.store(port=proxy.port).delete(NAMESPACE, expected_blobs, older_than_seconds=0.5)
+            blobs.store(port=proxy.port).delete(NAMESPACE, expected_blobs, older_than_seconds=0.5)
         )
         await delete_requested.wait()
         await store.put(NAMESPACE, expected_blobs)
@@ -105,10 +105,10 @@ async def test_a_piece_that_is_put_again_while_it_is_swept_stays(pieces):
 
 
 @BLOBS
-async def test_a_storage_that_stays_away_is_named(pieces):
+async def test_a_storage_that_stays_away_is_named(blobs):
     """After the time to give up, the error says what does not answer, and what to do; so does the check."""
     with refusing_port() as port:
-        store = pieces.store(port=port, retry_seconds=0.3)
+        store = blobs.store(port=port, retry_seconds=0.3)
         with pytest.raises(LogError, match=r"blob storage does not answer .* see that it can be reached"):
             await store.put(NAMESPACE, some(1))
         with pytest.raises(LogError, match="does not answer"):
@@ -116,7 +116,7 @@ async def test_a_storage_that_stays_away_is_named(pieces):
 
 
 class Writer(Process):
-    """A process that puts pieces, and prints what has returned."""
+    """A process that puts blobs, and prints what has returned."""
 
     @property
     def acknowledged_names(self) -> list[str]:
@@ -125,26 +125,26 @@ class Writer(Process):
 
 
 @pytest.mark.drawn(1)
-@pytest.mark.parametrize("pieces", ["sqlite", "blob-small"], indirect=True)
-async def test_killed_writers_leave_complete_blobs(pieces):
-    """Killed in the middle of puts and deletions, writers leave whole pieces, and all that they were told is stored.
+@pytest.mark.parametrize("blobs", ["sqlite", "blob-small"], indirect=True)
+async def test_killed_writers_leave_complete_blobs(blobs):
+    """Killed in the middle of puts and deletions, writers leave whole blobs, and all that they were told is stored.
 
     Whoever deletes again what they had begun to delete leaves nothing of it.
     """
     for seed in range(2):
-        arguments = [type(pieces).__name__, json.dumps(pieces.arguments), NAMESPACE, str(seed)]
+        arguments = [type(blobs).__name__, json.dumps(blobs.arguments), NAMESPACE, str(seed)]
         with Writer("-m", "tests.contract.putting", *arguments, preload=STORES) as writer:
             async with asyncio.timeout(500):
                 while len(writer.acknowledged_names) < 45:
                     assert writer.process.poll() is None
                     await asyncio.sleep(0.02)
             writer.kill()
-        store = pieces.store()
+        store = blobs.store()
         there = await list_blobs(store)
         assert set(writer.acknowledged_names) <= set(there)
         bodies = await store.get(NAMESPACE, there)
         assert {name: len(body) for name, body in bodies.items()} == there
         deleted_names = [name for name, body in bodies.items() if body.startswith(b"gone-")]
         assert await store.delete(NAMESPACE, deleted_names) == len(deleted_names)
-        assert await loses(pieces, b"gone-")
+        assert await loses(blobs, b"gone-")
         assert await store.delete(NAMESPACE, bodies.keys() - deleted_names) == len(bodies) - len(deleted_names)

@@ -1,4 +1,4 @@
-"""Uploads of a session, in every store of pieces."""
+"""Uploads of a session, in every store of blobs."""
 
 import hashlib
 
@@ -17,9 +17,9 @@ LARGE = FileBytes("a.pdf", "application/pdf", b"canary of a large upload" * 4000
 SMALL = FileBytes(None, None, b'{"file": "0", "name": "b", "mediaType": "c", "size": 1}')
 
 
-async def test_uploads_are_found_by_their_bytes(pieces):
+async def test_uploads_are_found_by_their_bytes(blobs):
     """Every process finds what one has uploaded, with what was said of it; the same bytes are stored once."""
-    uploads, other_uploads = (Uploads(pieces.store(), "A", "s", SESSION) for _ in range(2))
+    uploads, other_uploads = (Uploads(blobs.store(), "A", "s", SESSION) for _ in range(2))
     for file in (LARGE, SMALL, LARGE):
         (upload,) = await uploads.add(file)
         assert (upload.file_id, upload.size) == (hashlib.sha256(file.data).hexdigest(), len(file.data))
@@ -27,27 +27,27 @@ async def test_uploads_are_found_by_their_bytes(pieces):
         assert await other_uploads.read(upload.file_id) == file.data
     assert {file.name for file in await other_uploads.all()} == {"a.pdf", None}
     files, names = upload_namespaces("a", "s")
-    store = pieces.store()
+    store = blobs.store()
     for namespace in (files, names):
         assert len((await list_blobs(store, namespace)).keys() - {OWNER}) == 2
         assert await store.get(namespace, [OWNER]) == {OWNER: SESSION.encode()}
 
 
-async def test_deleted_uploads_are_not_found(pieces):
+async def test_deleted_uploads_are_not_found(blobs):
     """Nothing of them can be found in the store, and deleting again changes nothing."""
-    uploads = Uploads(pieces.store(), "A", "s", SESSION)
+    uploads = Uploads(blobs.store(), "A", "s", SESSION)
     (upload,) = await uploads.add(LARGE)
     for _ in range(2):
         await uploads.delete()
     assert await uploads.find(upload.file_id) is None
-    assert await loses(pieces, b"canary of a large upload")
-    assert [namespace async for namespace in pieces.store().list_namespaces()] == []
+    assert await loses(blobs, b"canary of a large upload")
+    assert [namespace async for namespace in blobs.store().list_namespaces()] == []
 
 
-async def test_there_is_a_most_of_uploads(pieces, monkeypatch):
+async def test_there_is_a_most_of_uploads(blobs, monkeypatch):
     """A session that fills itself with files that no message uses is refused more, whole requests at a time."""
     monkeypatch.setattr(uploads_module, "MAX_UPLOADS", 3)
-    uploads = Uploads(pieces.store(), "A", "s", SESSION)
+    uploads = Uploads(blobs.store(), "A", "s", SESSION)
     first, second, third, fourth = (SMALL._replace(data=data) for data in (b"1", b"2", b"3", b"4"))
     await uploads.add(first, second)
     with pytest.raises(RequestError, match="3 uploads"):

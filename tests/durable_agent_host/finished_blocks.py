@@ -482,7 +482,7 @@ def _call_id(block: Json) -> str:
     return block.get("tool_use_id") or block["id"]
 
 
-# The same stream in other pieces.
+# The same stream in other fragments.
 
 _TEXTS: dict[str, list[tuple[str | int, ...]]] = {
     "openai-responses": [("delta",)],
@@ -491,19 +491,19 @@ _TEXTS: dict[str, list[tuple[str | int, ...]]] = {
     "chat-completions": [("choices", 0, "delta", name) for name in ("content", "reasoning_content", "reasoning")],
     "azure-ai-agents": [],
 }
-"""Where the events of a stream have a piece of a text."""
+"""Where the events of a stream have a fragment of a text."""
 _WHOLE = {"finishReason", "groundingMetadata", "thoughtSignature", "usage", "annotations"}
 """What an event has once."""
 
 
 def cut_in_two(kind: str, events: Sequence[Any]) -> list[Any]:
-    """Cut each piece of a text in the middle."""
-    pieces: list[Any] = []
+    """Cut each fragment of a text in the middle."""
+    fragments: list[Any] = []
     for event in events:
-        halves = [piece for path in _TEXTS[kind] for piece in _halves(event, path)]
-        is_piece = len(halves) == 2 and not any(f'"{name}": ' in json.dumps(event) for name in _WHOLE)
-        pieces += halves if is_piece else [event]
-    return pieces
+        halves = [fragment for path in _TEXTS[kind] for fragment in _halves(event, path)]
+        is_fragment = len(halves) == 2 and not any(f'"{name}": ' in json.dumps(event) for name in _WHOLE)
+        fragments += halves if is_fragment else [event]
+    return fragments
 
 
 def _halves(event: Any, path: Sequence[Any]) -> Iterator[Any]:

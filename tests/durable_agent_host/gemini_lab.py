@@ -59,7 +59,7 @@ def accepted_parts(chunks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Write the parts of an answer as a client sends them back that drops nothing.
 
     Source: the rule of https://ai.google.dev/gemini-api/docs/thought-signatures: a part with a signature is never
-    joined with another; pieces of text without one are one text.
+    joined with another; fragments of text without one are one text.
     """
     parts: list[dict[str, Any]] = []
     for part in chunks:

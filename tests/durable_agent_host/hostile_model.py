@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Send = Callable[[Callable[[bytes], None]], None]
-"""Writes an answer piece by piece; it may raise when the client has gone, or `ConnectionResetError` to reset it."""
+"""Writes an answer in fragments; it may raise when the client has gone, or `ConnectionResetError` to reset it."""
 
 
 @dataclass

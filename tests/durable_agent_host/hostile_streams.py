@@ -101,7 +101,7 @@ _TOOL_CALL_STREAMS: dict[str, Callable[[Calls], bytes]] = {
 
 
 def for_ever(part: bytes, pause_seconds: float = 0.0) -> Iterator[bytes]:
-    """Repeat a piece at a pace."""
+    """Repeat a fragment at a pace."""
     while True:
         yield part
         time.sleep(pause_seconds)

@@ -109,7 +109,7 @@ def _tokens(**more: int) -> Json:
 
 
 def anthropic_call(call_id: str, name: str, *fragments: str, kind: str = "tool_use") -> tuple[Json, list[Json]]:
-    """A block of a call as Anthropic streams it: opened with an empty input, then JSON in pieces, the first empty."""
+    """A block of a call as Anthropic streams it: opened with an empty input, then JSON in chunks, the first empty."""
     deltas = [{"type": "input_json_delta", "partial_json": fragment} for fragment in ("", *fragments)]
     return {"type": kind, "id": call_id, "name": name, "input": {}}, deltas
 

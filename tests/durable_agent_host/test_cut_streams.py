@@ -272,7 +272,7 @@ WRITINGS: dict[str, Callable[[bytes], bytes]] = {
     "ids": lambda body: body.replace(b"data:", b"id: 7\nretry: 1000\ndata:"),
     "names": lambda body: body if b"event:" in body else body.replace(b"data:", b"event: message\ndata:"),
     "no spaces": lambda body: body.replace(b"data: ", b"data:").replace(b"event: ", b"event:"),
-    "pieces of data": lambda body: body.replace(b", ", b",\ndata: "),
+    "fragments of data": lambda body: body.replace(b", ", b",\ndata: "),
     "no last line": lambda body: body.rstrip(b"\n"),
     **{name: lambda body, end=end: body.replace(b"\n", end) for name, end in LINE_ENDS.items()},
 }
@@ -281,7 +281,7 @@ WRITINGS: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("kind", COMPLETE_STREAMS)
 def test_a_complete_response_is_read_however_its_events_are_written(model: HostileModel, kind: str):
-    """It is the same answer, and is paid for once; CRLF may come in two pieces."""
+    """It is the same answer, and is paid for once; CRLF may come in two fragments."""
     complete_stream = COMPLETE_STREAMS[kind]
     split_stream = complete_stream.replace(b"\n", b"\r\n").replace(b"\r", b"\r|").split(b"|")
     bodies = {name: stream(write(complete_stream)) for name, write in WRITINGS.items()}
@@ -294,7 +294,7 @@ def test_a_complete_response_is_read_however_its_events_are_written(model: Hosti
 
 
 AT_ONCE = {"trailing bytes", "broken chunk"}
-"""aiohttp, which Azure's SDK uses, gives nothing of what arrives in one piece with such an end."""
+"""aiohttp, which Azure's SDK uses, gives nothing of what arrives in one fragment with such an end."""
 
 
 @pytest.mark.drawn(2)

@@ -82,7 +82,7 @@ def test_a_stream_is_displayed_stored_and_sent_back(model: HostileModel, name: s
 
 
 def check_folds(updates: Sequence[Any], cut_updates: Sequence[Any], provider: Any) -> None:
-    """What is stored is the same for other pieces, for batches of pieces, for folded batches, and for itself."""
+    """What is stored is the same for other fragments, for batches of fragments, for folded batches, and for itself."""
     response = fold_updates(updates, provider)
     expected = encode_messages(response)
     assert without_new_ids(encode_messages(fold_updates(cut_updates, provider))) == without_new_ids(expected)

@@ -88,7 +88,7 @@ async def test_a_run_waits_for_its_answer_and_a_key_is_one_turn(call: Call, mode
 
 
 async def test_a_stream_has_the_events_of_the_turn(call: Call, model: PracticeModel):
-    """Text comes in pieces, the last event is the answer of ``run``, and a turn can be followed later."""
+    """Text comes in fragments, the last event is the answer of ``run``, and a turn can be followed later."""
     model.plan({"text": "The train leaves at noon.", "chunk_characters": 5})
     events = await call("stream", agent="Payer", message="when?")
     names = [event.name for event in events if event.name != "message.delta"]

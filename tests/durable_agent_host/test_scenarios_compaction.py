@@ -141,7 +141,7 @@ def test_a_cold_process_reads_only_what_the_context_needs(lives, model, tmp_path
     life.host.kill()
     [database_file] = tmp_path.rglob("segments.sqlite")
     with closing(sqlite3.connect(database_file)) as file, file:
-        deletion = file.executemany("DELETE FROM pieces WHERE name = ?", [(name,) for name, *_ in older])
+        deletion = file.executemany("DELETE FROM blobs WHERE name = ?", [(name,) for name, *_ in older])
         assert deletion.rowcount == len(older) > 2
     host = life.crash()
     assert host.run("Windowed", {"message": "24", "session_id": "w"}).ok

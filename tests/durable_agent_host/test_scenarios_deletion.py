@@ -170,7 +170,7 @@ async def _read_stored_blobs(data: Path) -> tuple[set[str], set[str]]:
 
 
 def read_stored_blobs(data: Path) -> tuple[set[str], set[str]]:
-    """The pieces that the host's store has of sessions, and whose they are."""
+    """The blobs that the host's store has of sessions, and whose they are."""
     return asyncio.run(_read_stored_blobs(data))
 
 
@@ -226,7 +226,7 @@ def test_a_sweep_whose_host_is_killed_is_repeated(model: PracticeModel, tmp_path
 
 
 async def store_orphans(data: Path) -> None:
-    """Store pieces as a turn does whose process dies before its commit, in a session that never begins."""
+    """Store blobs as a turn does whose process dies before its commit, in a session that never begins."""
     store = SqliteBlobStore(data / "segments.sqlite")
     await store.put("0" * 32, {OWNER: b"@dafx-instant@never", **{blob_name(text): text for text in (b"one", b"two")}})
     await store.close()

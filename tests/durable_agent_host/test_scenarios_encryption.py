@@ -186,7 +186,7 @@ def rows(data: Path) -> list[Any]:
         closing(sqlite3.connect(data / "host.db")) as hub_db,
     ):
         blob_rows = segments_db.execute(
-            "SELECT home, name, padded FROM pieces JOIN bodies ON body = id ORDER BY 1, 2"
+            "SELECT namespace, name, padded FROM blobs JOIN bodies ON body = id ORDER BY 1, 2"
         ).fetchall()
         states = hub_db.execute("SELECT id, state FROM entities WHERE id LIKE '@dafx%' ORDER BY 1").fetchall()
     assert blob_rows
@@ -294,9 +294,9 @@ def test_swapped_records_are_rejected(data: Path, model: PracticeModel):
         hub_db.execute("UPDATE entities SET state = ? WHERE id = '@dafx-clerk@one'", (second_state,))
         hub_db.execute("UPDATE entities SET state = ? WHERE id = '@dafx-clerk@two'", (first_state,))
     with closing(sqlite3.connect(data / "segments.sqlite")) as segments_db, segments_db:
-        bodies = segments_db.execute("SELECT home, name, body FROM pieces WHERE length(name) > 64").fetchall()
+        bodies = segments_db.execute("SELECT namespace, name, body FROM blobs WHERE length(name) > 64").fetchall()
         for (namespace, name, _), (_, _, body) in zip(bodies, [*bodies[1:], bodies[0]], strict=True):
-            segments_db.execute("UPDATE pieces SET body = ? WHERE home = ? AND name = ?", (body, namespace, name))
+            segments_db.execute("UPDATE blobs SET body = ? WHERE namespace = ? AND name = ?", (body, namespace, name))
     rows_before = rows(data)
     with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         for session in ("one", "two"):

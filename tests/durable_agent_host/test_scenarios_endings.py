@@ -96,7 +96,7 @@ def cut_call(stop: str) -> bytes:
     """Write a message of Anthropic's that ends within a tool call, after a text and a complete call."""
     start, *blocks, last, stop_event = messages_events("Well")
     call = {"type": "tool_use", "name": "say", "input": {}}
-    arguments = [{"type": "input_json_delta", "partial_json": piece} for piece in ('{"words": 1}', '{"wor')]
+    arguments = [{"type": "input_json_delta", "partial_json": fragment} for fragment in ('{"words": 1}', '{"wor')]
     for index, delta in enumerate(arguments, 1):
         block = call | {"id": f"toolu_{index}"}
         blocks.append({"type": "content_block_start", "index": index, "content_block": block})

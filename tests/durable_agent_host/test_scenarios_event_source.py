@@ -13,7 +13,7 @@ from tests.browser import CHROMIUM, Page, open_browser
 from tests.kit import ROOT, AgentHost, PracticeModel, start_host
 
 FOLLOW = """
-  globalThis.told = { events: [], opened: 0, pieces: new Map(), ended: false, closed: false };
+  globalThis.told = { events: [], opened: 0, texts: new Map(), ended: false, closed: false };
   const source = new EventSource(%s);
   source.onopen = () => told.opened++;
   source.onerror = () => told.closed = source.readyState === EventSource.CLOSED;
@@ -22,12 +22,12 @@ FOLLOW = """
     source.addEventListener(name, (event) => {
       const [id, data] = [Number(event.lastEventId), JSON.parse(event.data)];
       told.events.push([name, id]);
-      if (name === "message.delta") told.pieces.set(id, data.text);
-      if (name === "turn.restarted") told.pieces.forEach((_, at) => at >= data.discard_from && told.pieces.delete(at));
+      if (name === "message.delta") told.texts.set(id, data.text);
+      if (name === "turn.restarted") told.texts.forEach((_, at) => at >= data.discard_from && told.texts.delete(at));
       if (name === "turn.completed") told.ended = true;
     });
 """
-SO_FAR = "JSON.stringify({ ...told, text: [...told.pieces.values()].join('') })"
+SO_FAR = "JSON.stringify({ ...told, text: [...told.texts.values()].join('') })"
 
 
 async def until(page: Page, is_reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

@@ -95,14 +95,14 @@ def test_a_long_session_is_read_forked_and_run_again(life, long_session, model, 
 
 
 def test_a_lost_content_is_reported_and_repaired(life, capsys):
-    """GET shows the rest, verify names turn and piece, repair leaves the entry out, and the original is kept."""
-    namespace = life.host.state(AGENT, "long")["data"]["extensionData"]["durableAgentHost"]["sealed"]["home"]
+    """GET shows the rest, verify names turn and blob, repair leaves the entry out, and the original is kept."""
+    namespace = life.host.state(AGENT, "long")["data"]["extensionData"]["durableAgentHost"]["sealed"]["namespace"]
     life.host.kill()
     (file,) = Path(life.data).rglob("segments.sqlite")
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
-        largest = "SELECT name FROM pieces WHERE home = ? ORDER BY size DESC LIMIT 1"
+        largest = "SELECT name FROM blobs WHERE namespace = ? ORDER BY size DESC LIMIT 1"
         (large,) = database.execute(largest, (namespace,)).fetchone()
-        database.execute("DELETE FROM pieces WHERE home = ? AND name = ?", (namespace, large))
+        database.execute("DELETE FROM blobs WHERE namespace = ? AND name = ?", (namespace, large))
     host = life.crash()
 
     page = requests.get(sessions(host, "long")).json()

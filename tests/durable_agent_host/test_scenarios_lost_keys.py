@@ -32,7 +32,7 @@ class EncryptedData(NamedTuple):
 
 
 def read_stores(data: Path) -> list[Any]:
-    """Everything in the stores of sessions and pieces."""
+    """Everything in the stores of sessions and blobs."""
     rows: list[Any] = []
     for name, query in (("host.db", "SELECT id, state FROM entities"), ("segments.sqlite", "SELECT * FROM bodies")):
         with closing(sqlite3.connect(data / name)) as db:

@@ -59,7 +59,7 @@ def site(_site: Site) -> Site:
 
 
 def chat_call(call_id, name, *fragments):
-    """Deltas of a tool call of Chat Completions, the arguments in pieces."""
+    """Deltas of a tool call of Chat Completions, the arguments in fragments."""
     first = {"index": 0, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
     return [
         {"tool_calls": [call]}

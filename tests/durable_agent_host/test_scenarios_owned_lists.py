@@ -18,21 +18,21 @@ EMPTY = {"schemaVersion": "1.1.0", "data": {"conversationHistory": []}}
 
 
 def notes(data: Path, change: str | None = None) -> list[str]:
-    """Read what the piece store has noted of owners, after a change of the file if there is one."""
+    """Read what the blob store has noted of owners, after a change of the file if there is one."""
     path = data / "segments.sqlite"
     with closing(sqlite3.connect(path)) as db, db:
         if change:
             db.execute(change)
-        return [session_of(name) for (name,) in db.execute("SELECT name FROM pieces WHERE name LIKE 'session.%'")]
+        return [session_of(name) for (name,) in db.execute("SELECT name FROM blobs WHERE name LIKE 'session.%'")]
 
 
 def name_of(session_id: str) -> str:
-    """Return the name of the piece that notes a session."""
+    """Return the name of the blob that notes a session."""
     return f"session.{base64.urlsafe_b64encode(session_id.encode()).decode()}"
 
 
 def session_of(name: str) -> str:
-    """Return the session that a piece notes."""
+    """Return the session that a blob notes."""
     return base64.urlsafe_b64decode(name.removeprefix("session.")).decode()
 
 
@@ -88,8 +88,8 @@ def test_notes_prove_nothing(site: Site):
     """A forged owner entry for another caller's session puts it into no list."""
     assert site.run("ola", "hi", "of-ola").ok
     assert site.run("pia", "hi", "of-pia").ok
-    wrong = f"SELECT home, '{name_of('of-ola')}', size, put_at, body FROM pieces WHERE name = '{name_of('of-pia')}'"
-    notes(site.data, f"INSERT INTO pieces {wrong}")
+    wrong = f"SELECT namespace, '{name_of('of-ola')}', size, put_at, body FROM blobs WHERE name = '{name_of('of-pia')}'"
+    notes(site.data, f"INSERT INTO blobs {wrong}")
     assert list_sessions(site, "pia") == ["of-pia"]
 
 
@@ -103,9 +103,9 @@ def copy_sessions(data: Path, caller: str, count: int) -> None:
             host_db.execute("INSERT INTO entities SELECT ?, ?, updated_at FROM entities LIMIT 1", row)
     with closing(sqlite3.connect(data / "segments.sqlite")) as segments_db, segments_db:
         for index in range(1, count):
-            copy = "SELECT home, ?, size, put_at, body FROM pieces WHERE name = ?"
+            copy = "SELECT namespace, ?, size, put_at, body FROM blobs WHERE name = ?"
             row = name_of(f"{caller}-{index}"), name_of(f"{caller}-0")
-            segments_db.execute(f"INSERT INTO pieces {copy}", row)
+            segments_db.execute(f"INSERT INTO blobs {copy}", row)
 
 
 def test_a_list_is_read_from_what_is_noted(tmp_path: Path):
@@ -118,7 +118,7 @@ def test_a_list_is_read_from_what_is_noted(tmp_path: Path):
         lives.host.kill()
         copy_sessions(tmp_path / "data", "una", 600)
         names = [name_of("una-300"), name_of("ida-1")]
-        notes(tmp_path / "data", f"DELETE FROM pieces WHERE name IN {(*names,)}")
+        notes(tmp_path / "data", f"DELETE FROM blobs WHERE name IN {(*names,)}")
         now = Site(lives.crash(), tmp_path, tmp_path)
         session_ids: list[str] = []
         cursor: str | None = ""

@@ -385,7 +385,7 @@ CLAUDES_CALLS = {
 }
 GEMINIS_CALLS = {"click_at": {"x": 500, "y": 20}, "navigate": {"url": "https://example.org"}}
 SQL: dict[str, Any] = {"id": "call_1", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}
-SQL_PIECES = (SQL | {"custom": {"name": "sql", "input": "SEL"}}, {"custom": {"input": "ECT 1"}})
+SQL_FRAGMENTS = (SQL | {"custom": {"name": "sql", "input": "SEL"}}, {"custom": {"input": "ECT 1"}})
 LOOK: dict[str, Any] = {"id": "call_2", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 PROGRAM = {"type": "program", "id": "cm_1", "call_id": "call_p", "code": "await tools.locate()", "fingerprint": "f"}
 LOCATE = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "locate", "arguments": "{}"}
@@ -418,7 +418,7 @@ WAITING: dict[str, tuple[list[Any], list[Any], dict[str, Any], Any, list[Any]]] 
     ),
     "ChatOpenAI": (
         chat_response(
-            *({"tool_calls": [{"index": 0, **piece}]} for piece in SQL_PIECES),
+            *({"tool_calls": [{"index": 0, **fragment}]} for fragment in SQL_FRAGMENTS),
             {"tool_calls": [LOOK | {"index": 1}]},
         ),
         DONE["Chatunknown"],

@@ -64,7 +64,7 @@ def problem(response: requests.Response, status: int) -> str:
 
 
 def test_a_turn_is_streamed(lab: AgentHost, model: PracticeModel):
-    """The text comes in pieces, between the turn's start and its answer, which is what `run` answers."""
+    """The text comes in fragments, between the turn's start and its answer, which is what `run` answers."""
     model.plan({"text": "It rains, größer 😀 than ever. " * 5, "chunk_characters": 9, "delay_milliseconds": 40})
     with stream_turn(lab, "Kept", "hi") as response:
         headers = response.headers

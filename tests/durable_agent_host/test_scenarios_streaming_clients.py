@@ -139,7 +139,7 @@ def test_cut_at_any_byte_a_client_has_the_stored_text(kind: str, model: Practice
 
 
 def exchange(url: str, version: str, *headers: str, chunk_count: int = 1) -> tuple[str, bytes]:
-    """Send a request over a bare socket, in pieces, and read until the host closes; gives head and body."""
+    """Send a request over a bare socket, in fragments, and read until the host closes; gives head and body."""
     parts = urlsplit(url)
     lines = [f"GET {parts.path} HTTP/{version}", f"Host: {parts.netloc}", *headers]
     request = "\r\n".join((*lines, "", "")).encode()

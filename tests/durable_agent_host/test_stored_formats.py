@@ -159,7 +159,7 @@ def _index_again(wire: Any) -> Any:
     ],
 )
 def test_references_of_a_session(name: str, again: Callable[[Any], Any]):
-    """What a session's head says of pieces."""
+    """What a session's head says of blobs."""
     wire = golden("references-v1")[name]
     assert json.dumps(again(wire)) == json.dumps(wire)
 
@@ -173,9 +173,9 @@ def test_a_segment():
 
 
 def test_large_texts_of_an_entry():
-    """A long text and a long image are pieces, and the entry lists them."""
+    """A long text and a long image are blobs, and the entry lists them."""
     document = golden("offloaded-texts-v1")
-    blobs = {name: text.encode() for name, text in document["pieces"].items()}
+    blobs = {name: text.encode() for name, text in document["blobs"].items()}
     small, blobs_again = offload(restore(document["entry"], blobs), min_characters=40)
     assert (json.dumps(small), blobs_again) == (json.dumps(document["entry"]), blobs)
 
@@ -191,7 +191,7 @@ def test_encrypted_values():
 
 
 async def test_the_secret_of_an_app(tmp_path: Path):
-    """The secret's piece is read where it was written, and makes the same ids and marks; a new one lies there, too."""
+    """The secret's blob is read where it was written, and makes the same ids and marks; a new one lies there, too."""
     document = golden("app-secret-v1")
     namespace, name = document["namespace"], document["name"]
     store = SqliteBlobStore(tmp_path / "segments.sqlite")
@@ -262,7 +262,7 @@ async def test_tables_of_the_files(tmp_path: Path):
     """The tables of the three SQLite files."""
     log, store = SqliteTurnLog(tmp_path / "turn-log.sqlite"), SqliteBlobStore(tmp_path / "segments.sqlite")
     await log.open("0" * 32)
-    await store.put("home", {"name": b""})
+    await store.put("namespace", {"name": b""})
     await log.close()
     await store.close()
     SqliteStore(tmp_path / "host.db").close()

@@ -46,7 +46,7 @@ def to_dicts(messages):
 
 def test_a_bare_agents_stream_is_folded_and_stored(model: PracticeModel):
     """One content a call, the script whole; the JSON gives an equal response with every id."""
-    text = "words of some length, in pieces"
+    text = "words of some length, in fragments"
     model.plan(
         {"calls": [{"name": "echo", "arguments": {"text": "one"}}, {"name": "echo", "arguments": {"text": "two"}}]},
         {"items": [{"code": "print(6*7)", "logs": "42"}, {"text": text}], "chunk_characters": 3},

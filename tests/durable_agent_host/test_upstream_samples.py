@@ -86,7 +86,7 @@ def test_02_several_agents_with_tools(samples: AgentHost, model: PracticeModel):
 
 
 def test_03_a_callback_feeds_a_stream_of_the_app(samples: AgentHost, model: PracticeModel):
-    """The app's callback hears every piece and the end; its own route tells it from a cursor on."""
+    """The app's callback hears every fragment and the end; its own route tells it from a cursor on."""
     model.plan({"text": "Day one is for the old town."}, user_text="plan-a-trip")
     later = samples.run("Joker", {"message": "plan-a-trip", "wait_for_response": False})
     assert later.status_code == 202

@@ -210,7 +210,7 @@ async def test_a_callers_documents_files_and_cache_marks_are_sent():
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60), st.integers(1, 9), st.booleans())
 def test_code_is_streamed_while_it_arrives(code, size, ascii_only):
-    """However the input is cut into pieces, the pieces of code are the code."""
+    """However the input is cut into fragments, the fragments of code are the code."""
     text = json.dumps({"code": code, "more": 1}, ensure_ascii=ascii_only)
     reader = CodeText()
     assert "".join(reader.feed(text[start : start + size]) for start in range(0, len(text), size)) == code

@@ -103,7 +103,7 @@ async def test_a_response_that_is_not_streamed_has_the_same_contents(name):
 
 
 def call_delta(index, arguments, **fields):
-    """A piece of a call."""
+    """A fragment of a call."""
     function = {"arguments": arguments} | {key: fields.pop(key) for key in ("name",) if key in fields}
     return {"tool_calls": [({} if index is None else {"index": index}) | fields | {"function": function}]}
 
@@ -123,7 +123,7 @@ def derived_id(index):
 
 
 STREAMS = {
-    "pieces of two calls, mixed": (
+    "fragments of two calls, mixed": (
         [
             call_delta(0, '{"city"', id="a", type="function", name="weather"),
             call_delta(1, '{"city"', id="b", type="function", name="weather"),
@@ -158,11 +158,11 @@ STREAMS = {
         [call_delta(None, '{"city":"Oslo"}', name="weather"), call_delta(None, '{"city":"Rome"}', name="weather")],
         {"tool_calls": weather_calls(derived_id(0), derived_id(1))},
     ),
-    "id and name in every piece": (
+    "id and name in every fragment": (
         [call_delta(0, text, id="a", name="weather") for text in ('{"ci', 'ty":"Oslo', '"}')],
         {"tool_calls": weather_calls("a")},
     ),
-    "name in pieces": (
+    "name in fragments": (
         [call_delta(0, "", id="a", name="wea"), call_delta(0, "", name="ther"), call_delta(0, '{"city":"Oslo"}')],
         {"tool_calls": weather_calls("a")},
     ),

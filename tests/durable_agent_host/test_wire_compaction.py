@@ -87,9 +87,9 @@ async def test_a_summary_is_created_once_and_replaces_its_messages():
     assert 0 < len(summaries) < 6
     first_items = [json.dumps(body["input"][0]) for body in summaries[1:]]
     assert all("question 0" not in json.dumps(body["input"]) for body in summaries[1:]), first_items
-    summary, *pieces = decode_overlay(cold.session.overlay).pieces
+    summary, *parts = decode_overlay(cold.session.overlay).parts
     assert "A summary." in json.dumps(summary)
-    assert "A summary." not in json.dumps(pieces)
+    assert "A summary." not in json.dumps(parts)
     assert "A summary." in json.dumps(cold.inputs[-1])
 
 

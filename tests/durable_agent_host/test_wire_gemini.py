@@ -30,7 +30,7 @@ def part(**fields):
 THINK = {"reasoning": "Let me see."}
 LOOKUP = {"calls": [{"name": "look_up", "arguments": {"word": "é", "n": 1.0, "deep": {"a": [1, None]}}}]}
 LOOKUPS = {"calls": [{"name": "look_up", "arguments": {"word": word}} for word in "abc"]}
-SAY = {"text": "It is so, and this is told in several pieces."}
+SAY = {"text": "It is so, and this is told in several fragments."}
 RUN = {"code": "print(1)\n# größer 😀", "logs": "1\n"}
 SEARCH = [
     part(toolCall={"id": "t1", "toolType": "FILE_SEARCH", "args": {"q": "x"}}, thoughtSignature=SIGNED),

@@ -38,7 +38,7 @@ SENT: list[list[dict[str, Any]]] = []
 
 
 class TinyClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
-    """Asks a model in this process, which answers in two pieces and gives a block with the second."""
+    """Asks a model in this process, which answers in two fragments and gives a block with the second."""
 
     def _inner_get_response(self, *, messages: Sequence[Message], stream: bool, options: Any, **kwargs: Any) -> Any:
         SENT.append([self.prepare(message) for message in messages])

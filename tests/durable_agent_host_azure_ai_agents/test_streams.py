@@ -108,7 +108,7 @@ def test_a_stream_folds_alike_however_it_is_cut(events):
     updates = read(events)
     expected = encode_messages(fold_updates(updates, AZURE_AI_AGENTS))
     for cut in range(0, len(updates), max(1, len(updates) // 12)):
-        parts = [*Fold(updates[:cut], AZURE_AI_AGENTS).pieces(), *Fold(updates[cut:], AZURE_AI_AGENTS).pieces()]
+        parts = [*Fold(updates[:cut], AZURE_AI_AGENTS).fragments(), *Fold(updates[cut:], AZURE_AI_AGENTS).fragments()]
         assert encode_messages(fold_updates(parts, AZURE_AI_AGENTS)) == expected
 
 

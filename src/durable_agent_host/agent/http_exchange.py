@@ -56,7 +56,7 @@ class HttpExchange:
         self.status = status
 
     def record_chunk(self, chunk: bytes) -> None:
-        """Record a piece of the answer's body."""
+        """Record a fragment of the answer's body."""
         self.size += len(chunk)
         if len(self.body) < self.max_bytes:
             self.body += chunk[: self.max_bytes - len(self.body)]

@@ -1,8 +1,8 @@
 """What one run of an agent has streamed so far, each update read once.
 
 Theory of operation. A model call is folded when its stream ends: the fold gives the response that is journaled. The
-agent passes the call's updates on to the runner, usually unchanged; their fold then replaces them here, in pieces, so
-later uses (the answer's requests for approval, the turn's response) read a few pieces instead of the updates. Updates
+agent passes the call's updates on to the runner, usually unchanged; their fold then replaces them here, in chunks, so
+later uses (the answer's requests for approval, the turn's response) read a few of them instead of the updates. Updates
 that the app's middleware has changed stay as changed, without the provider's items, which have what the model said;
 those of a call that was cut off stay unchanged.
 """
@@ -21,23 +21,23 @@ from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.stream.fold import Fold, ItemReader, fold_updates, response_as_updates
 
-# Keeps streamed updates small: joins pieces of a text that have been passed on.
+# Keeps streamed updates small: joins fragments of a text that have been passed on.
 #
 # Theory of operation. Every layer of the framework keeps a list of the updates that it passed on until its stream
 # ends, and an update with a content and the SDK's event takes 4 to 7 KB for a few characters. The layers share the
-# objects. So the text of adjacent pieces is moved into the first of them, and the other updates drop their contents
-# and the SDK's event. Folding any of the lists gives the same result as before, because a piece is moved only when it
+# objects. So the text of adjacent fragments is moved into the first of them, and the other updates drop their contents
+# and the SDK's event. Folding any of the lists gives the same result as before, because one is moved only when it
 # differs from the first in nothing but its text, and when the app's middleware has not changed it.
 
 EVERY: Final = 128
 """Updates left unchanged, at most twice as many; small beside the SDK and cheap to check."""
 
 _TEXT_OF: Final = {"text": "text", "text_reasoning": "text", "function_call": "arguments"}
-"""Type of a content that streams in pieces → where its text is."""
+"""Type of a content that streams in fragments → where its text is."""
 
 
 class _TextRun:
-    """Adjacent pieces of one content, as passed on and as the client streamed them."""
+    """Adjacent fragments of one content, as passed on and as the client streamed them."""
 
     def __init__(self, first: Content, original: Content, field: str, part: ItemPart | None) -> None:
         self._first = first
@@ -48,7 +48,7 @@ class _TextRun:
         self._texts: list[str] = [self._same[field]]
 
     def add(self, content: Content, part: ItemPart | None) -> bool:
-        """Take the text of a piece that continues the first; return False and leave it unchanged otherwise."""
+        """Take the text of a fragment that continues the first; return False and leave it unchanged otherwise."""
         attributes = vars(content)
         same = self._same
         text = attributes[self._field] if content.type == self._first.type else None
@@ -63,7 +63,7 @@ class _TextRun:
         return True
 
     def close(self) -> None:
-        """Put the whole text into the first piece."""
+        """Put the whole text into the first fragment."""
         if self._texts[1:]:
             for first in (self._first, self._original):
                 setattr(first, self._field, "".join(self._texts))
@@ -74,10 +74,10 @@ def coalesce_updates(
     client_updates: Sequence[ChatResponseUpdate],
     items: ItemReader,
 ) -> None:
-    """Move the texts of adjacent pieces into the first of them."""
+    """Move the texts of adjacent fragments into the first of them."""
     text_run: _TextRun | None = None
     for agent_update, client_update in zip(agent_updates, client_updates, strict=True):
-        content = _piece_of(agent_update.contents, client_update.contents)
+        content = _fragment_of(agent_update.contents, client_update.contents)
         if content is None:
             if client_update.contents or client_update.raw_representation is not None:
                 text_run = _close(text_run)
@@ -106,8 +106,8 @@ def are_same(passed_content: Content, client_content: Content) -> bool:
     return passed_content is client_content or vars(passed_content) == vars(client_content)
 
 
-def _piece_of(agent_contents: Sequence[Content], client_contents: Sequence[Content]) -> Content | None:
-    """Return the one content of an update and its original, when it is a piece that can be joined."""
+def _fragment_of(agent_contents: Sequence[Content], client_contents: Sequence[Content]) -> Content | None:
+    """Return the one content of an update and its original, when it is a fragment that can be joined."""
     if len(agent_contents) != 1 or len(client_contents) != 1 or not are_same(agent_contents[0], client_contents[0]):
         return None
     content = agent_contents[0]
@@ -233,7 +233,7 @@ class RunOutput:
         start = self._start_of(position)
         agent_updates = [update for update, _ in self._updates[start:]]
         if self._fold is not None and _are_unchanged(agent_updates, self._call):
-            self._updates[start:] = [(piece, position) for piece in _pieces(self._fold, agent_updates, self._call)]
+            self._updates[start:] = [(joined, position) for joined in _fragments(self._fold, agent_updates, self._call)]
         elif self._call and not _are_same(_contents_without_usage(agent_updates), _contents_without_usage(self._call)):
             for update in agent_updates:
                 update.raw_representation = None
@@ -342,13 +342,13 @@ def _as_agent_updates(
     ]
 
 
-def _pieces(
+def _fragments(
     fold: Fold, agent_updates: Sequence[AgentResponseUpdate], call: Sequence[ChatResponseUpdate]
 ) -> list[AgentResponseUpdate]:
     """Put the agent's name and token counts into the fold of a call."""
-    updates = fold.pieces()
-    for piece in updates:
-        piece.author_name = agent_updates[0].author_name
+    updates = fold.fragments()
+    for fragment in updates:
+        fragment.author_name = agent_updates[0].author_name
     if not all(
         _are_same(update.contents, client_update.contents)
         for update, client_update in zip(agent_updates, call, strict=True)

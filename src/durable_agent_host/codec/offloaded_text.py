@@ -110,7 +110,7 @@ def restore(entry: Mapping[str, Any], blobs: Mapping[str, bytes]) -> Mapping[str
         data = blobs.get(text.name)
         if data is None:
             raise CorruptStateError(
-                f"a large content of turn {entry.get('correlationId')} is missing: piece {text.name} of the session"
+                f"a large content of turn {entry.get('correlationId')} is missing: blob {text.name} of the session"
             )
         restored_texts[text.path] = decode_text(text, data)
     return replace_texts(entry, restored_texts)

@@ -15,10 +15,8 @@ def encode_overlay(overlay: Overlay) -> dict[str, Any]:
         "entries": overlay.entries,
         "tail": list(overlay.tail),
     }
-    if overlay.pieces:
-        wire["pieces"] = [
-            list(piece) if isinstance(piece, MessagePosition) else dict(piece) for piece in overlay.pieces
-        ]
+    if overlay.parts:
+        wire["parts"] = [list(part) if isinstance(part, MessagePosition) else dict(part) for part in overlay.parts]
     return wire
 
 
@@ -33,7 +31,7 @@ def decode_overlay(wire: Any) -> Overlay | None:
     overlay_json = cast("Mapping[str, Any]", wire)
     try:
         return Overlay(
-            pieces=tuple(_decode_piece(piece) for piece in overlay_json.get("pieces") or ()),
+            parts=tuple(_decode_part(part) for part in overlay_json.get("parts") or ()),
             tail=_decode_position(overlay_json["tail"]),
             compaction_id=str(overlay_json["madeBy"]),
             entries=int(overlay_json["entries"]),
@@ -42,7 +40,7 @@ def decode_overlay(wire: Any) -> Overlay | None:
         return None
 
 
-def _decode_piece(wire: Any) -> MessagePosition | Mapping[str, Any]:
+def _decode_part(wire: Any) -> MessagePosition | Mapping[str, Any]:
     if isinstance(wire, list):
         return _decode_position(cast("list[Any]", wire))
     decode_message(wire)

@@ -1,4 +1,4 @@
-"""Pieces and the references to them as JSON: segments, indexes, and the sealed part of a session."""
+"""Blobs and the references to them as JSON: segments, indexes, and the sealed part of a session."""
 
 import json
 import zlib
@@ -31,12 +31,12 @@ class Segment(NamedTuple):
 
 
 def json_bytes_of(value: Any) -> bytes:
-    """Encode JSON as in a piece: compact, UTF-8, halves of surrogate pairs included."""
+    """Encode JSON as in a blob: compact, UTF-8, halves of surrogate pairs included."""
     return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
 
 
 def json_of_bytes(data: bytes, description: str) -> Any:
-    """Decode the JSON of a piece.
+    """Decode the JSON of a blob.
 
     Raises:
         CorruptStateError: it is not JSON.
@@ -118,7 +118,7 @@ def decode_index(data: bytes) -> tuple[SegmentRef, ...]:
 def encode_sealed(segment_list: SegmentList) -> dict[str, Any]:
     """Encode the sealed part of a session for its head."""
     wire: dict[str, Any] = {
-        "home": segment_list.namespace,
+        "namespace": segment_list.namespace,
         "refs": [_encode_ref(ref) for ref in segment_list.refs],
         "seen": segment_list.seen,
         "agentSession": segment_list.agent_session,
@@ -137,7 +137,7 @@ def decode_sealed(wire: Any) -> SegmentList:
         return SegmentList()
     with _reject_malformed("the session's list of references"):
         return SegmentList(
-            namespace=str(wire.get("home") or ""),
+            namespace=str(wire.get("namespace") or ""),
             refs=tuple(_decode_ref(value) for value in wire.get("refs") or ()),
             seen=str(wire.get("seen") or ""),
             agent_session=str(wire.get("agentSession") or ""),

@@ -98,7 +98,7 @@ class TaskSlice:
         self._slice_end = time.perf_counter() + _STRETCH_SECONDS
 
     async def pause(self) -> None:
-        """Let others run when it is time to; called after each piece of work."""
+        """Let others run when it is time to; called after each fragment of work."""
         if time.perf_counter() >= self._slice_end:
             await asyncio.sleep(0)
             self._slice_end = time.perf_counter() + _STRETCH_SECONDS

@@ -5,7 +5,7 @@ routes, can start every orchestration of the app with any input. An orchestratio
 input names, so it runs only when another orchestration called it, which only the app's own code can do, or when its
 input carries a mark: a keyed hash over its name, its instance id and the input.
 
-The secret is a piece in a namespace that is never swept: all processes of the app share the piece store, and the
+The secret is a blob in a namespace that is never swept: all processes of the app share the blob store, and the
 Durable Task routes, which show the states of entities and the inputs of orchestrations, cannot read it. The first
 process that needs the secret draws one; when several do at once, the store keeps the first.
 """
@@ -43,7 +43,7 @@ class AppSecret:
     """The app's secret, read once per process.
 
     Args:
-        open_store: returns the piece store, unencrypted.
+        open_store: returns the blob store, unencrypted.
     """
 
     def __init__(self, open_store: Callable[[], BlobStore]) -> None:
@@ -54,12 +54,12 @@ class AppSecret:
         """Read the secret if it has not been read.
 
         Raises:
-            LogError: the piece store does not answer.
+            LogError: the blob store does not answer.
         """
         if self._secret:
             return
         store = await asyncio.to_thread(self._open_store)
-        if _NAME not in [piece.name async for piece in store.list_blobs(APP_NAMESPACE)]:
+        if _NAME not in [blob.name async for blob in store.list_blobs(APP_NAMESPACE)]:
             await store.put(APP_NAMESPACE, {_NAME: secrets.token_bytes(32)})
         self._secret = (await store.get(APP_NAMESPACE, [_NAME]))[_NAME]
 

@@ -1,6 +1,6 @@
 """Deletes expired data.
 
-That is unused sessions, the orchestrations of turns that ended long ago, and pieces that no session refers to. A timer
+That is unused sessions, the orchestrations of turns that ended long ago, and blobs that no session refers to. A timer
 function of the app calls it. All work is done in portions, so that one run ends in time however much there is, and all
 of it is idempotent, so that two processes may do it at once.
 """
@@ -105,7 +105,7 @@ class Maintenance:
         """Do the work that is due. Raises nothing: failures are logged, and the next run tries again.
 
         Returns:
-            Counts: ``expired`` sessions, which are being erased, ``purged`` orchestrations, ``swept`` pieces.
+            Counts: ``expired`` sessions, which are being erased, ``purged`` orchestrations, ``swept`` blobs.
         """
         jobs: dict[str, Callable[[DurableOrchestrationClient, datetime], Awaitable[int]]] = {
             "expired": self._expire,
@@ -173,7 +173,7 @@ class Maintenance:
         return purged_count
 
     async def _sweep(self, client: DurableOrchestrationClient, now: datetime) -> int:
-        """Delete unreferenced pieces."""
+        """Delete unreferenced blobs."""
         del now
         store = self._storage.open_store()
         swept = SweepResult()
@@ -193,8 +193,8 @@ class Maintenance:
             try:
                 swept += await collector.sweep(namespace, self._clean)
             except CorruptStateError as error:
-                _LOGGER.warning("maintenance: kept all pieces of %s; its state could not be read: %s", namespace, error)
-        return swept.pieces
+                _LOGGER.warning("maintenance: kept all blobs of %s; its state could not be read: %s", namespace, error)
+        return swept.blobs
 
 
 async def _purge(

@@ -69,7 +69,7 @@ def _response_of(outcome: Mapping[str, Any], storage: TurnDataStorage) -> AgentR
     if outcome["status"] != "completed":
         raise rebuild_error(outcome.get("error") or {"message": f"the turn was {outcome['status']}"})
     if response := outcome.get("response"):
-        # A piece is named by its bytes, so a replay reads the same.
+        # A blob is named by its bytes, so a replay reads the same.
         return decode_response(submit(storage.load_response(response)).result())
     return AgentResponse(messages=[Message("assistant", [outcome.get("text") or ""])])
 

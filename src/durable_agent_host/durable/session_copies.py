@@ -39,7 +39,7 @@ class SessionCopier:
 
         Raises:
             StateError: the session cannot be read.
-            LogError: the piece store does not answer.
+            LogError: the blob store does not answer.
         """
         state = await self._documents.read(agent, session_id)
         if state is None:
@@ -60,7 +60,7 @@ class SessionCopier:
             RequestTooLargeError: a line exceeds the limit.
             ForbiddenError: the app does not let the caller import.
             TurnRejectedError: a session with this id exists.
-            LogError: the piece store does not answer.
+            LogError: the blob store does not answer.
         """
         access = self._documents.access
         if access.is_restricted and not await access.can_access(
@@ -95,7 +95,7 @@ class SessionCopier:
             StateError: the original cannot be read.
             NotFoundError: the conversation has no such turn.
             TurnRejectedError: a session with the new id exists.
-            LogError: the piece store does not answer.
+            LogError: the blob store does not answer.
         """
         for _ in range(_TRIES):
             state = await self._documents.read(agent, session_id)

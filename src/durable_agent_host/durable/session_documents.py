@@ -227,7 +227,7 @@ class SessionDocuments:
 
         Raises:
             StateError: it cannot be read, and this version does not know its format.
-            LogError: the piece store does not answer.
+            LogError: the blob store does not answer.
         """
         if (state := await self.read(agent, session_id)) is None:
             return None, []
@@ -244,7 +244,7 @@ class SessionDocuments:
 
         Raises:
             StateError: a newer or unknown program wrote it, or nothing in it can be a conversation.
-            LogError: the piece store does not answer.
+            LogError: the blob store does not answer.
         """
         session, changes = decode_best_effort(await self.read(agent, session_id))
         if session is None:
@@ -262,7 +262,7 @@ class SessionDocuments:
         Raises:
             StateError: it cannot be repaired.
             TurnRejectedError: a turn runs or waits, or the session has changed.
-            LogError: the piece store does not answer.
+            LogError: the blob store does not answer.
         """
         state = await self.read(agent, session_id)
         readable, changes = make_readable(state)
@@ -324,7 +324,7 @@ def decode_best_effort(state: Any) -> tuple[Session | None, list[RepairChange]]:
 
 
 def _get_namespace(state: Any) -> Any:
-    return value_at(state, "data", "extensionData", EXTENSION, "sealed", "home")
+    return value_at(state, "data", "extensionData", EXTENSION, "sealed", "namespace")
 
 
 def uncached_conversation(storage: TurnDataStorage, document: Any) -> ConversationReader:

@@ -1,4 +1,4 @@
-"""Erases sessions: head, pieces, turn logs, and the orchestrations of their turns.
+"""Erases sessions: head, blobs, turn logs, and the orchestrations of their turns.
 
 An erasure is an orchestration, so it survives the death of a process: the activity runs again in another one. The head
 is deleted last and records what is left: it is marked first, and a marked session admits no turn, is not shown, and
@@ -370,7 +370,7 @@ class _Erasing:
         await self._log.delete(*namespaces)
 
     async def delete_blobs(self, session: Session) -> None:
-        """Delete the pieces of the session, and its uploads."""
+        """Delete the blobs of the session, and its uploads."""
         if session.sealed.namespace:
             await self._erase_namespace(session.sealed.namespace)
         for owner in dict.fromkeys((None, session.owner)):
@@ -383,7 +383,7 @@ class _Erasing:
 
     async def _erase_namespace(self, namespace: str) -> None:
         result = await self._collector.erase(namespace)
-        self.erased_counts["pieces"] += result.pieces
+        self.erased_counts["pieces"] += result.blobs
         self.erased_counts["bytes"] += result.size
 
 

@@ -72,16 +72,16 @@ class StoreProbes:
 
     Args:
         open_log: returns the turn log of the process.
-        open_pieces: returns the piece store of the process.
+        open_blobs: returns the blob store of the process.
         agents: the app's, by name; a live view. An app without agents only reads the durable store.
     """
 
-    def __init__(self, open_log: Callable[[], TurnLog], open_pieces: OpenSegments, agents: Mapping[str, Any]) -> None:
+    def __init__(self, open_log: Callable[[], TurnLog], open_blobs: OpenSegments, agents: Mapping[str, Any]) -> None:
         self._open_log = open_log
-        self._open_pieces = open_pieces
+        self._open_blobs = open_blobs
         self._agents = agents
         self._log = _Probe("the turn log")
-        self._pieces = _Probe("the piece store")
+        self._blobs = _Probe("the blob store")
         self._sessions = _Probe("the durable store")
 
     async def check_log(self) -> None:
@@ -115,6 +115,6 @@ class StoreProbes:
         session_store, turn_log, piece_store = await asyncio.gather(
             self._sessions.problem(signal_entity),
             self._log.problem(lambda: self._open_log().check()),
-            self._pieces.problem(lambda: self._open_pieces().check()),
+            self._blobs.problem(lambda: self._open_blobs().check()),
         )
         return {"session_store": session_store, "turn_log": turn_log, "piece_store": piece_store}

@@ -1,7 +1,7 @@
-"""Encrypted pieces, on top of any store of pieces.
+"""Encrypted blobs, on top of any store of blobs.
 
-A piece has the same name as without encryption, with an ending that shows that its bytes are encrypted. They are bound
-to namespace and name, so a fork encrypts its copies anew. Pieces stored before encryption was turned on are read as
+A blob has the same name as without encryption, with an ending that shows that its bytes are encrypted. They are bound
+to namespace and name, so a fork encrypts its copies anew. Blobs stored before encryption was turned on are read as
 before, unless the operator refuses plaintext.
 """
 
@@ -16,14 +16,14 @@ from durable_agent_host.segments.blob_cache import MAX_BYTES, BlobCache
 from durable_agent_host.segments.protocol import BlobStore, StoredBlob
 
 _LARGE_BYTES: Final = 256 * 1024
-"""Pieces of at least this size are encrypted off the event loop."""
+"""Blobs of at least this size are encrypted off the event loop."""
 _ENDING: Final = ".enc"
 _TOGETHER_BYTES: Final = 4 * 1024 * 1024
 """Blobs of up to this size together are encrypted at once."""
 
 
 class EncryptedBlobStore:
-    """Encrypts the pieces of another store. Implements `durable_agent_host.segments.protocol.BlobStore`.
+    """Encrypts the blobs of another store. Implements `durable_agent_host.segments.protocol.BlobStore`.
 
     Args:
         store: the store that keeps them.
@@ -33,42 +33,42 @@ class EncryptedBlobStore:
     def __init__(self, store: BlobStore, cipher: Cipher) -> None:
         self._store = store
         self._cipher = cipher
-        self._decrypted_pieces = BlobCache(largest_bytes=MAX_BYTES)
+        self._decrypted_blobs = BlobCache(largest_bytes=MAX_BYTES)
 
-    async def put(self, namespace: str, pieces: Mapping[str, bytes]) -> None:
-        """Store pieces; see the protocol."""
-        for group in _groups(pieces):
-            encrypted_pieces: dict[str, bytes] = {}
+    async def put(self, namespace: str, blobs: Mapping[str, bytes]) -> None:
+        """Store blobs; see the protocol."""
+        for group in _groups(blobs):
+            encrypted_blobs: dict[str, bytes] = {}
             for name in group:
-                encrypted_pieces[name + _ENDING] = await _run_in_thread_if_large(
-                    self._cipher.encrypt, ("piece", namespace, name), pieces[name]
+                encrypted_blobs[name + _ENDING] = await _run_in_thread_if_large(
+                    self._cipher.encrypt, ("blob", namespace, name), blobs[name]
                 )
-            await self._store.put(namespace, encrypted_pieces)
+            await self._store.put(namespace, encrypted_blobs)
 
     async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
-        """Read pieces and check them; see the protocol."""
+        """Read blobs and check them; see the protocol."""
         try:
-            stored_pieces = await self._store.get(namespace, [name + _ENDING for name in names])
+            stored_blobs = await self._store.get(namespace, [name + _ENDING for name in names])
         except CorruptStateError:  # some are missing, or not encrypted
             return {name: await self._get_encrypted_or_plain(namespace, name) for name in dict.fromkeys(names)}
         return {
-            stored_name.removesuffix(_ENDING): await self._decrypt_piece(
+            stored_name.removesuffix(_ENDING): await self._decrypt_blob(
                 namespace, stored_name.removesuffix(_ENDING), data
             )
-            for stored_name, data in stored_pieces.items()
+            for stored_name, data in stored_blobs.items()
         }
 
     async def copy(self, namespace: str, names: Collection[str], target: str) -> None:
-        """Copy pieces; see the protocol. They are encrypted anew, as they are bound to their namespace."""
+        """Copy blobs; see the protocol. They are encrypted anew, as they are bound to their namespace."""
         for name in names:
             await self.put(target, await self.get(namespace, [name]))
 
     async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
-        """Read a part of a piece; see the protocol. Only whole pieces can be decrypted, so some stay in memory."""
-        data = self._decrypted_pieces.get((namespace, name))
+        """Read a part of a blob; see the protocol. Only whole blobs can be decrypted, so some stay in memory."""
+        data = self._decrypted_blobs.get((namespace, name))
         if data is None:
             data = (await self.get(namespace, [name]))[name]
-            self._decrypted_pieces.put((namespace, name), data, len(data))
+            self._decrypted_blobs.put((namespace, name), data, len(data))
         return data[start : start + size]
 
     async def _get_encrypted_or_plain(self, namespace: str, name: str) -> bytes:
@@ -76,25 +76,25 @@ class EncryptedBlobStore:
             found = await self._store.get(namespace, [name + _ENDING])
         except CorruptStateError:
             found = await self._store.get(namespace, [name])
-            self._cipher.check_plaintext(f"the piece {name} of {namespace}")
+            self._cipher.check_plaintext(f"the blob {name} of {namespace}")
             return found[name]
-        return await self._decrypt_piece(namespace, name, found[name + _ENDING])
+        return await self._decrypt_blob(namespace, name, found[name + _ENDING])
 
-    async def _decrypt_piece(self, namespace: str, name: str, data: bytes) -> bytes:
+    async def _decrypt_blob(self, namespace: str, name: str, data: bytes) -> bytes:
         try:
-            return await _run_in_thread_if_large(self._cipher.decrypt, ("piece", namespace, name), data)
+            return await _run_in_thread_if_large(self._cipher.decrypt, ("blob", namespace, name), data)
         except CorruptStateError as error:
             raise CorruptStateError(
-                f"the piece {name} of {namespace} has other bytes than were stored: {error}"
+                f"the blob {name} of {namespace} has other bytes than were stored: {error}"
             ) from error
 
     async def list_blobs(self, namespace: str) -> AsyncGenerator[StoredBlob]:
-        """List the pieces of a namespace; see the protocol."""
-        async for piece in self._store.list_blobs(namespace):
-            if piece.name.endswith(_ENDING):
-                yield replace(piece, name=piece.name.removesuffix(_ENDING), size=piece.size - OVERHEAD_BYTES)
+        """List the blobs of a namespace; see the protocol."""
+        async for blob in self._store.list_blobs(namespace):
+            if blob.name.endswith(_ENDING):
+                yield replace(blob, name=blob.name.removesuffix(_ENDING), size=blob.size - OVERHEAD_BYTES)
             else:
-                yield piece
+                yield blob
 
     async def list_namespaces(self) -> AsyncGenerator[str]:
         """List the namespaces; see the protocol."""
@@ -102,7 +102,7 @@ class EncryptedBlobStore:
             yield namespace
 
     async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
-        """Delete pieces, encrypted or not; see the protocol."""
+        """Delete blobs, encrypted or not; see the protocol."""
         stored_names = [stored_name for name in names for stored_name in (name + _ENDING, name)]
         return await self._store.delete(namespace, stored_names, older_than_seconds=older_than_seconds)
 
@@ -123,11 +123,11 @@ async def _run_in_thread_if_large(
     return await asyncio.to_thread(operation, location, data)
 
 
-def _groups(pieces: Mapping[str, bytes]) -> Iterator[list[str]]:
-    """Divide pieces into groups, so that not all of them are in memory twice."""
+def _groups(blobs: Mapping[str, bytes]) -> Iterator[list[str]]:
+    """Divide blobs into groups, so that not all of them are in memory twice."""
     group: list[str] = []
     size = 0
-    for name, data in pieces.items():
+    for name, data in blobs.items():
         if group and size + len(data) > _TOGETHER_BYTES:
             yield group
             group = []

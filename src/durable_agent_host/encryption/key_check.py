@@ -1,6 +1,6 @@
 """Checks that an app has the key of its stored data, before anything is read or added.
 
-Theory of operation. A small piece beside the app's secret names the key that encrypts, by its prefix. The first process
+Theory of operation. A small blob beside the app's secret names the key that encrypts, by its prefix. The first process
 with keys writes it, and a process whose first key is another one writes it again. So an app that has lost its key, or
 its setting, stops before it writes anything: requests fail, and what was under way waits.
 """
@@ -56,7 +56,7 @@ class KeyCheck:
     """Checks an app's keys once per process, from any thread and event loop.
 
     Args:
-        open_store: returns the piece store, unencrypted.
+        open_store: returns the blob store, unencrypted.
         cipher: of the app; None without keys.
     """
 
@@ -84,7 +84,7 @@ class KeyCheck:
 
     async def _check(self) -> None:
         store = await asyncio.to_thread(self._open_store)
-        names = [piece.name async for piece in store.list_blobs(APP_NAMESPACE)]
+        names = [blob.name async for blob in store.list_blobs(APP_NAMESPACE)]
         prefix = (await store.get(APP_NAMESPACE, [_NAME]))[_NAME] if _NAME in names else None
         if self._cipher is not None:
             await self._check_prefix(store, self._cipher, prefix)

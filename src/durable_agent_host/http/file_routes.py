@@ -90,7 +90,7 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     if call.method == "HEAD" and file.size is not None:
         return Response(headers=headers | {"content-length": str(file.size)})
-    if file.service is None and file.piece is not None and call.method == "GET":
+    if file.service is None and file.blob is not None and call.method == "GET":
         return PartStream(await files.slices(file), headers | {"content-length": str(file.size)})
     if file.service is None:
         data = await files.read(file)

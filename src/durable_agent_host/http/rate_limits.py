@@ -33,7 +33,7 @@ class ArrivingBodies:
         """Count a body while it arrives.
 
         Returns:
-            A function to call with the size of each piece; it raises `BodiesTooLargeError` when they are too much.
+            A function to call with the size of each fragment; it raises `BodiesTooLargeError` when they are too much.
         """
         received_bytes = counted_bytes = 0
 

@@ -184,7 +184,7 @@ class RouteRequest:
             self.body = await read_body(self.headers, self.stream(), limit, count)
 
     def stream(self) -> AsyncIterator[bytes]:
-        """Read the body piece by piece, for a route that streams it; only once."""
+        """Read the body fragment by fragment, for a route that streams it; only once."""
         return self._request.stream()
 
     def path_part(self, name: str) -> str:
@@ -310,7 +310,7 @@ class Route(NamedTuple):
         part: of the app, which serves it; health is open to everyone.
         is_open: needs no key of the app.
         accepts_token: open to whoever has the token of a deferred call, which the handler checks.
-        streams_body: the handler reads the body piece by piece.
+        streams_body: the handler reads the body fragment by fragment.
         body_kind: ``form`` when a form with files may exceed the usual limit, ``file`` when every body may.
         may_begin: the request may begin the session on the path, and reads its body after checking that.
     """

@@ -43,8 +43,8 @@ def accepts_events(accept: str) -> bool:
         Whether it names ``text/event-stream`` with a weight above zero; ``*/*`` does not count.
     """
     for part in accept.lower().split(","):
-        kind, *parameters = (piece.strip() for piece in part.split(";"))
-        if kind == CONTENT_TYPE and not any(piece.replace(" ", "") in _REFUSALS for piece in parameters):
+        kind, *parameters = (fragment.strip() for fragment in part.split(";"))
+        if kind == CONTENT_TYPE and not any(fragment.replace(" ", "") in _REFUSALS for fragment in parameters):
             return True
     return False
 

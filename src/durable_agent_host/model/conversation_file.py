@@ -76,7 +76,7 @@ class ConversationFile:
         size: bytes, or None when only the service knows.
         role: of its source: ``user``, ``assistant`` or ``tool``.
         turn_id: of its turn; None for an upload that no message has used.
-        piece: namespace and name of the piece with its bytes, or None.
+        blob: namespace and name of the blob with its bytes, or None.
         data: the bytes of a small file that is in the conversation itself; or None.
         service: the file of the model's service, or None.
     """
@@ -87,7 +87,7 @@ class ConversationFile:
     size: int | None
     role: str
     turn_id: str | None = None
-    piece: tuple[str, str] | None = None
+    blob: tuple[str, str] | None = None
     data: bytes | None = None
     service: ServiceFile | None = None
 

@@ -27,13 +27,13 @@ class Overlay:
     """The context of a conversation.
 
     Attributes:
-        pieces: the context before the tail: positions of messages, and summaries as stored messages.
+        parts: the context before the tail: positions of messages, and summaries as stored messages.
         tail: from here on, all messages are in the context, including those of later turns.
         compaction_id: identifies the strategies and the provider that made it; invalid for others.
         entries: the number of entries in the conversation when it was made.
     """
 
-    pieces: tuple[MessagePosition | Mapping[str, Any], ...]
+    parts: tuple[MessagePosition | Mapping[str, Any], ...]
     tail: MessagePosition
     compaction_id: str
     entries: int
@@ -41,13 +41,13 @@ class Overlay:
     def has_any(self, first: int, end: int) -> bool:
         """Return whether any of the entries from one number up to, not including, another is in the context."""
         return end > self.tail.entry or any(
-            isinstance(piece, MessagePosition) and first <= piece.entry < end for piece in self.pieces
+            isinstance(part, MessagePosition) and first <= part.entry < end for part in self.parts
         )
 
     @property
     def is_full(self) -> bool:
         """Whether the context is the full conversation."""
-        return not self.pieces and self.tail == MessagePosition(0, 0)
+        return not self.parts and self.tail == MessagePosition(0, 0)
 
     def applies_to(self, compaction_id: str, entries: int) -> bool:
         """Return whether these strategies made the overlay, for a conversation of at most this length."""

@@ -19,7 +19,7 @@ PART_OF: Final = "durable_agent_host.part_of"
 """Key in a content's ``additional_properties``: it belongs to an earlier content's item; the value is its id."""
 
 OWNER: Final = "durable_agent_host.owner"
-"""Key in the ``additional_properties`` of reasoning without a stamp, because its pieces are joined: the provider that
+"""Key in the ``additional_properties`` of reasoning without a stamp, because its chunks are joined: the provider that
 produced it, and receives it back.
 """
 

@@ -76,7 +76,7 @@ class Session:
 
     Attributes:
         entries: the newest request and response entries in order, oldest first.
-        sealed: the entries before those, in pieces outside the entity.
+        sealed: the entries before those, in blobs outside the entity.
         agent_session: the framework's session, serialized, or None before the first turn.
         owner: of the session; None for a session that upstream began, and in an app that identifies nobody.
         running: the turn that holds the session, or None.

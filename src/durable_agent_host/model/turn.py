@@ -52,8 +52,8 @@ class TurnRequest:
         tenant: the principal's, or None without one.
         owner: the required owner of the session: ``principal`` and ``tenant``; None when it is the caller.
         traceparent: the trace that the turn belongs to, a valid W3C header value, or None.
-        stored: the name of the piece, in the turn's own home, with the parts too large to travel; or None.
-        raw: the name of the piece with the unredacted request, for this turn only; empty when redaction changed
+        stored: the name of the blob, in the turn's own namespace, with the parts too large to travel; or None.
+        raw: the name of the blob with the unredacted request, for this turn only; empty when redaction changed
             nothing; None when the app redacts nothing.
         contents: the message's contents as stored, including texts; empty for a plain text.
         client_tools: tools that the client runs: ``name``, ``description``, ``parameters`` of each.
@@ -140,7 +140,7 @@ class TurnOutcome:
         sealing: what the turn's end moves out of the session's head, if anything.
         text_at: where the text of an answer is that is too long to travel, see `segments.turn_data_storage`;
             empty when ``text`` has it.
-        response: for a calling orchestration: the response entry, or its piece (``home``, ``name``).
+        response: for a calling orchestration: the response entry, or its blob (``namespace``, ``name``).
         budget_usage: the turn's spending, when it had a budget.
         redacts: whether the agent has redaction, so that what only the turn refers to is deleted at its end.
         redacted: whether something of the conversation was redacted.

@@ -1,1 +1,1 @@
-"""Stored history outside the entity: immutable pieces, named by the hash of their bytes."""
+"""Stored history outside the entity: immutable blobs, named by the hash of their bytes."""

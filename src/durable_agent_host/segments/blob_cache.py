@@ -1,4 +1,4 @@
-"""The process's cache of pieces: immutable, limited by bytes, least recently used first out."""
+"""The process's cache of blobs: immutable, limited by bytes, least recently used first out."""
 
 import threading
 from collections import OrderedDict
@@ -45,5 +45,5 @@ class BlobCache:
                 self._bytes -= evicted_bytes
 
 
-PIECES: Final = BlobCache()
+BLOBS: Final = BlobCache()
 """Of this process."""

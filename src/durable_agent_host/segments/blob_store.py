@@ -1,9 +1,9 @@
-"""Pieces in block blobs of Azure Storage, which every function app has.
+"""Blobs in block blobs of Azure Storage, which every function app has.
 
-Theory of operation. A piece is the blob ``{namespace}/{name}``, created on the condition that it does not exist; an
-existing one gets a new etag instead. A piece too large for one block is sent in blocks, which count once their list is
+Theory of operation. A blob is the blob ``{namespace}/{name}``, created on the condition that it does not exist; an
+existing one gets a new etag instead. A blob too large for one block is sent in blocks, which count once their list is
 committed. Deletion by age lists the blobs, and deletes each on the condition that it still has the listed etag, so a
-piece that was put again in between stays.
+blob that was put again in between stays.
 
 Clients of the SDK belong to one loop, so all requests run in the store's own `LoopThread`.
 """
@@ -35,13 +35,13 @@ _CLOCK_SECONDS: Final = 1.0
 
 
 class AzureBlobStore:
-    """The pieces of one blob container. Implements `durable_agent_host.segments.protocol.BlobStore`.
+    """The blobs of one blob container. Implements `durable_agent_host.segments.protocol.BlobStore`.
 
     Args:
         make_client: creates the container's client with a given transport, in the store's own loop, at the first use;
             see `from_environment`.
         retry_seconds: how long a request is retried while the storage does not answer.
-        max_block_bytes: maximum size of a request with part of a piece.
+        max_block_bytes: maximum size of a request with part of a blob.
     """
 
     def __init__(
@@ -70,26 +70,26 @@ class AzureBlobStore:
         """
         return cls(container_of_app(environment, container, label="the store of long conversations"), **options)
 
-    async def put(self, namespace: str, pieces: Mapping[str, bytes]) -> None:
-        """Store pieces; see the protocol."""
-        await self._loop.run(_all(self._put(f"{namespace}/{name}", body) for name, body in pieces.items()))
+    async def put(self, namespace: str, blobs: Mapping[str, bytes]) -> None:
+        """Store blobs; see the protocol."""
+        await self._loop.run(_all(self._put(f"{namespace}/{name}", body) for name, body in blobs.items()))
 
     async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
-        """Read pieces and check them; see the protocol."""
+        """Read blobs and check them; see the protocol."""
         unique_names = list(dict.fromkeys(names))
         bodies = await self._loop.run(_all(self._get(namespace, name) for name in unique_names))
         return dict(zip(unique_names, bodies, strict=True))
 
     async def copy(self, namespace: str, names: Collection[str], target: str) -> None:
-        """Copy pieces, in the storage; see the protocol."""
+        """Copy blobs, in the storage; see the protocol."""
         await self._loop.run(_all(self._copy(namespace, name, target) for name in names))
 
     async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
-        """Read a part of a piece; see the protocol."""
+        """Read a part of a blob; see the protocol."""
         return (await self._loop.run(self._part(namespace, name, start, size))).data
 
     async def list_blobs(self, namespace: str) -> AsyncGenerator[StoredBlob]:
-        """List the pieces of a namespace; see the protocol."""
+        """List the blobs of a namespace; see the protocol."""
         for blob in await self._loop.run(self._container.list_blobs(f"{namespace}/")):
             yield StoredBlob(blob.name.rpartition("/")[2], blob.size, _least_age(blob))
 
@@ -99,7 +99,7 @@ class AzureBlobStore:
             yield namespace
 
     async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
-        """Delete pieces; see the protocol."""
+        """Delete blobs; see the protocol."""
 
         async def delete_blobs() -> int:
             blob_names = {f"{namespace}/{name}" for name in names}
@@ -166,7 +166,7 @@ class AzureBlobStore:
         body = b"".join([first.data, *(part.data for part in remaining_ranges)])
         if not has_its_bytes(name, body):
             raise CorruptStateError(
-                f"the piece {name} of {namespace} has other bytes than were stored: restore the blob {path}"
+                f"the blob {name} of {namespace} has other bytes than were stored: restore the blob {path}"
             )
         return body
 
@@ -189,7 +189,7 @@ async def _all[T](coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 def _missing(namespace: str, name: str) -> CorruptStateError:
     return CorruptStateError(
-        f"the piece {name} of {namespace} is not in the storage account: restore the blob {namespace}/{name}"
+        f"the blob {name} of {namespace} is not in the storage account: restore the blob {namespace}/{name}"
     )
 
 

@@ -30,30 +30,30 @@ class Fork:
 
     Attributes:
         session: its head.
-        pieces: what is new, for its namespace.
+        blobs: what is new, for its namespace.
         copied_from: the namespace of the original.
-        copied_names: the pieces to copy from there.
+        copied_names: the blobs to copy from there.
     """
 
     session: Session
-    pieces: Mapping[str, bytes]
+    blobs: Mapping[str, bytes]
     copied_from: str = ""
     copied_names: Collection[str] = ()
 
     async def store(self, store: BlobStore, owner: str) -> None:
-        """Store its pieces, before its head. Guarantee: idempotent.
+        """Store its blobs, before its head. Guarantee: idempotent.
 
         Args:
-            store: of the pieces.
+            store: of the blobs.
             owner: the session, see `durable_agent_host.segments.protocol.OWNER`.
 
         Raises:
-            CorruptStateError: the original's pieces are gone.
+            CorruptStateError: the original's blobs are gone.
             LogError: the store does not answer.
         """
         namespace = self.session.sealed.namespace
         if namespace:
-            await store.put(namespace, {OWNER: owner.encode(), **self.pieces})
+            await store.put(namespace, {OWNER: owner.encode(), **self.blobs})
             await store.copy(self.copied_from, self.copied_names, namespace)
 
 
@@ -73,7 +73,7 @@ async def make_fork(
 
     Raises:
         NotFoundError: the conversation has no such turn.
-        CorruptStateError: a piece is missing.
+        CorruptStateError: a blob is missing.
         LogError: the store does not answer.
     """
     session = record.session
@@ -87,22 +87,22 @@ async def make_fork(
         app_state=session.app_state if count == total else {},
     )
     copied_names = await referenced_names(open_store(), fork) if session.sealed.namespace else set[str]()
-    pieces: dict[str, bytes] = {}
+    blobs: dict[str, bytes] = {}
     sizes = [len(json_bytes_of(entry)) for entry in entries]
     if sum(sizes) > HEAD_BYTES:
-        refs, pieces = add_segments(refs, divide_turns(entries, sizes, (), 0))
+        refs, blobs = add_segments(refs, divide_turns(entries, sizes, (), 0))
         fork = replace(fork, entries=())
     agent_session = fork_agent_session(
         await record.agent_session(), new_id, lasting_state=None if count == total else lasting_state
     )
-    agent_session, agent_session_name = _detach(agent_session, AGENT_SESSION_BYTES, pieces)
+    agent_session, agent_session_name = _detach(agent_session, AGENT_SESSION_BYTES, blobs)
     overlay = await stored_overlay(record) if count == total else None
-    overlay, overlay_name = _detach(overlay, OVERLAY_BYTES, pieces)
+    overlay, overlay_name = _detach(overlay, OVERLAY_BYTES, blobs)
     sealed = SegmentList(
-        namespace if pieces or copied_names else "", refs=refs, agent_session=agent_session_name, overlay=overlay_name
+        namespace if blobs or copied_names else "", refs=refs, agent_session=agent_session_name, overlay=overlay_name
     )
     fork = replace(fork, sealed=sealed, agent_session=agent_session, overlay=overlay)
-    return Fork(fork, pieces, session.sealed.namespace, copied_names)
+    return Fork(fork, blobs, session.sealed.namespace, copied_names)
 
 
 async def copy_session(store: BlobStore, session: Session, owner: str) -> Fork:
@@ -115,19 +115,19 @@ async def copy_session(store: BlobStore, session: Session, owner: str) -> Fork:
         LogError: the store does not answer.
     """
     source = session.sealed.namespace
-    names = [piece.name async for piece in store.list_blobs(source) if piece.name != OWNER]
+    names = [blob.name async for blob in store.list_blobs(source) if blob.name != OWNER]
     sealed = replace(session.sealed, namespace=derived_id("copy", source, owner) if source else "")
     return Fork(replace(session, sealed=sealed), {}, source, names)
 
 
 def _detach(
-    part: Mapping[str, Any] | None, min_bytes: int, pieces: dict[str, bytes]
+    part: Mapping[str, Any] | None, min_bytes: int, blobs: dict[str, bytes]
 ) -> tuple[Mapping[str, Any] | None, str]:
-    """Add a part that is too large for the head to the pieces; return what stays in the head, and the piece's name."""
+    """Add a part that is too large for the head to the blobs; return what stays in the head, and the blob's name."""
     if part is None or len(data := json_bytes_of(part)) < min_bytes:
         return part, ""
     name = blob_name(data)
-    pieces[name] = data
+    blobs[name] = data
     return None, name
 
 

@@ -47,7 +47,7 @@ async def export_lines(record: ConversationReader) -> AsyncGenerator[bytes]:
         Lines of JSON, in ASCII.
 
     Raises:
-        CorruptStateError: a piece is missing; what was written is not complete.
+        CorruptStateError: a blob is missing; what was written is not complete.
         LogError: the store does not answer; what was written is not complete.
     """
     session = record.session
@@ -90,18 +90,18 @@ async def import_lines(
 
     Args:
         body: JSON lines.
-        open_store: returns the process's piece store; not called for a conversation that fits into its head.
+        open_store: returns the process's blob store; not called for a conversation that fits into its head.
         namespace: 32 hexadecimal digits, used by nothing else; the session has it even if nothing is stored in it.
         owner: the session, see `durable_agent_host.segments.protocol.OWNER`.
         seen: for how many sealed receipts a session's head keeps a mark.
-        grace_seconds: how long pieces are safe that no head refers to.
+        grace_seconds: how long blobs are safe that no head refers to.
 
     Returns:
         The session, whose head is to be stored last, without the turns that ran or waited when it was exported. What a
         workflow keeps is left out, too: it holds objects of Python, and those are read from our own commits alone.
 
     Raises:
-        RequestError: it is not an exported session, or has references, which lead to parts of another session; pieces
+        RequestError: it is not an exported session, or has references, which lead to parts of another session; blobs
             that were already stored are swept.
         RequestTooLargeError: a line exceeds the limit.
         LogError: the store does not answer.
@@ -201,7 +201,7 @@ def _reference_error(number: int) -> RequestError:
 class _ConversationWriter:
     """Writes a conversation into a namespace of its own: contents and full segments at once, no head.
 
-    Pieces that no head refers to are swept.
+    Blobs that no head refers to are swept.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class _ConversationWriter:
         )
 
     def _offload_part(self, part: Mapping[str, Any] | None, min_bytes: int) -> tuple[Mapping[str, Any] | None, str]:
-        """Return what of a part stays in the head, and the name of its piece, if it has one."""
+        """Return what of a part stays in the head, and the name of its blob, if it has one."""
         data = json_bytes_of(part)
         if part is None or len(data) < min_bytes:
             return part, ""

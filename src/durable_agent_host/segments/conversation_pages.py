@@ -54,7 +54,7 @@ class Page:
 
 
 async def read_page(record: ConversationReader, *, before: int | None, limit: int, max_bytes: int = PAGE_BYTES) -> Page:
-    """Read a page of a conversation, with as few pieces as possible.
+    """Read a page of a conversation, with as few blobs as possible.
 
     Raises:
         LogError: the store does not answer.

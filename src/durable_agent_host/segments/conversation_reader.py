@@ -1,4 +1,4 @@
-"""The record of a session: its head and the pieces that the head refers to, read as one conversation."""
+"""The record of a session: its head and the blobs that the head refers to, read as one conversation."""
 
 import asyncio
 import hashlib
@@ -20,14 +20,14 @@ from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
 from durable_agent_host.model.overlay import Overlay
 from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import Receipt, Session
-from durable_agent_host.segments.blob_cache import PIECES, BlobCache
+from durable_agent_host.segments.blob_cache import BLOBS, BlobCache
 from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.session.admission import withdraw_receipt
 from durable_agent_host.session.receipts import TurnEnd, read_answer, turn_end_from_receipt
 from durable_agent_host.session.sealing import Withdrawal, has_mark
 
 OpenSegments = Callable[[], BlobStore]
-"""Returns the process's piece store; the first call opens it."""
+"""Returns the process's blob store; the first call opens it."""
 
 IsNeeded = Callable[[int, int], bool]
 """Whether an entry is wanted from one number up to, not including, another."""
@@ -35,7 +35,7 @@ IsNeeded = Callable[[int, int], bool]
 """Reads the messages that a history provider of the app keeps of a session: in order, each once, with their names."""
 
 SLICE_BYTES: Final = 192 * 1024
-"""Of a large piece or answer that is sent as its reader takes it; a multiple of three, for base64."""
+"""Of a large blob or answer that is sent as its reader takes it; a multiple of three, for base64."""
 _AT_ONCE: Final = 16
 """How many segments or indexes are read at once."""
 _MUCH_BYTES: Final = 1024 * 1024
@@ -76,15 +76,15 @@ class ConversationReader:
     """The conversation of one session, as described by its head.
 
     Args:
-        open_store: returns the store of the pieces; not called for a session without pieces.
+        open_store: returns the store of the blobs; not called for a session without blobs.
         session: the head.
-        cache: of pieces already read.
+        cache: of blobs already read.
 
     Attributes:
         session: the head.
     """
 
-    def __init__(self, open_store: OpenSegments, session: Session, *, cache: BlobCache = PIECES) -> None:
+    def __init__(self, open_store: OpenSegments, session: Session, *, cache: BlobCache = BLOBS) -> None:
         self.session = session
         self._open_store = open_store
         self._cache = cache
@@ -161,7 +161,7 @@ class ConversationReader:
             CorruptStateError: it is missing.
             LogError: the store does not answer.
         """
-        return decode_index((await self.pieces({ref.name}))[ref.name])
+        return decode_index((await self.blobs({ref.name}))[ref.name])
 
     async def segment(self, first: int, ref: SegmentRef) -> Chunk:
         """Read a segment.
@@ -187,10 +187,10 @@ class ConversationReader:
             LogError: the store does not answer.
         """
         entries = [*entries]
-        pieces = await self.pieces({text.name for entry in entries for text in get_offloaded_texts(entry)})
-        if sum(map(len, pieces.values())) > _MUCH_BYTES:
-            return await asyncio.to_thread(_restore_texts, entries, pieces)
-        return _restore_texts(entries, pieces)
+        blobs = await self.blobs({text.name for entry in entries for text in get_offloaded_texts(entry)})
+        if sum(map(len, blobs.values())) > _MUCH_BYTES:
+            return await asyncio.to_thread(_restore_texts, entries, blobs)
+        return _restore_texts(entries, blobs)
 
     async def entries(self) -> tuple[Mapping[str, Any], ...]:
         """Return all entries of the conversation, complete, oldest first."""
@@ -206,10 +206,10 @@ class ConversationReader:
         return self.session.agent_session if stored is None else stored
 
     async def stored_part(self, name: str, name_in_errors: str) -> Mapping[str, Any] | None:
-        """Return a part of the session that is a piece, by its name; None without one."""
+        """Return a part of the session that is a blob, by its name; None without one."""
         if not name:
             return None
-        return cast("Mapping[str, Any]", json_of_bytes((await self.pieces({name}))[name], name_in_errors))
+        return cast("Mapping[str, Any]", json_of_bytes((await self.blobs({name}))[name], name_in_errors))
 
     async def turn(self, turn_id: str) -> TurnRecord:
         """Return a session's data of a turn.
@@ -218,7 +218,7 @@ class ConversationReader:
             Its receipt and entries, as far as they exist; of a turn that joined another one, the other's entries.
 
         Raises:
-            CorruptStateError: a piece is missing.
+            CorruptStateError: a blob is missing.
             LogError: the store does not answer.
         """
         turn_record = await self._turn(turn_id)
@@ -252,7 +252,7 @@ class ConversationReader:
         """Return the session without the entries of its last turn, which has failed and resumes.
 
         Raises:
-            CorruptStateError: a piece is missing.
+            CorruptStateError: a blob is missing.
             LogError: the store does not answer.
         """
         stored_session = self.session
@@ -285,8 +285,8 @@ class ConversationReader:
         response_entry = next((entry for entry in entries if entry.get("$type") == "response"), None)
         return read_answer(response_entry, self.service_files)
 
-    async def pieces(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Read pieces of the session.
+    async def blobs(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Read blobs of the session.
 
         Returns:
             The bytes of all of them.
@@ -310,13 +310,13 @@ class ConversationReader:
         return found
 
     async def slices(self, namespace: str, name: str, size: int) -> AsyncGenerator[bytes]:
-        """Read a large piece slice by slice; memory holds one slice.
+        """Read a large blob slice by slice; memory holds one slice.
 
         Yields:
             The slices; the last one only if all of them have the bytes that the name promises.
 
         Raises:
-            CorruptStateError: the piece is missing, or has other bytes.
+            CorruptStateError: the blob is missing, or has other bytes.
             LogError: the store does not answer.
         """
         digest = hashlib.sha256()
@@ -326,7 +326,7 @@ class ConversationReader:
             is_last = start + SLICE_BYTES >= size
             if len(part) != min(SLICE_BYTES, size - start) or (is_last and digest.hexdigest() != name):
                 raise CorruptStateError(
-                    f"the piece {name} of {namespace} has other bytes than were stored: restore a copy"
+                    f"the blob {name} of {namespace} has other bytes than were stored: restore a copy"
                 )
             yield part
 
@@ -343,7 +343,7 @@ class ConversationReader:
         segments: list[Segment] = []
         for start in range(0, len(refs), _AT_ONCE):
             group = refs[start : start + _AT_ONCE]
-            data = await self.pieces(ref.name for ref in group)
+            data = await self.blobs(ref.name for ref in group)
             for ref in group:
                 await asyncio.sleep(0)
                 segment = await _decode_in_thread(data[ref.name], ref.size)
@@ -353,8 +353,8 @@ class ConversationReader:
         return segments
 
 
-def _restore_texts(entries: Sequence[Mapping[str, Any]], pieces: Mapping[str, bytes]) -> tuple[Mapping[str, Any], ...]:
-    return tuple(restore(entry, pieces) for entry in entries)
+def _restore_texts(entries: Sequence[Mapping[str, Any]], blobs: Mapping[str, bytes]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(restore(entry, blobs) for entry in entries)
 
 
 def _with_positions(refs: Sequence[SegmentRef], first: int) -> list[tuple[int, SegmentRef]]:
@@ -373,7 +373,7 @@ async def stored_overlay(record: ConversationReader) -> Mapping[str, Any] | None
     """Return a conversation's stored overlay, or None when the whole conversation is the context.
 
     Raises:
-        CorruptStateError: a piece is missing.
+        CorruptStateError: a blob is missing.
         LogError: the store does not answer.
     """
     stored = await record.stored_part(record.session.sealed.overlay, "the session's overlay")
@@ -387,7 +387,7 @@ async def entries_of_context(record: ConversationReader, overlay: Overlay | None
         By their numbers in the conversation, from 0, oldest first.
 
     Raises:
-        CorruptStateError: a piece is missing.
+        CorruptStateError: a blob is missing.
         LogError: the store does not answer.
     """
     if overlay is None:

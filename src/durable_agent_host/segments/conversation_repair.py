@@ -96,7 +96,7 @@ async def _find_unreadable_part(
         return RepairChange(f"entry {position + 1}", f"its type {entry.get('$type')!r} is not known", LEFT_OUT)
     for text in get_offloaded_texts(entry):
         try:
-            await record.pieces({text.name})
+            await record.blobs({text.name})
         except CorruptStateError as error:
             location = f"entry {position + 1}, turn {entry.get('correlationId')}"
             return RepairChange(location, str(error), LEFT_OUT)
@@ -115,15 +115,15 @@ async def repair_record(record: ConversationReader) -> tuple[Fork, list[RepairCh
     problems = await find_problems(record)
     session = record.session
     refs: list[SegmentRef] = []
-    pieces: dict[str, bytes] = {}
+    blobs: dict[str, bytes] = {}
     head: Sequence[Mapping[str, Any]] = session.entries
     async for chunk, ref in _chunks(record, []):
         changed_positions = problems.unreadable | problems.unpaired_contents.keys()
         if changed_positions.isdisjoint(range(chunk.first, chunk.first + len(chunk.entries))):
             refs += [] if ref is None else [ref]
             continue
-        entries, blobs = await _repair_entries(record, chunk, problems)
-        pieces |= blobs
+        entries, text_blobs = await _repair_entries(record, chunk, problems)
+        blobs |= text_blobs
         sizes = [len(json_bytes_of(entry)) for entry in entries]
         if ref is None and sum(sizes) <= HEAD_BYTES:
             head = entries
@@ -132,17 +132,17 @@ async def repair_record(record: ConversationReader) -> tuple[Fork, list[RepairCh
         for segment in divide_turns(entries, sizes, chunk.receipts, len(chunk.receipts)):
             segment_ref, data = encode_segment_blob(segment)
             refs.append(segment_ref)
-            pieces[segment_ref.name] = data
+            blobs[segment_ref.name] = data
     merged_refs, indexes = add_refs((), refs)
-    pieces |= indexes
+    blobs |= indexes
     if problems.changes:
         session = without_overlay(session)  # it refers to positions in the unrepaired conversation
     sealed = replace(session.sealed, refs=merged_refs)
     if not problems.has_agent_session:
         sealed = replace(sealed, agent_session="")
-    if pieces and not sealed.namespace:
+    if blobs and not sealed.namespace:
         sealed = replace(sealed, namespace=uuid.uuid4().hex)
-    return Fork(replace(session, entries=tuple(head), sealed=sealed), pieces), problems.changes
+    return Fork(replace(session, entries=tuple(head), sealed=sealed), blobs), problems.changes
 
 
 async def _repair_entries(

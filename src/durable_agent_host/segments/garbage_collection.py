@@ -1,7 +1,7 @@
-"""Deletes the pieces of a namespace that its session does not refer to.
+"""Deletes the blobs of a namespace that its session does not refer to.
 
-Theory of operation. A session owns its namespace: nobody else writes there or refers to it. A piece is written before
-the head that refers to it, so a piece without a reference may be about to get one. These rules protect it until then:
+Theory of operation. A session owns its namespace: nobody else writes there or refers to it. A blob is written before
+the head that refers to it, so a blob without a reference may be about to get one. These rules protect it until then:
 
 - A session writes only while one of its turns runs, from its activity to its commit, however long the host was down in
   between. So a namespace is left alone while its session has a running turn.
@@ -49,7 +49,7 @@ async def walk(
         Each reference, with the segment when it was read; an index precedes what is below it, without a segment.
 
     Raises:
-        CorruptStateError: a piece is missing or damaged.
+        CorruptStateError: a blob is missing or damaged.
         LogError: the store does not answer.
     """
     for start in range(0, len(refs), _AT_ONCE):
@@ -78,10 +78,10 @@ async def _read(store: BlobStore, namespace: str, names: Sequence[str], may_lack
 
 
 async def referenced_names(store: BlobStore, session: Session) -> set[str]:
-    """Return the names of all pieces that a session refers to.
+    """Return the names of all blobs that a session refers to.
 
     Raises:
-        CorruptStateError: a piece that is needed to know them is missing or damaged.
+        CorruptStateError: a blob that is needed to know them is missing or damaged.
         LogError: the store does not answer.
     """
     names = blobs_of_head(session)
@@ -109,25 +109,25 @@ class SweepResult:
     """What was deleted.
 
     Attributes:
-        pieces: how many.
+        blobs: how many.
         size: their bytes.
     """
 
-    pieces: int = 0
+    blobs: int = 0
     size: int = 0
 
     def __add__(self, other: "SweepResult") -> "SweepResult":
         """Add two counts."""
-        return SweepResult(self.pieces + other.pieces, self.size + other.size)
+        return SweepResult(self.blobs + other.blobs, self.size + other.size)
 
 
 class GarbageCollector:
     """Sweeps namespaces.
 
     Args:
-        store: of the pieces.
+        store: of the blobs.
         read_owner: reads the session that owns a namespace, by what the namespace says of its owner.
-        grace_seconds: how long a namespace, or a piece, may exist before a head refers to it: longer than a fork or a
+        grace_seconds: how long a namespace, or a blob, may exist before a head refers to it: longer than a fork or a
             sweep takes.
         unowned_seconds: how long the namespace of a turn is kept: it is deleted with the turn's log.
     """
@@ -141,18 +141,18 @@ class GarbageCollector:
         self._unowned = unowned_seconds
 
     async def sweep(self, namespace: str, clean: "CleanNamespaces | None" = None) -> SweepResult:
-        """Delete unreferenced pieces, after the grace period.
+        """Delete unreferenced blobs, after the grace period.
 
         Raises:
-            CorruptStateError: a piece needed to determine references cannot be read; nothing was deleted.
+            CorruptStateError: a blob needed to determine references cannot be read; nothing was deleted.
             LogError: the store does not answer.
         """
         started_at = time.monotonic()
-        pieces = {piece.name: piece async for piece in self._store.list_blobs(namespace)}
-        owner = await self._owner_of(namespace) if OWNER in pieces else ""
+        blobs = {blob.name: blob async for blob in self._store.list_blobs(namespace)}
+        owner = await self._owner_of(namespace) if OWNER in blobs else ""
         age = self._grace if is_session(owner) else self._unowned
-        old_pieces = {name: piece for name, piece in pieces.items() if piece.age_seconds >= age}
-        if not old_pieces:
+        old_blobs = {name: blob for name, blob in blobs.items() if blob.age_seconds >= age}
+        if not old_blobs:
             return SweepResult()
         found = await self._read_owner(owner) if owner else OwnerStatus.GONE
         if found is OwnerStatus.UNKNOWN:
@@ -161,13 +161,13 @@ class GarbageCollector:
         if session.running is not None or session.erasing:
             return SweepResult()
         if session.sealed.namespace == namespace:
-            old_pieces.pop(OWNER, None)
-            old_pieces = await self._find_unreferenced(namespace, session, old_pieces, clean)
-        elif owner and OWNER not in old_pieces:  # a fork or an import that has not stored its head yet
+            old_blobs.pop(OWNER, None)
+            old_blobs = await self._find_unreferenced(namespace, session, old_blobs, clean)
+        elif owner and OWNER not in old_blobs:  # a fork or an import that has not stored its head yet
             return SweepResult()
-        if not old_pieces:
+        if not old_blobs:
             return SweepResult()
-        return await self._delete(namespace, old_pieces, older_than_seconds=age + time.monotonic() - started_at)
+        return await self._delete(namespace, old_blobs, older_than_seconds=age + time.monotonic() - started_at)
 
     async def erase(self, namespace: str) -> SweepResult:
         """Delete everything in a namespace; but leave an answer to the orchestration that still runs with it.
@@ -175,31 +175,31 @@ class GarbageCollector:
         Raises:
             LogError: the store does not answer.
         """
-        pieces = {piece.name: piece async for piece in self._store.list_blobs(namespace)}
-        owner = await self._owner_of(namespace) if OWNER in pieces else ""
+        blobs = {blob.name: blob async for blob in self._store.list_blobs(namespace)}
+        owner = await self._owner_of(namespace) if OWNER in blobs else ""
         if owner and not is_session(owner) and await self._read_owner(owner) is OwnerStatus.UNKNOWN:
             return SweepResult()
-        return await self._delete(namespace, pieces)
+        return await self._delete(namespace, blobs)
 
     async def _owner_of(self, namespace: str) -> str:
         return (await self._store.get(namespace, [OWNER]))[OWNER].decode()
 
     async def _delete(
-        self, namespace: str, pieces: Mapping[str, StoredBlob], *, older_than_seconds: float = 0.0
+        self, namespace: str, blobs: Mapping[str, StoredBlob], *, older_than_seconds: float = 0.0
     ) -> SweepResult:
-        await self._store.delete(namespace, pieces, older_than_seconds=older_than_seconds)
-        sizes = [piece.size for piece in pieces.values() if piece.name != OWNER]
+        await self._store.delete(namespace, blobs, older_than_seconds=older_than_seconds)
+        sizes = [blob.size for blob in blobs.values() if blob.name != OWNER]
         return SweepResult(len(sizes), sum(sizes))
 
     async def _find_unreferenced(
-        self, namespace: str, session: Session, pieces: Mapping[str, StoredBlob], clean: "CleanNamespaces | None"
+        self, namespace: str, session: Session, blobs: Mapping[str, StoredBlob], clean: "CleanNamespaces | None"
     ) -> dict[str, StoredBlob]:
-        left = {name: piece for name, piece in pieces.items() if name not in blobs_of_head(session)}
+        left = {name: blob for name, blob in blobs.items() if name not in blobs_of_head(session)}
         state = document_digest([sorted(left), encode_sealed(session.sealed)])
         if not left or (clean is not None and clean.has(namespace, state)):
             return {}
         referenced = await referenced_names(self._store, session)
-        left = {name: piece for name, piece in left.items() if name not in referenced}
+        left = {name: blob for name, blob in left.items() if name not in referenced}
         if clean is not None and not left:
             clean.add_state(namespace, state)
         return left
@@ -230,7 +230,7 @@ async def turns_of(store: BlobStore, session: Session) -> AsyncIterator[list[str
         Their ids, some at a time; duplicates are possible.
 
     Raises:
-        CorruptStateError: a piece is damaged; what is missing was deleted by an erasure that was cut off.
+        CorruptStateError: a blob is damaged; what is missing was deleted by an erasure that was cut off.
         LogError: the store does not answer.
     """
     receipts = [receipt.turn_id for receipt in session.receipts]

@@ -1,7 +1,7 @@
 """The protocol of the blob store, which `sqlite_store` and `blob_store` implement.
 
-A piece is immutable bytes, named by their SHA-256: a segment of a conversation, an index of segments, or one large
-content. Pieces live in a namespace, which belongs to one session, turn or index; its piece `OWNER` names whom.
+A blob is immutable bytes, named by their SHA-256: a segment of a conversation, an index of segments, or one large
+content. Blobs live in a namespace, which belongs to one session, turn or index; its blob `OWNER` names whom.
 `tests/contract` tests this contract against every implementation.
 """
 
@@ -13,24 +13,24 @@ from typing import Final, Protocol
 CHECK_SECONDS: Final = 1.5
 """How long `BlobStore.check` retries."""
 OWNER: Final = "owner"
-"""The piece of a namespace that names its owner; it is put with the first others."""
+"""The blob of a namespace that names its owner; it is put with the first others."""
 HASH_CHARACTERS: Final = 64
 """Of a SHA-256."""
 
 
 def has_its_bytes(name: str, data: bytes) -> bool:
-    """Return whether a piece has the bytes that its name promises.
+    """Return whether a blob has the bytes that its name promises.
 
     Args:
         name: SHA-256 of the bytes. A name of another length promises nothing: its creator checks the bytes.
-        data: of the piece.
+        data: of the blob.
     """
     return len(name) != HASH_CHARACTERS or hashlib.sha256(data).hexdigest() == name
 
 
 @dataclass(frozen=True)
 class StoredBlob:
-    """A piece as a store lists it.
+    """A blob as a store lists it.
 
     Attributes:
         name: SHA-256 of its bytes, 64 hexadecimal digits; or another name, see `has_its_bytes`.
@@ -44,7 +44,7 @@ class StoredBlob:
 
 
 class BlobStore(Protocol):
-    """Immutable pieces, by namespace and name.
+    """Immutable blobs, by namespace and name.
 
     Guarantee: every method is callable from any event loop and thread of the process, and from any process that shares
     the store. What a method has written is durable when it returns. The store retries lost connections, throttling and
@@ -53,75 +53,75 @@ class BlobStore(Protocol):
     Raises (every method): LogError: the store does not answer, or holds something else.
     """
 
-    async def put(self, namespace: str, pieces: Mapping[str, bytes]) -> None:
-        """Store pieces. Idempotent: a piece that exists keeps its bytes and gets a new age.
+    async def put(self, namespace: str, blobs: Mapping[str, bytes]) -> None:
+        """Store blobs. Idempotent: a blob that exists keeps its bytes and gets a new age.
 
         Args:
             namespace: 32 hexadecimal digits.
-            pieces: name → bytes; the caller has hashed them. Some may be stored when the call fails.
+            blobs: name → bytes; the caller has hashed them. Some may be stored when the call fails.
         """
         ...
 
     async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
-        """Read pieces, and check that each has the bytes that its name promises.
+        """Read blobs, and check that each has the bytes that its name promises.
 
         Args:
-            namespace: of the pieces.
+            namespace: of the blobs.
             names: any number, in any order.
 
         Returns:
             Name → bytes, of all names.
 
         Raises:
-            CorruptStateError: a piece is missing, or has other bytes than its name promises; names it.
+            CorruptStateError: a blob is missing, or has other bytes than its name promises; names it.
         """
         ...
 
     async def copy(self, namespace: str, names: Collection[str], target: str) -> None:
-        """Copy pieces into another namespace, in the store where it can. Idempotent, like `put`.
+        """Copy blobs into another namespace, in the store where it can. Idempotent, like `put`.
 
         Raises:
-            CorruptStateError: a piece is missing; some may be copied.
+            CorruptStateError: a blob is missing; some may be copied.
         """
         ...
 
     async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
-        """Read a part of a piece, without checking the bytes of the whole.
+        """Read a part of a blob, without checking the bytes of the whole.
 
         Args:
-            namespace: of the piece.
-            name: of the piece.
+            namespace: of the blob.
+            name: of the blob.
             start: the first byte, from 0.
             size: of the part.
 
         Returns:
-            The bytes; fewer than ``size`` at the end of the piece.
+            The bytes; fewer than ``size`` at the end of the blob.
 
         Raises:
-            CorruptStateError: the piece is missing.
+            CorruptStateError: the blob is missing.
         """
         ...
 
     def list_blobs(self, namespace: str) -> AsyncIterator[StoredBlob]:
-        """List the pieces of a namespace, in any order; pieces put or deleted in between may be in the list or not."""
+        """List the blobs of a namespace, in any order; blobs put or deleted in between may be in the list or not."""
         ...
 
     def list_namespaces(self) -> AsyncIterator[str]:
-        """List the namespaces that have a piece, in any order, each once."""
+        """List the namespaces that have a blob, in any order, each once."""
         ...
 
     async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
-        """Delete pieces; idempotent. When it returns, their bytes cannot be found in the store's files or blobs.
+        """Delete blobs; idempotent. When it returns, their bytes cannot be found in the store's files or blobs.
 
         Many names in one call cost much less than many calls.
 
         Args:
-            namespace: of the pieces.
+            namespace: of the blobs.
             names: those that do not exist are ignored.
-            older_than_seconds: a piece that was put later stays, even if that happens while this runs.
+            older_than_seconds: a blob that was put later stays, even if that happens while this runs.
 
         Returns:
-            The number of deleted pieces.
+            The number of deleted blobs.
 
         Raises:
             LogError: something may be left; delete again.

@@ -1,4 +1,4 @@
-"""The files of one session, wherever the bytes are: in the conversation, in pieces, in uploads, at the service."""
+"""The files of one session, wherever the bytes are: in the conversation, in blobs, in uploads, at the service."""
 
 import asyncio
 import secrets
@@ -25,7 +25,7 @@ class SessionFiles:
     """Lists, finds and reads the files of a session.
 
     Args:
-        turn_data_storage: has the piece store.
+        turn_data_storage: has the blob store.
         agent: the agent's registered name.
         session_id: without the agent's name.
         session: the head; None for a session that has not begun, which can have uploads.
@@ -65,7 +65,7 @@ class SessionFiles:
             Each file once, with its latest name.
 
         Raises:
-            CorruptStateError: a piece of the conversation is missing.
+            CorruptStateError: a blob of the conversation is missing.
             LogError: the store does not answer.
         """
         files: dict[str, ConversationFile] = {}
@@ -80,7 +80,7 @@ class SessionFiles:
         """Find a file by its id, with the name that `all` gives; None when the session has none.
 
         Raises:
-            CorruptStateError: a piece of the conversation is missing.
+            CorruptStateError: a blob of the conversation is missing.
             LogError: the store does not answer.
         """
         found: ConversationFile | None = None
@@ -98,16 +98,16 @@ class SessionFiles:
             CorruptStateError: the bytes are gone.
             LogError: the store does not answer.
         """
-        if file.data is not None or file.piece is None:
+        if file.data is not None or file.blob is None:
             return file.data or b""
-        namespace, name = file.piece
+        namespace, name = file.blob
         return (await self._turn_data_storage.open_store().get(namespace, [name]))[name]
 
     async def slices(self, file: ConversationFile) -> AsyncGenerator[bytes]:
         """Read the bytes of a stored file slice by slice, the first one now; see `ConversationReader.slices`."""
-        assert file.piece is not None
+        assert file.blob is not None
         assert file.size is not None
-        return await prefetch_first(self._record.slices(*file.piece, file.size))
+        return await prefetch_first(self._record.slices(*file.blob, file.size))
 
     async def with_files(self, request: TurnRequest) -> TurnRequest:
         """Put the bytes of files into a request that refers to them.

@@ -1,6 +1,6 @@
-"""Records beside the pieces which sessions belong to whom, so that listing one's own sessions reads no others.
+"""Records beside the blobs which sessions belong to whom, so that listing one's own sessions reads no others.
 
-Theory of operation. All sessions of one owner with one agent have an empty piece in one namespace, whose name is the
+Theory of operation. All sessions of one owner with one agent have an empty blob in one namespace, whose name is the
 session's. A note is written when a session begins, once more by each process that runs a turn in it, and removed by its
 erasure. A note proves nothing: a listing reads the sessions and checks their owners. So a leftover note shows nobody
 anything, and a missing one, because another program has written the session, is added by the session's next turn.
@@ -29,7 +29,7 @@ class SessionOwnerIndex:
     """Records the owners of sessions.
 
     Args:
-        open_store: returns the process's piece store; the first call opens it.
+        open_store: returns the process's blob store; the first call opens it.
     """
 
     def __init__(self, open_store: OpenSegments) -> None:
@@ -86,8 +86,8 @@ class SessionOwnerIndex:
         Raises:
             LogError: the store does not answer.
         """
-        pieces = self._open_store().list_blobs(_namespace_of(agent, owner))
-        return [_session_of(piece.name) async for piece in pieces if piece.name != OWNER]
+        blobs = self._open_store().list_blobs(_namespace_of(agent, owner))
+        return [_session_of(blob.name) async for blob in blobs if blob.name != OWNER]
 
 
 def _namespace_of(agent: str, owner: Owner) -> str:

@@ -1,11 +1,11 @@
-"""Pieces in a SQLite file, for the embedded host and for one machine.
+"""Blobs in a SQLite file, for the embedded host and for one machine.
 
-Theory of operation. A piece has a row with its age, and a body in a separate table, so that a new age does not rewrite
+Theory of operation. A blob has a row with its age, and a body in a separate table, so that a new age does not rewrite
 the body. A body begins after a filler that takes all of its row that SQLite keeps in the B-tree, so its bytes are on
 pages that belong to it alone, see `_pad`. SQLite overwrites such pages when they are freed; rows that share a page
 leave copies when the page is split.
 
-WAL with ``synchronous=FULL``: stored pieces survive a power failure, because a session in another file will refer to
+WAL with ``synchronous=FULL``: stored blobs survive a power failure, because a session in another file will refer to
 them. Threads, locks and retries: `durable_agent_host.storage.sqlite_worker`.
 """
 
@@ -25,9 +25,9 @@ _CONTENT: Final = SqliteContent(
     description="stored parts of conversations",
     version=1,
     schema="""
-CREATE TABLE pieces (
-    home TEXT NOT NULL, name TEXT NOT NULL, size INTEGER NOT NULL, put_at REAL NOT NULL, body INTEGER NOT NULL,
-    PRIMARY KEY (home, name)
+CREATE TABLE blobs (
+    namespace TEXT NOT NULL, name TEXT NOT NULL, size INTEGER NOT NULL, put_at REAL NOT NULL, body INTEGER NOT NULL,
+    PRIMARY KEY (namespace, name)
 ) WITHOUT ROWID;
 CREATE TABLE bodies (id INTEGER PRIMARY KEY, padded BLOB NOT NULL);
 CREATE TABLE checks (id INTEGER PRIMARY KEY, checked_at REAL NOT NULL);
@@ -47,7 +47,7 @@ _OVERFLOW_BYTES: Final = _PAGE_BYTES - 4
 
 
 class SqliteBlobStore:
-    """The pieces of one SQLite file. Implements `durable_agent_host.segments.protocol.BlobStore`.
+    """The blobs of one SQLite file. Implements `durable_agent_host.segments.protocol.BlobStore`.
 
     Args:
         path: of the file; the first use creates it and its folder.
@@ -60,39 +60,39 @@ class SqliteBlobStore:
         )
         self._path = path
 
-    async def put(self, namespace: str, pieces: Mapping[str, bytes]) -> None:
-        """Store pieces; see the protocol."""
-        for names in _groups([(name, len(body)) for name, body in pieces.items()]):
-            group = {name: pieces[name] for name in names}
+    async def put(self, namespace: str, blobs: Mapping[str, bytes]) -> None:
+        """Store blobs; see the protocol."""
+        for names in _groups([(name, len(body)) for name, body in blobs.items()]):
+            group = {name: blobs[name] for name in names}
 
             def put_group(connection: sqlite3.Connection, group: Mapping[str, bytes] = group) -> None:
                 now = time.time()
                 existing_rows = connection.execute(
-                    f"UPDATE pieces SET put_at = ? WHERE home = ? AND name IN ({_NAMES_QUERY}) RETURNING name",  # noqa: S608
+                    f"UPDATE blobs SET put_at = ? WHERE namespace = ? AND name IN ({_NAMES_QUERY}) RETURNING name",  # noqa: S608
                     (now, namespace, json.dumps(list(group))),
                 ).fetchall()
                 for name in group.keys() - {name for (name,) in existing_rows}:
                     body = connection.execute("INSERT INTO bodies (padded) VALUES (?)", (_pad(group[name]),)).lastrowid
                     row = (namespace, name, len(group[name]), now, body)
-                    connection.execute("INSERT INTO pieces VALUES (?, ?, ?, ?, ?)", row)
+                    connection.execute("INSERT INTO blobs VALUES (?, ?, ?, ?, ?)", row)
 
             await self._worker.write(Job(put_group, sum(map(len, group.values()))))
 
     async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
-        """Read pieces and check them; see the protocol."""
+        """Read blobs and check them; see the protocol."""
 
         def select_blobs(connection: sqlite3.Connection) -> dict[str, bytes]:
             rows = connection.execute(
                 f"SELECT name, coalesce(substr(padded, {_INLINE_BYTES + 1}, size), x'') "  # noqa: S608
-                "FROM pieces JOIN bodies ON body = id "
-                f"WHERE home = ? AND name IN ({_NAMES_QUERY})",
+                "FROM blobs JOIN bodies ON body = id "
+                f"WHERE namespace = ? AND name IN ({_NAMES_QUERY})",
                 (namespace, json.dumps(list(names))),
             ).fetchall()  # an error while they are read would leave the reader's transaction open
             bodies: dict[str, bytes] = {}
             for name, body in rows:
                 if not has_its_bytes(name, body):
                     raise CorruptStateError(
-                        f"the piece {name} of {namespace} in {self._path} has other bytes than were stored: the "
+                        f"the blob {name} of {namespace} in {self._path} has other bytes than were stored: the "
                         "file was damaged; restore a copy"
                     )
                 bodies[name] = body
@@ -105,7 +105,7 @@ class SqliteBlobStore:
         return data_by_name
 
     async def copy(self, namespace: str, names: Collection[str], target: str) -> None:
-        """Copy pieces; see the protocol."""
+        """Copy blobs; see the protocol."""
         sizes = await self._sizes(namespace, names)
         if missing := set(names) - {name for name, _ in sizes}:
             raise self._missing(namespace, min(missing))
@@ -113,24 +113,24 @@ class SqliteBlobStore:
 
             def copy_group(connection: sqlite3.Connection, group: Collection[str] = group) -> None:
                 now = time.time()
-                query = f"SELECT name, size, body FROM pieces WHERE home = ? AND name IN ({_NAMES_QUERY})"  # noqa: S608
+                query = f"SELECT name, size, body FROM blobs WHERE namespace = ? AND name IN ({_NAMES_QUERY})"  # noqa: S608
                 rows = connection.execute(query, (namespace, json.dumps(list(group)))).fetchall()
                 if missing := {*group} - {name for name, _, _ in rows}:
                     raise self._missing(namespace, min(missing))
-                touch = "UPDATE pieces SET put_at = ? WHERE home = ? AND name = ?"
+                touch = "UPDATE blobs SET put_at = ? WHERE namespace = ? AND name = ?"
                 for name, size, body in rows:
                     if not connection.execute(touch, (now, target, name)).rowcount:
                         query = "INSERT INTO bodies (padded) SELECT padded FROM bodies WHERE id = ?"
                         row = (target, name, size, now, connection.execute(query, (body,)).lastrowid)
-                        connection.execute("INSERT INTO pieces VALUES (?, ?, ?, ?, ?)", row)
+                        connection.execute("INSERT INTO blobs VALUES (?, ?, ?, ?, ?)", row)
 
             await self._worker.write(Job(copy_group))
 
     async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
-        """Read a part of a piece; see the protocol."""
+        """Read a part of a blob; see the protocol."""
 
         def read_range(connection: sqlite3.Connection) -> bytes:
-            query = "SELECT body, size FROM pieces WHERE home = ? AND name = ?"
+            query = "SELECT body, size FROM blobs WHERE namespace = ? AND name = ?"
             row: tuple[int, int] | None = connection.execute(query, (namespace, name)).fetchone()
             if row is None:
                 raise self._missing(namespace, name)
@@ -142,26 +142,25 @@ class SqliteBlobStore:
 
     def _missing(self, namespace: str, name: str, count_text: str = "") -> CorruptStateError:
         return CorruptStateError(
-            f"the piece {name} of {namespace} is not in {self._path}{count_text}: restore a copy of the file "
-            "that has it"
+            f"the blob {name} of {namespace} is not in {self._path}{count_text}: restore a copy of the file that has it"
         )
 
     async def list_blobs(self, namespace: str) -> AsyncGenerator[StoredBlob]:
-        """List the pieces of a namespace; see the protocol."""
+        """List the blobs of a namespace; see the protocol."""
         last = ""
         while True:
 
             def select_page(connection: sqlite3.Connection, after: str = last) -> list[StoredBlob]:
                 rows = connection.execute(
-                    "SELECT name, size, put_at FROM pieces WHERE home = ? AND name > ? ORDER BY name LIMIT ?",
+                    "SELECT name, size, put_at FROM blobs WHERE namespace = ? AND name > ? ORDER BY name LIMIT ?",
                     (namespace, after, _PAGE_ROWS),
                 ).fetchall()
                 now = time.time()
                 return [StoredBlob(name, size, now - put_at) for name, size, put_at in rows]
 
             page = await self._worker.read(select_page)
-            for piece in page:
-                yield piece
+            for blob in page:
+                yield blob
             if len(page) < _PAGE_ROWS:
                 return
             last = page[-1].name
@@ -185,14 +184,14 @@ class SqliteBlobStore:
             last = found[-1]
 
     async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
-        """Delete pieces; see the protocol."""
+        """Delete blobs; see the protocol."""
         latest = time.time() - older_than_seconds if older_than_seconds > 0 else float("inf")
         deleted_count = 0
         for group in _groups(await self._sizes(namespace, names)):
 
             def delete_group(connection: sqlite3.Connection, group: Collection[str] = group) -> int:
                 rows = connection.execute(
-                    "DELETE FROM pieces WHERE home = ? AND put_at <= ? "  # noqa: S608
+                    "DELETE FROM blobs WHERE namespace = ? AND put_at <= ? "  # noqa: S608
                     f"AND name IN ({_NAMES_QUERY}) RETURNING body",
                     (namespace, latest, json.dumps(list(group))),
                 ).fetchall()
@@ -207,7 +206,7 @@ class SqliteBlobStore:
     async def _sizes(self, namespace: str, names: Collection[str]) -> list[tuple[str, int]]:
         def select_sizes(connection: sqlite3.Connection) -> list[tuple[str, int]]:
             return connection.execute(
-                f"SELECT name, size FROM pieces WHERE home = ? AND name IN ({_NAMES_QUERY})",  # noqa: S608
+                f"SELECT name, size FROM blobs WHERE namespace = ? AND name IN ({_NAMES_QUERY})",  # noqa: S608
                 (namespace, json.dumps(list(names))),
             ).fetchall()
 
@@ -227,7 +226,7 @@ class SqliteBlobStore:
 
 
 def _groups(sizes: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
-    """Split pieces into transactions by their sizes in bytes, so that others can write in between."""
+    """Split blobs into transactions by their sizes in bytes, so that others can write in between."""
     group: list[str] = []
     size_bytes = 0
     for name, size in sizes:
@@ -259,4 +258,5 @@ def _row_bytes(blob_bytes: int) -> int:
 
 
 def _next_namespace(connection: sqlite3.Connection, after: str) -> str:
-    return connection.execute("SELECT coalesce(min(home), '') FROM pieces WHERE home > ?", (after,)).fetchone()[0]
+    query = "SELECT coalesce(min(namespace), '') FROM blobs WHERE namespace > ?"
+    return connection.execute(query, (after,)).fetchone()[0]

@@ -45,7 +45,7 @@ class TurnDataStorage:
     """Stores data too large for the session's entity and the turn's orchestration.
 
     Args:
-        open_store: returns the process's piece store; the first call opens it.
+        open_store: returns the process's blob store; the first call opens it.
         seen: for how many sealed receipts a session's head keeps a mark.
         grace_seconds: how long stored data may exist before a head refers to it.
         find_redactor: returns the redactor of an agent's turns, or None.
@@ -94,14 +94,14 @@ class TurnDataStorage:
         """
         is_requested = request.orchestration_id and outcome.status == "completed"
         response = (response or outcome.entries[-1]) if is_requested else None
-        new_namespace = derived_id("home", request.agent.casefold(), request.session_id, request.turn_id)
+        new_namespace = derived_id("namespace", request.agent.casefold(), request.session_id, request.turn_id)
         sealed_outcome = seal_outcome(
             session, outcome, new_namespace=new_namespace, seen=self.seen, withdrawal=withdrawal
         )
-        if sealed_outcome.pieces:
+        if sealed_outcome.blobs:
             is_new = not session.sealed.namespace
             owner = {OWNER: session_owner(request.agent, request.session_id).encode()} if is_new else {}
-            await self.open_store().put(sealed_outcome.namespace, {**owner, **sealed_outcome.pieces})
+            await self.open_store().put(sealed_outcome.namespace, {**owner, **sealed_outcome.blobs})
         travelling_outcome = sealed_outcome.outcome
         if len(json_bytes_of([outcome.text, outcome.messages])) > TRAVELS_BYTES:
             is_in_record = outcome.entries and external_provider_of(outcome.entries[-1]) is None
@@ -114,7 +114,7 @@ class TurnDataStorage:
             return replace(travelling_outcome, response={"entry": response})
         namespace = turn_namespace(request)
         return replace(
-            travelling_outcome, response={"home": namespace, "name": await self._store_json(request, response)}
+            travelling_outcome, response={"namespace": namespace, "name": await self._store_json(request, response)}
         )
 
     async def redact_request(self, request: TurnRequest) -> TurnRequest:
@@ -162,7 +162,7 @@ class TurnDataStorage:
         if request.stored or split_request(request, TRAVELS_BYTES)[1] is not None:
             store = self.open_store()
             namespace = turn_namespace(request)
-            await store.delete(namespace, [piece.name async for piece in store.list_blobs(namespace)])
+            await store.delete(namespace, [blob.name async for blob in store.list_blobs(namespace)])
 
     async def delete_unredacted(self, log_id: str) -> None:
         """Delete what was said in a turn of an agent with redaction. Guarantee: idempotent.
@@ -172,7 +172,7 @@ class TurnDataStorage:
         """
         store = self.open_store()
         namespace = unredacted_namespace(log_id)
-        if names := [piece.name async for piece in store.list_blobs(namespace)]:
+        if names := [blob.name async for blob in store.list_blobs(namespace)]:
             await store.delete(namespace, names)
 
     async def load_request(self, request: TurnRequest) -> TurnRequest:
@@ -275,7 +275,7 @@ class TurnDataStorage:
         """Return the response entry passed to an orchestration; see `TurnOutcome.response`."""
         if "entry" in response:
             return response["entry"]
-        return await self._load_json(response["home"], response["name"], "a turn's response")
+        return await self._load_json(response["namespace"], response["name"], "a turn's response")
 
     async def _store_json(self, request: TurnRequest, value: Any, *, namespace: str = "") -> str:
         data = json_bytes_of(value)
@@ -297,7 +297,7 @@ class NullTurnDataStorage(TurnDataStorage):
     """Keeps nothing outside, for self-contained conversations."""
 
     def __init__(self) -> None:
-        super().__init__(_no_pieces, seen=0, grace_seconds=0.0)
+        super().__init__(_no_blobs, seen=0, grace_seconds=0.0)
 
     async def offload_outcome(
         self,
@@ -317,7 +317,7 @@ class NullTurnDataStorage(TurnDataStorage):
         return encode_turn_request(request)
 
 
-def _no_pieces() -> BlobStore:
+def _no_blobs() -> BlobStore:
     raise CorruptStateError("the conversation has parts outside of it, which can be read only with its session")
 
 
@@ -325,7 +325,7 @@ NULL_TURN_DATA_STORAGE: Final = NullTurnDataStorage()
 _ORCHESTRATION: Final = "orchestration:"
 
 RECORD: Final = "record"
-"""The path of an answer's text that is not a separate piece."""
+"""The path of an answer's text that is not a separate blob."""
 
 
 def turn_namespace(request: TurnRequest) -> str:

@@ -1,7 +1,7 @@
 """Files that callers have uploaded, and that no message has used yet.
 
-The bytes are a piece in a namespace of the session's uploads, named by the file's id; the caller's description is a
-small piece in a second one, which has nothing else. Once a message uses a file, the conversation has its own copy, and
+The bytes are a blob in a namespace of the session's uploads, named by the file's id; the caller's description is a
+small blob in a second one, which has nothing else. Once a message uses a file, the conversation has its own copy, and
 the upload is no longer needed: the sweep removes it after the grace period, like everything without a reference.
 """
 
@@ -33,7 +33,7 @@ class Uploads:
     """The uploads of one session.
 
     Args:
-        store: of the pieces.
+        store: of the blobs.
         agent: the agent's registered name.
         session_id: without the agent's name.
         session: the owner of the namespaces.
@@ -70,8 +70,8 @@ class Uploads:
                 f"a session holds {MAX_UPLOADS} uploads that no message has used: send fewer, use them, or wait"
             )
         data = {file_id: file.data for file_id, file in zip(ids, files, strict=True)}
-        for namespace, pieces in ((self._files_namespace, data), (self._names_namespace, description_blobs)):
-            await self._store.put(namespace, {OWNER: self._session.encode(), **pieces})
+        for namespace, blobs in ((self._files_namespace, data), (self._names_namespace, description_blobs)):
+            await self._store.put(namespace, {OWNER: self._session.encode(), **blobs})
         return new_files
 
     async def all(self) -> list[ConversationFile]:
@@ -100,13 +100,13 @@ class Uploads:
     async def delete(self) -> None:
         """Delete the uploads. Guarantee: idempotent."""
         for namespace in (self._names_namespace, self._files_namespace):
-            await self._store.delete(namespace, [piece.name async for piece in self._store.list_blobs(namespace)])
+            await self._store.delete(namespace, [blob.name async for blob in self._store.list_blobs(namespace)])
 
     async def _list_descriptions(self) -> list[str]:
         """Return the names of the uploads' descriptions, newest first."""
-        pieces = [piece async for piece in self._store.list_blobs(self._names_namespace) if piece.name != OWNER]
-        return [piece.name for piece in sorted(pieces, key=lambda piece: piece.age_seconds)]
+        blobs = [blob async for blob in self._store.list_blobs(self._names_namespace) if blob.name != OWNER]
+        return [blob.name for blob in sorted(blobs, key=lambda blob: blob.age_seconds)]
 
     def _file(self, file_id: str, name: str | None, media_type: str | None, size: int) -> ConversationFile:
-        piece = (self._files_namespace, file_id)
-        return ConversationFile(file_id, name, media_type, size, "user", piece=piece)
+        blob = (self._files_namespace, file_id)
+        return ConversationFile(file_id, name, media_type, size, "user", blob=blob)

@@ -57,16 +57,16 @@ def context_messages(
         for message in range(len(messages_by_entry.get(entry, ())))
     )
     messages: list[Message] = []
-    for number, piece in enumerate(
-        [*(overlay.pieces if overlay is not None else ()), *(position for position in positions if position >= tail)]
+    for number, part in enumerate(
+        [*(overlay.parts if overlay is not None else ()), *(position for position in positions if position >= tail)]
     ):
-        if not isinstance(piece, MessagePosition):
-            message = decode_message(piece)
+        if not isinstance(part, MessagePosition):
+            message = decode_message(part)
             message.additional_properties[RECORD] = f"{_SUMMARY_PREFIX}{number}"
             messages.append(message)
             continue
-        for message in messages_by_entry.get(piece.entry, [])[piece.message : piece.message + 1]:
-            message.additional_properties[RECORD] = f"{piece.entry}.{piece.message}"
+        for message in messages_by_entry.get(part.entry, [])[part.message : part.message + 1]:
+            message.additional_properties[RECORD] = f"{part.entry}.{part.message}"
             messages.append(message)
     return sendable(messages)
 

@@ -150,7 +150,7 @@ def _data_file(
         and (text := texts_by_name.get(data.decode("ascii").removeprefix(mark))) is not None
     ):
         return ConversationFile(
-            text.name, _name_of(content), content.media_type, text.size, "", piece=(namespace, text.name)
+            text.name, _name_of(content), content.media_type, text.size, "", blob=(namespace, text.name)
         )
     name = hashlib.sha256(data).hexdigest()
     return ConversationFile(name, _name_of(content), content.media_type, len(data), "", data=data)

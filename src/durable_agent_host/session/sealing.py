@@ -4,7 +4,7 @@ The head keeps the newest turns and refers to the others. When it has grown, its
 written again; sixteen segments get an index, sixteen indexes another index, so the head's list of references grows with
 the logarithm of the conversation. A turn writes only what it adds, and now and then a list.
 
-The activity calls `seal_outcome` and writes the pieces; the session's ``commit`` calls `apply_sealing`, which only
+The activity calls `seal_outcome` and writes the blobs; the session's ``commit`` calls `apply_sealing`, which only
 compares and swaps.
 """
 
@@ -34,7 +34,7 @@ SEGMENT_TURNS: Final = 32
 FAN_OUT: Final = 16
 """How many segments or indexes of one depth get an index."""
 AGENT_SESSION_BYTES: Final = 4 * 1024
-"""From this size on, the framework's session is stored as a separate piece."""
+"""From this size on, the framework's session is stored as a separate blob."""
 OVERLAY_BYTES: Final = 4 * 1024
 """Likewise for the overlay."""
 MARK_CHARACTERS: Final = 8
@@ -48,12 +48,12 @@ class SealedOutcome:
     Attributes:
         outcome: with large texts detached, and a `SealPlan` when the sealed part of the session changes.
         namespace: where the blobs go.
-        pieces: name → bytes; often none.
+        blobs: name → bytes; often none.
     """
 
     outcome: TurnOutcome
     namespace: str
-    pieces: Mapping[str, bytes]
+    blobs: Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,12 @@ def seal_outcome(
     Args:
         session: in which the turn has run.
         outcome: of the turn.
-        new_namespace: where a session without pieces writes its first.
+        new_namespace: where a session without blobs writes its first.
         seen: for how many sealed receipts the head has a mark.
         withdrawal: of a resumed turn whose end replaces that of its failure.
 
     Returns:
-        The outcome to commit, and the pieces to store first.
+        The outcome to commit, and the blobs to store first.
     """
     stored_list = session.sealed
     restored_segments: list[Segment] = []
@@ -162,7 +162,7 @@ def clear_segments(segment_list: SegmentList) -> SegmentList:
 
 
 def referenced_blobs(entries: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Return the names of the pieces that entries refer to."""
+    """Return the names of the blobs that entries refer to."""
     return {text.name for entry in entries for text in get_offloaded_texts(entry)}
 
 
@@ -278,7 +278,7 @@ def add_segments(
     """Add segments to a list of references, and indexes where there are enough of one depth.
 
     Returns:
-        The longer list, and the pieces to store: name → bytes.
+        The longer list, and the blobs to store: name → bytes.
     """
     encoded_segments = [encode_segment_blob(segment) for segment in segments]
     longer_refs, indexes = add_refs(refs, [ref for ref, _ in encoded_segments])

@@ -2,11 +2,11 @@
 
 Theory of operation. `Fold` reads each update once and collects the contents in slots. Where the provider knows from the
 live update which item of the model's output it belongs to, that item has a slot, so interleaved items are separated and
-come out in output order; other contents keep their order of arrival. Within a slot, `fold_content` joins the pieces of
+come out in output order; other contents keep their order of arrival. Within a slot, `fold_content` joins the chunks of
 one content. A finished item completes the contents of its slot.
 
 The collected contents have two outputs: finished (`Fold.response`), and as a few updates that another fold can read
-instead of the originals (`Fold.pieces`), which makes the fold associative. A finished response can also be turned into
+instead of the originals (`Fold.fragments`), which makes the fold associative. A finished response can be turned into
 updates (`response_as_updates`), which nothing joins.
 """
 
@@ -298,7 +298,7 @@ class _Stream:
         for content in contents:
             counts = cast("Any", known_counts(cast("Any", content.usage_details)))
             if self.usage is None or content.merge_mode == "replace":
-                self.usage = CompleteContent(content).content(as_piece=True)
+                self.usage = CompleteContent(content).content(as_fragment=True)
                 self.usage.usage_details = counts
             else:
                 self.usage.usage_details = add_usage_details(self.usage.usage_details, counts)
@@ -359,7 +359,7 @@ class Fold:
             finish_reason=stream.tail.get("finish_reason"),
         )
 
-    def pieces(self) -> list[AgentResponseUpdate]:
+    def fragments(self) -> list[AgentResponseUpdate]:
         """Return a few updates that another fold can read instead of the originals.
 
         Returns:
@@ -433,11 +433,11 @@ def _to_updates(accumulator: MessageAccumulator) -> Iterator[AgentResponseUpdate
     for slot in accumulator.slots:
         contents_by_part: dict[str, list[Content]] = {}
         for part, joiner in slot.parts:
-            contents_by_part.setdefault(part, []).append(joiner.content(as_piece=True))
+            contents_by_part.setdefault(part, []).append(joiner.content(as_fragment=True))
         if slot.position is None:
             for _, joiner in slot.parts:
                 groups.append(
-                    (_COMPLETE if isinstance(joiner, CompleteContent) else None, [joiner.content(as_piece=True)])
+                    (_COMPLETE if isinstance(joiner, CompleteContent) else None, [joiner.content(as_fragment=True)])
                 )
             continue
         if slot.first_item_id is not None:

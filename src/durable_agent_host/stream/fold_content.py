@@ -1,8 +1,8 @@
 """Accumulators of the chunks of one streamed content. A chunk costs the same, however many came before.
 
 A content type that streams in chunks has a row in `ACCUMULATORS`; all other types arrive complete. Texts are kept in
-lists and joined once. An accumulator returns its content in two forms: final, and as one chunk (``as_piece``) that can
-be joined again with the same result as the original chunks.
+lists and joined once. An accumulator returns its content in two forms: final, and as one chunk (``as_fragment``) that
+can be joined again with the same result as the original chunks.
 """
 
 import copy
@@ -28,7 +28,7 @@ class CompleteContent:
         self._content = content
 
     def joins(self, content: Content) -> bool:
-        """Return False: no piece belongs here."""
+        """Return False: no fragment belongs here."""
         del content
         return False
 
@@ -36,19 +36,19 @@ class CompleteContent:
         """Replace the content."""
         self._content = content
 
-    def content(self, *, as_piece: bool = False) -> Content:
+    def content(self, *, as_fragment: bool = False) -> Content:
         """Return a copy without the provider's live object.
 
         Returns:
             A new content; what is nested in it is shared.
         """
         content_copy = _bare(self._content)
-        content_copy.merge_mode = content_copy.merge_mode if as_piece else None
+        content_copy.merge_mode = content_copy.merge_mode if as_fragment else None
         return content_copy
 
 
 class _Accumulator:
-    """The fields that pieces of all types share."""
+    """The fields that fragments of all types share."""
 
     def __init__(self, first: Content) -> None:
         self.type = first.type
@@ -72,13 +72,13 @@ class _Accumulator:
         if content.status is not None:
             self._status = content.status
 
-    def _mode(self, as_piece: bool) -> Literal["append", "replace"] | None:
-        return ("replace" if self._is_replaced else self._head.merge_mode) if as_piece else None
+    def _mode(self, as_fragment: bool) -> Literal["append", "replace"] | None:
+        return ("replace" if self._is_replaced else self._head.merge_mode) if as_fragment else None
 
-    def _finish(self, as_piece: bool) -> Content:
+    def _finish(self, as_fragment: bool) -> Content:
         result = copy.copy(self._head)
         result.raw_representation = None
-        result.merge_mode = self._mode(as_piece)
+        result.merge_mode = self._mode(as_fragment)
         result.additional_properties = _copy_properties(self._properties)
         result.annotations = cast(
             "Any", self._annotations and [_without_raw(annotation) for annotation in self._annotations]
@@ -110,7 +110,7 @@ class TextAccumulator(_Accumulator):
         return _kind(content) == self._kind or (self.type == "text_reasoning" and not content.text)
 
     def add(self, content: Content) -> None:
-        """Add a piece."""
+        """Add a fragment."""
         mode = content.merge_mode
         properties = content.additional_properties
         if mode is not None and mode == "replace":
@@ -122,20 +122,20 @@ class TextAccumulator(_Accumulator):
             self._has_text = True
             self._chunks.append(text)
         if (protected_data := content.protected_data) is not None:
-            if mode != "append" or not protected_data.startswith("["):  # only lists are streamed in pieces
+            if mode != "append" or not protected_data.startswith("["):  # only lists are streamed in fragments
                 self._protected_chunks = []
             self._protected_chunks.append(protected_data)
 
-    def content(self, *, as_piece: bool = False) -> Content:
+    def content(self, *, as_fragment: bool = False) -> Content:
         """Return the run as one content."""
-        result = self._finish(as_piece)
+        result = self._finish(as_fragment)
         result.text = _join_text(self._chunks) if self._has_text else None
         result.protected_data = _join_lists(self._protected_chunks) if self._protected_chunks else None
         return result
 
 
 class FunctionCallAccumulator(_Accumulator):
-    """A function call, its arguments in pieces.
+    """A function call, its arguments in fragments.
 
     Empty arguments replace nothing, and anything replaces them: some services open a call with an empty object and then
     send its arguments as text.
@@ -143,7 +143,7 @@ class FunctionCallAccumulator(_Accumulator):
 
     def __init__(self, first: Content) -> None:
         super().__init__(first)
-        self._pieces: list[str] = []
+        self._fragments: list[str] = []
         self._has_text = False
         self._object: Mapping[str, Any] | None = None
         self._fields = {"name": first.name, "call_id": first.call_id, "id": first.id, "server_name": first.server_name}
@@ -152,7 +152,7 @@ class FunctionCallAccumulator(_Accumulator):
         self.add(first)
 
     def joins(self, content: Content) -> bool:
-        """Return whether a content is another piece of this call.
+        """Return whether a content is another fragment of this call.
 
         Returns:
             False when it has another id, server or form of arguments.
@@ -171,18 +171,18 @@ class FunctionCallAccumulator(_Accumulator):
         return not (self._has_text if isinstance(content.arguments, Mapping) else self._object)
 
     def add(self, content: Content) -> None:
-        """Add a piece."""
+        """Add a fragment."""
         if content.merge_mode == "replace":
-            self._pieces = []
+            self._fragments = []
             self._has_text = False
             self._object = None
         if isinstance(arguments := content.arguments, str):
             if arguments or not self._object:
-                self._pieces.append(arguments)
+                self._fragments.append(arguments)
                 self._has_text = self._has_text or bool(arguments)
                 self._object = None
         elif arguments is not None and (arguments or not self._has_text):
-            self._pieces = []
+            self._fragments = []
             self._object = {**(self._object or {}), **arguments}
         names = _call_names(content)
         if names != self._last_names:
@@ -199,13 +199,13 @@ class FunctionCallAccumulator(_Accumulator):
             if (value := getattr(content, name)) not in (None, False) or self._flags[name] is None:
                 self._flags[name] = value
 
-    def content(self, *, as_piece: bool = False) -> Content:
+    def content(self, *, as_fragment: bool = False) -> Content:
         """Return the call as one content."""
-        result = self._finish(as_piece)
+        result = self._finish(as_fragment)
         for name, value in (self._fields | self._flags).items():
             setattr(result, name, value)
         result.arguments = (
-            self._object if self._object is not None else _join_text(self._pieces) if self._pieces else None
+            self._object if self._object is not None else _join_text(self._fragments) if self._fragments else None
         )
         return result
 
@@ -228,7 +228,7 @@ class CodeRunAccumulator(_Accumulator):
         return not (self._head.call_id and content.call_id and self._head.call_id != content.call_id)
 
     def add(self, content: Content) -> None:
-        """Add a piece."""
+        """Add a fragment."""
         if content.merge_mode == "replace":
             self._lists = {"inputs": None, "outputs": None}
             self._other_outputs = None
@@ -250,15 +250,15 @@ class CodeRunAccumulator(_Accumulator):
             if "".join(before) == last:
                 del inputs[:-1]
 
-    def content(self, *, as_piece: bool = False) -> Content:
+    def content(self, *, as_fragment: bool = False) -> Content:
         """Return the run as one content.
 
         Returns:
             A new content, texts of its lists joined.
         """
-        result = self._finish(as_piece)
-        result.inputs = _join_contents(self._lists["inputs"], as_piece=as_piece)
-        outputs = _join_contents(self._lists["outputs"], as_piece=as_piece)
+        result = self._finish(as_fragment)
+        result.inputs = _join_contents(self._lists["inputs"], as_fragment=as_fragment)
+        outputs = _join_contents(self._lists["outputs"], as_fragment=as_fragment)
         result.outputs = self._other_outputs if outputs is None else outputs
         return result
 
@@ -271,7 +271,7 @@ ACCUMULATORS: Final[dict[str, type[TextAccumulator | FunctionCallAccumulator | C
     "function_call": FunctionCallAccumulator,
     **dict.fromkeys(_CODE_RUNS, CodeRunAccumulator),
 }
-"""Type of content → what joins its pieces."""
+"""Type of content → what joins its fragments."""
 
 
 def _bare(content: Content) -> Content:
@@ -301,9 +301,9 @@ def _without_raw(annotation: Any) -> Any:
     return {name: value for name, value in annotation.items() if name != "raw_representation"}
 
 
-def _join_text(pieces: Sequence[str]) -> str:
+def _join_text(fragments: Sequence[str]) -> str:
     """Join texts; surrogate pairs that a service cut in two become whole characters."""
-    text = "".join(pieces)
+    text = "".join(fragments)
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -326,16 +326,16 @@ def _is_text(content: Content) -> bool:
     return content.type == "text"
 
 
-def _join_contents(contents: list[Content] | None, *, as_piece: bool) -> list[Content] | None:
+def _join_contents(contents: list[Content] | None, *, as_fragment: bool) -> list[Content] | None:
     """Join a list of texts into one; a list with other contents stays a list."""
     if not contents:
         return contents
     if len(contents) == 1 or not all(_is_text(content) for content in contents):
-        return [CompleteContent(content).content(as_piece=as_piece) for content in contents]
+        return [CompleteContent(content).content(as_fragment=as_fragment) for content in contents]
     run = TextAccumulator(contents[0])
     for content in contents[1:]:
         run.add(content)
-    return [run.content(as_piece=as_piece)]
+    return [run.content(as_fragment=as_fragment)]
 
 
 def _kind(content: Content) -> Any:
@@ -358,7 +358,7 @@ def _copy_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merge_properties(merged: dict[str, Any], incoming: Mapping[str, Any], *, incoming_wins: bool) -> None:
-    """Merge one level deep; token probabilities come in pieces and are joined."""
+    """Merge one level deep; token probabilities come in fragments and are joined."""
     for name, value in incoming.items():
         current = merged.get(name)
         if isinstance(value, Mapping) and (isinstance(current, dict) or incoming_wins or name not in merged):

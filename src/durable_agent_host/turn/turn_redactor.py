@@ -241,7 +241,7 @@ class Redactor:
         Raises:
             RedactionError: the app's function failed.
         """
-        return replace(overlay, pieces=tuple(self._piece(piece) for piece in overlay.pieces))
+        return replace(overlay, parts=tuple(self._part(part) for part in overlay.parts))
 
     def calls(self, calls: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
         """Redact calls as shown to people: arguments and reason.
@@ -285,12 +285,12 @@ class Redactor:
         names = [name for name in ("start_index", "end_index") if isinstance(region.get(name), int)]
         return {**region, **{name: self._move(region[name], text, new_text) for name in names}}
 
-    def _piece(self, piece: Any) -> Any:
-        if isinstance(piece, MessagePosition):
-            return piece
-        message = decode_message(piece)
+    def _part(self, part: Any) -> Any:
+        if isinstance(part, MessagePosition):
+            return part
+        message = decode_message(part)
         (redacted_message,) = self.messages([message])
-        return piece if redacted_message is message else encode_message(redacted_message)
+        return part if redacted_message is message else encode_message(redacted_message)
 
     def _message(self, message: Message) -> Message:
         detached_contents = detach_shared_texts(message.contents)  # what an item repeats is redacted in the contents

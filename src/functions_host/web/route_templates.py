@@ -118,10 +118,10 @@ def compile_template(text: str) -> Template:
             raise RouteError(f"the route {text!r} starts with {segment[0]!r}, which belongs to the host")
         if any(parameter.catch_all for parameter in found) and (len(segment) > 1 or segment is not segments[-1]):
             raise RouteError(f"in the route {text!r} a catch-all parameter is not the last segment")
-        piece = _compile_segment(segment, len(parameters))
+        fragment = _compile_segment(segment, len(parameters))
         may_be_absent = len(segment) == 1 and len(found) == 1 and _may_be_absent(found[0])
         separator = "/" if index else ""
-        pattern += f"(?:{separator}{piece})?" if may_be_absent else separator + piece
+        pattern += f"(?:{separator}{fragment})?" if may_be_absent else separator + fragment
         parameters += found
         rank.append(_rank(found))
     names = [parameter.name.lower() for parameter in parameters]

@@ -30,8 +30,8 @@ class Terminal(InTerminal):
 
     def _read(self) -> None:
         try:
-            while piece := os.read(self.terminal, 65536):
-                self.raw += piece
+            while fragment := os.read(self.terminal, 65536):
+                self.raw += fragment
         except OSError:  # Linux says so when the other side is closed
             pass
 

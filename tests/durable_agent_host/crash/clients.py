@@ -129,7 +129,7 @@ class Stream:
     """A client that follows a turn and resumes where it was cut off.
 
     Attributes:
-        pieces: texts by offset.
+        blobs: texts by offset.
         last_id: of the newest event.
         end: the terminal event.
         events: all events in order.
@@ -137,7 +137,7 @@ class Stream:
 
     site: Site
     request: TurnRequest
-    pieces: dict[int, str] = field(default_factory=dict)
+    blobs: dict[int, str] = field(default_factory=dict)
     last_id: int = -1
     end: tuple[str, dict[str, Any]] | None = None
     events: list[tuple[int, str, dict[str, Any]]] = field(default_factory=list)
@@ -178,9 +178,9 @@ class Stream:
         self.last_id = offset
         self.events.append((offset, name, data))
         if name == "message.delta":
-            self.pieces[offset] = data["text"]
+            self.blobs[offset] = data["text"]
         elif name == "turn.restarted":
-            self.pieces = {at: text for at, text in self.pieces.items() if at < data["discard_from"]}
+            self.blobs = {at: text for at, text in self.blobs.items() if at < data["discard_from"]}
         elif name in TERMINAL_EVENTS:
             self.end = (name, data)
 
@@ -200,7 +200,7 @@ class Stream:
     @property
     def text(self) -> str:
         """What has been told and is not void."""
-        return "".join(text for _, text in sorted(self.pieces.items()))
+        return "".join(text for _, text in sorted(self.blobs.items()))
 
 
 def parse_events(answer: requests.Response) -> Iterator[tuple[int, str, dict[str, Any]]]:

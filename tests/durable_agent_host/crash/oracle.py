@@ -293,7 +293,7 @@ def _read_events(case: Case) -> list[str]:
 
 
 def _story_of(events: Sequence[clients.Event]) -> list[clients.Event]:
-    """Leave out texts, which come in larger pieces to those who come late."""
+    """Leave out texts, which come in larger blobs to those who come late."""
     return [event for event in events if event[1] not in {"message.delta", "reasoning.delta"}]
 
 

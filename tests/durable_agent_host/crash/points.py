@@ -27,7 +27,7 @@ JOURNAL_POINTS: Final = (
     "journal.tool.after_intent",
     "journal.tool.after_run",
     "journal.tool.after_append",
-    "pieces.after_put",
+    "blobs.after_put",
     "turn.before_outcome",
     "turn.after_outcome",
 )
@@ -36,8 +36,8 @@ JOURNAL_POINTS: Final = (
 WORKFLOW_POINTS: Final = ("journal.workflow.before_append", "journal.workflow.after_append")
 """Around the record that a workflow waits for answers."""
 
-COPY_POINTS: Final = ("pieces.before_put", "pieces.after_put", "pieces.after_copy", "head.before_put", "head.after_put")
-"""Passed by imports, forks and repairs of long sessions, each time that pieces or the head of a session are stored."""
+COPY_POINTS: Final = ("blobs.before_put", "blobs.after_put", "blobs.after_copy", "head.before_put", "head.after_put")
+"""Passed by imports, forks and repairs of long sessions, each time that blobs or the head of a session are stored."""
 
 UPKEEP_POINTS: Final = (
     "erasure.after_mark",
@@ -49,7 +49,7 @@ UPKEEP_POINTS: Final = (
 """Passed by erasures and sweeps."""
 
 CLEANUP_POINTS: Final = ("forget.before_delete", "forget.between", "forget.after_delete")
-"""Passed by the deletion of an ended turn's log and raw pieces, for apps that redact."""
+"""Passed by the deletion of an ended turn's log and raw blobs, for apps that redact."""
 
 _ENTRIES: Final = {
     ModelCallStartedEntry: ("background.before_append", "background.after_append"),
@@ -69,7 +69,7 @@ def _journal_points(_journal: Any, step: Any) -> tuple[str, str]:
     return f"journal.{before}", f"journal.{after}"
 
 
-_PUT: Final = ("pieces.before_put", "pieces.after_put")
+_PUT: Final = ("blobs.before_put", "blobs.after_put")
 _FUNCTIONS: Final[dict[str, tuple[str, str] | Callable[..., tuple[str, str]]]] = {
     "agent.turn_attempt:TurnAttempt.__init__": ("turn.after_open", ""),
     "turn_log.journal:Journal.append": _journal_points,
@@ -77,9 +77,9 @@ _FUNCTIONS: Final[dict[str, tuple[str, str] | Callable[..., tuple[str, str]]]] =
     "turn_log.journal:Journal.close": ("turn.before_outcome", "turn.after_outcome"),
     "features.histories.feature:RunHistoryProviders.save": ("", "history.after_save"),
     "segments.sqlite_store:SqliteBlobStore.put": _PUT,
-    "segments.sqlite_store:SqliteBlobStore.copy": ("", "pieces.after_copy"),
+    "segments.sqlite_store:SqliteBlobStore.copy": ("", "blobs.after_copy"),
     "segments.blob_store:AzureBlobStore.put": _PUT,
-    "segments.blob_store:AzureBlobStore.copy": ("", "pieces.after_copy"),
+    "segments.blob_store:AzureBlobStore.copy": ("", "blobs.after_copy"),
     "durable.session_documents:SessionDocuments.put": ("head.before_put", "head.after_put"),
     "durable.session_erasure:_Erasing.erase_turns": ("erasure.after_mark", ""),
     "durable.session_erasure:_Erasing._erase_group": ("", "erasure.between_turns"),

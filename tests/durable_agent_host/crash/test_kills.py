@@ -51,7 +51,7 @@ class Plan(NamedTuple):
 
 def passes(name: str, point: str) -> bool:
     """Tell whether a scenario passes a point."""
-    if point.startswith("pieces."):
+    if point.startswith("blobs."):
         return name == "large"
     if point.startswith("journal.tool."):
         return name != "plain"
@@ -63,7 +63,7 @@ def count_passes(name: str, point: str) -> int:
     scenario = WAITING[name]
     if point.startswith("journal.workflow."):
         return 2 if name == "question" else 0
-    if point.startswith("pieces."):
+    if point.startswith("blobs."):
         return 0
     if point in MOMENTS or point in EVENTS:
         return ANSWERS[name]

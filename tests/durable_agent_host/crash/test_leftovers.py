@@ -104,23 +104,23 @@ CASES: dict[str, tuple[Callable[[AgentHost], None], Collection[str]]] = {
     "turn": (
         turn,
         (
-            *("pieces.after_put", "pieces.after_put:2"),
+            *("blobs.after_put", "blobs.after_put:2"),
             *("turn.before_outcome:2", "turn.after_outcome:2"),
             *(f"{point}:{nth}" for point in ENGINE for nth in (2, 4)),
         ),
     ),
-    "fork": (fork, ("pieces.after_copy", "head.before_put", *ENGINE)),
+    "fork": (fork, ("blobs.after_copy", "head.before_put", *ENGINE)),
     "import": (
         import_,
         (
-            *("pieces.before_put", "pieces.before_put:2", "pieces.after_put", "pieces.after_put:2"),
+            *("blobs.before_put", "blobs.before_put:2", "blobs.after_put", "blobs.after_put:2"),
             *("head.before_put", *ENGINE),
         ),
     ),
     "repair": (
         repair,
         (
-            *("pieces.after_copy", "head.before_put", "head.after_put", "head.before_put:2"),
+            *("blobs.after_copy", "head.before_put", "head.after_put", "head.before_put:2"),
             *(f"{point}:{nth}" for point in ENGINE for nth in (1, 2)),
         ),
     ),
@@ -140,7 +140,7 @@ def spoken(host: AgentHost, session: str, agent: str = AGENT) -> list[dict[str, 
     return exported(response.text)["data"]["conversationHistory"]
 
 
-def pieces_file(data: Path) -> Path:
+def blobs_file(data: Path) -> Path:
     return data / "segments.sqlite"
 
 
@@ -160,10 +160,10 @@ async def _stored_and_named(path: Path, states: list[Any]) -> tuple[set[Any], se
             await record.entries()
         namespaces = [namespace async for namespace in store.list_namespaces() if namespace != APP_NAMESPACE]
         return {
-            (namespace, piece.name)
+            (namespace, blob.name)
             for namespace in namespaces
-            async for piece in store.list_blobs(namespace)
-            if piece.name != OWNER
+            async for blob in store.list_blobs(namespace)
+            if blob.name != OWNER
         }, requested
     finally:
         await store.close()
@@ -172,15 +172,15 @@ async def _stored_and_named(path: Path, states: list[Any]) -> tuple[set[Any], se
 def is_clean(host: AgentHost, data: Path) -> bool:
     """Whether the store has what the sessions need, all of which can be read, and nothing else."""
     states = [host.state(agent, name) for agent in (AGENT, TALKER) for name in sessions(host, agent)]
-    stored_blobs, referenced_blobs = asyncio.run(_stored_and_named(pieces_file(data), states))
+    stored_blobs, referenced_blobs = asyncio.run(_stored_and_named(blobs_file(data), states))
     assert referenced_blobs <= stored_blobs
     return stored_blobs == referenced_blobs
 
 
 def grow_old(data: Path) -> None:
     """Let everything that is stored be older than any grace period."""
-    with closing(sqlite3.connect(pieces_file(data), timeout=60)) as file, file:
-        file.execute("UPDATE pieces SET put_at = put_at - ?", (YEARS_SECONDS,))
+    with closing(sqlite3.connect(blobs_file(data), timeout=60)) as file, file:
+        file.execute("UPDATE blobs SET put_at = put_at - ?", (YEARS_SECONDS,))
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ from durable_agent_host.encryption.cipher import Cipher, EncryptionKey
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError
 
 OLD, NEW = EncryptionKey("old", bytes(32)), EncryptionKey("new", bytes(range(32)))
-ASSOCIATED_DATA = ("piece", "home", "name")
+ASSOCIATED_DATA = ("blob", "namespace", "name")
 
 
 @pytest.mark.parametrize(
-    "associated_data", [("piece", "home", "other"), ("piece", "other", "name"), ("log", "home", "name")]
+    "associated_data", [("blob", "namespace", "other"), ("blob", "other", "name"), ("log", "namespace", "name")]
 )
 def test_ciphertext_is_bound_to_its_associated_data(associated_data: tuple[str, ...]):
     """At another place, or with any bit changed, it is refused; at its own, the same text gives the same bytes."""

@@ -27,13 +27,13 @@ async def test_an_unavailable_store_is_reported(caplog, tmp_path):
     """Health is a 503 then, which tells a load balancer to send nobody here; the log has the reason, once, no key."""
     urls = dict.fromkeys(("id", "statusQueryGetUri", "sendEventPostUri", "terminatePostUri"), NOWHERE)
     binding = {"taskHubName": "hub", "creationUrls": {}, "managementUrls": urls, "rpcBaseUrl": NOWHERE}
-    pieces = SqliteBlobStore(tmp_path / "segments.sqlite")
+    blobs = SqliteBlobStore(tmp_path / "segments.sqlite")
     client = DurableOrchestrationClient(json.dumps(binding | {"baseUrl": NOWHERE, "requiredQueryStringParameters": ""}))
-    hub = TaskHub(AppSecret(lambda: pieces))
+    hub = TaskHub(AppSecret(lambda: blobs))
     services = TurnServices(
         Notifier(),
         TurnStopper(NullTurnLog, {}),
-        StoreProbes(NullTurnLog, lambda: pieces, {"Helper": None}),
+        StoreProbes(NullTurnLog, lambda: blobs, {"Helper": None}),
         NULL_TURN_DATA_STORAGE,
         lambda _: HistoryLocation(),
         hub,

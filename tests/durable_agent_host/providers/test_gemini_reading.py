@@ -48,14 +48,14 @@ def sent(chunks):
 
 
 def argument(path, **value):
-    """A piece of a call's arguments."""
+    """A fragment of a call's arguments."""
     name = {"id": value.pop("id")} if "id" in value else {}
     return {"functionCall": {**name, "partialArgs": [{"jsonPath": path, **value}], "willContinue": True}}
 
 
-def test_arguments_that_come_in_pieces_are_one_call():
+def test_arguments_that_come_in_fragments_are_one_call():
     """Texts grow, other values are told once, at any depth, also where calls are interleaved."""
-    pieces = [
+    fragments = [
         {"functionCall": {"name": "f", "id": "a", "willContinue": True}, "thoughtSignature": SEAL},
         argument("$.place.city", stringValue="Bos", willContinue=True),
         {"functionCall": {"name": "g", "id": "b", "willContinue": True}},
@@ -77,7 +77,7 @@ def test_arguments_that_come_in_pieces_are_one_call():
         argument("$.place.city", stringValue="ton"),
         {"functionCall": {"id": "a"}},
     ]
-    f, g = sorted(contents_of(chunks_of(pieces)), key=lambda content: content.call_id)
+    f, g = sorted(contents_of(chunks_of(fragments)), key=lambda content: content.call_id)
     assert (f.name, f.arguments) == ("f", {"place": {"city": "Boston"}, "days": [None, 2]})
     assert (g.name, g.arguments) == ("g", {"a b": False})
     assert to_parts(f)[0]["thoughtSignature"] == SEAL

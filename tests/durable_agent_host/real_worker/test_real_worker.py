@@ -63,7 +63,7 @@ def call_job(host: AgentHost, ledger: Path, horse: str, body: dict[str, Any]) ->
 
 
 def test_a_turn_runs_in_the_worker(host: AgentHost, model: PracticeModel):
-    """Health, a turn with a tool, a stream in pieces, and the timer."""
+    """Health, a turn with a tool, a stream in blobs, and the timer."""
     assert host.get("/health").json()["status"] == "healthy"
     model.plan({"calls": [{"name": "echo", "arguments": {"text": "hi"}}]}, {"text": "Hello."})
     assert host.run("Worker", {"message": "hi", "session_id": "plain"}).json()["response"] == "Hello."

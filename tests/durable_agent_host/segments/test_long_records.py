@@ -103,12 +103,12 @@ def test_a_session_can_be_forked_at_any_turn(store, turn, is_before):
 
 
 async def sizes(store: SqliteBlobStore, namespace: str) -> dict[str, int]:
-    return {piece.name: piece.size async for piece in store.list_blobs(namespace)}
+    return {blob.name: blob.size async for blob in store.list_blobs(namespace)}
 
 
 @pytest.mark.parametrize("field", ["sealed", "stored"])
 def test_references_of_others_are_not_imported(store, field):
-    """A document cannot name pieces of another session: it is refused, with the place."""
+    """A document cannot name blobs of another session: it is refused, with the place."""
     session = import_entries(store, turns(300))
     document = encode_session(session)
     if field == "stored":

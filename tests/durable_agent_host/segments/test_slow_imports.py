@@ -1,4 +1,4 @@
-"""Imports that take longer than pieces are safe without a head."""
+"""Imports that take longer than blobs are safe without a head."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Which store keeps pieces, by the settings."""
+"""Which store keeps blobs, by the settings."""
 
 import pytest
 
@@ -16,7 +16,7 @@ ACCOUNT = {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
         ("", ACCOUNT, "AzureBlobStore"),
         ("", {"AzureWebJobsStorage__accountName": "account"}, "AzureBlobStore"),
         ("blob", {"FUNCTIONS_HOST_DATA": "/nowhere"} | ACCOUNT, "AzureBlobStore"),
-        ("sqlite:/nowhere/pieces.sqlite", {}, "SqliteBlobStore"),
+        ("sqlite:/nowhere/blobs.sqlite", {}, "SqliteBlobStore"),
     ],
 )
 def test_the_store_is_chosen_without_touching_it(setting, environment, kind):
@@ -25,7 +25,7 @@ def test_the_store_is_chosen_without_touching_it(setting, environment, kind):
 
 
 def test_the_turn_log_does_not_choose_the_store():
-    """With turn logs in Redis, pieces are in the app's storage account."""
+    """With turn logs in Redis, blobs are in the app's storage account."""
     settings = Settings(turn_log="redis://127.0.0.1:1")
     assert type(open_segment_store(settings, ACCOUNT)).__name__ == "AzureBlobStore"
 

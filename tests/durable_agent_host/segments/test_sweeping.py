@@ -1,4 +1,4 @@
-"""Sweeps, erasures and copies of pieces: nothing that a session refers to goes, and nothing else stays."""
+"""Sweeps, erasures and copies of blobs: nothing that a session refers to goes, and nothing else stays."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ YEARS = 1e9
 
 @pytest.fixture
 async def store(tmp_path: Path):
-    """A store of pieces."""
+    """A store of blobs."""
     blob_store = SqliteBlobStore(tmp_path / "segments.sqlite")
     yield blob_store
     await blob_store.close()
@@ -47,7 +47,7 @@ async def grow(store: SqliteBlobStore, session: Session, *turns: str, namespace:
         state = {"session_id": "s", "state": {"kept": turn * 4_000}}
         outcome = TurnOutcome(turn, "completed", entries=entries, agent_session=state)
         sealed_outcome = seal_outcome(session, outcome, new_namespace=namespace, seen=50)
-        await store.put(sealed_outcome.namespace, {OWNER: SESSION.encode(), **sealed_outcome.pieces})
+        await store.put(sealed_outcome.namespace, {OWNER: SESSION.encode(), **sealed_outcome.blobs})
         session = commit_outcome(replace(session, running=turn), sealed_outcome.outcome, window=WINDOW)[0]
     return session
 
@@ -63,8 +63,8 @@ def collector(store: SqliteBlobStore, owner: Session | OwnerStatus, *, grace: fl
 
 
 async def names(store: SqliteBlobStore, namespace: str = NAMESPACE) -> set[str]:
-    """The pieces of a namespace."""
-    return {piece.name async for piece in store.list_blobs(namespace)}
+    """The blobs of a namespace."""
+    return {blob.name async for blob in store.list_blobs(namespace)}
 
 
 async def read(store: SqliteBlobStore, session: Session) -> list[Any]:
@@ -82,13 +82,13 @@ async def test_a_sweep_deletes_what_no_head_refers_to(store: SqliteBlobStore):
     before = await read(store, session)
     assert any(ref.depth for ref in session.sealed.refs)
     await store.put(NAMESPACE, {"f" * 63: b"left by a turn that died"})
-    assert (await collector(store, session, grace=YEARS).sweep(NAMESPACE)).pieces == 0
+    assert (await collector(store, session, grace=YEARS).sweep(NAMESPACE)).blobs == 0
     result = await collector(store, session).sweep(NAMESPACE)
-    assert result.pieces >= 1
+    assert result.blobs >= 1
     assert "f" * 63 not in await names(store)
     assert await read(store, session) == before
     clean = CleanNamespaces()
-    assert (await collector(store, session).sweep(NAMESPACE, clean)).pieces == 0
+    assert (await collector(store, session).sweep(NAMESPACE, clean)).blobs == 0
     cleared = replace(session, entries=(), sealed=clear_segments(session.sealed))
     await collector(store, cleared).sweep(NAMESPACE, clean)
     assert await names(store) == {OWNER}
@@ -103,7 +103,7 @@ async def test_a_sweep_leaves_alone_what_may_be_needed(store: SqliteBlobStore, o
     """What a turn has stored before its commit, however old, and what an unreadable session may refer to."""
     await grow(store, Session(), *TURNS[:3])
     before = await names(store)
-    assert (await collector(store, owner).sweep(NAMESPACE)).pieces == 0
+    assert (await collector(store, owner).sweep(NAMESPACE)).blobs == 0
     assert await names(store) == before
 
 
@@ -111,8 +111,8 @@ async def test_a_sweep_leaves_alone_what_may_be_needed(store: SqliteBlobStore, o
 async def test_a_sweep_deletes_the_namespace_of_no_session(store: SqliteBlobStore, owner: Session | OwnerStatus):
     """A fork, an import or a first turn whose process died: only after the grace period, as its head may come."""
     await grow(store, Session(), *TURNS[:3])
-    assert (await collector(store, owner, grace=YEARS).sweep(NAMESPACE)).pieces == 0
-    assert (await collector(store, owner).sweep(NAMESPACE)).pieces > 0
+    assert (await collector(store, owner, grace=YEARS).sweep(NAMESPACE)).blobs == 0
+    assert (await collector(store, owner).sweep(NAMESPACE)).blobs > 0
     assert await names(store) == set()
 
 
@@ -120,9 +120,9 @@ async def test_the_data_of_a_turn_stays_while_its_orchestration_runs(store: Sqli
     """It goes with its retention; an erasure of the session leaves it, too, for the orchestration that reads it."""
     await store.put(TURN_NAMESPACE, {OWNER: ORCHESTRATION.encode(), "e" * 63: b"a response"})
     running = collector(store, OwnerStatus.UNKNOWN)
-    assert (await running.sweep(TURN_NAMESPACE)).pieces == (await running.erase(TURN_NAMESPACE)).pieces == 0
-    assert (await collector(store, OwnerStatus.GONE, unowned=YEARS).sweep(TURN_NAMESPACE)).pieces == 0
-    assert (await collector(store, OwnerStatus.GONE).sweep(TURN_NAMESPACE)).pieces == 1
+    assert (await running.sweep(TURN_NAMESPACE)).blobs == (await running.erase(TURN_NAMESPACE)).blobs == 0
+    assert (await collector(store, OwnerStatus.GONE, unowned=YEARS).sweep(TURN_NAMESPACE)).blobs == 0
+    assert (await collector(store, OwnerStatus.GONE).sweep(TURN_NAMESPACE)).blobs == 1
     assert await names(store, TURN_NAMESPACE) == set()
 
 
@@ -134,7 +134,7 @@ async def test_an_erasure_deletes_the_namespace(store: SqliteBlobStore):
     assert copy == await copy_session(store, session, "@dafx-a@copy")
     await copy.store(store, "@dafx-a@copy")
     result = await collector(store, session).erase(NAMESPACE)
-    assert result.pieces > 20
+    assert result.blobs > 20
     assert result.size > 40_000
     assert await names(store) == set()
     assert await read(store, copy.session) == before
@@ -152,7 +152,7 @@ async def test_a_fork_copies_what_it_has(store: SqliteBlobStore, turn: int):
     await collector(store, session).erase(NAMESPACE)
     assert (await read(store, fork.session))[1:] == entries
     namespace = fork.session.sealed.namespace
-    assert (await collector(store, fork.session).sweep(namespace)).pieces == 0
+    assert (await collector(store, fork.session).sweep(namespace)).blobs == 0
     with pytest.raises(CorruptStateError):
         await make_fork(lambda: store, record, "later", namespace="e" * 32, at_turn=TURNS[turn])
     late_fork = replace(fork, session=replace(fork.session, sealed=replace(fork.session.sealed, namespace="d" * 32)))

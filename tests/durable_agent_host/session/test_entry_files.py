@@ -17,13 +17,13 @@ NOW = "2026-01-01T00:00:00+00:00"
 
 
 def files_in(*entries):
-    """The files of entries as they are stored, and the pieces that were taken out."""
-    pieces, stored_entries = {}, []
+    """The files of entries as they are stored, and the blobs that were taken out."""
+    blobs, stored_entries = {}, []
     for entry in entries:
         small, texts = offload(entry)
-        pieces |= texts
+        blobs |= texts
         stored_entries.append(small)
-    return files_of_entries(stored_entries, "home", mark=MARK, service_files=RESPONSES.service_files), pieces
+    return files_of_entries(stored_entries, "namespace", mark=MARK, service_files=RESPONSES.service_files), blobs
 
 
 def request(*parts):
@@ -45,7 +45,7 @@ def test_text_is_not_a_file():
 
 
 def test_bytes_that_are_a_mark_are_bytes():
-    """A file whose bytes spell the name of another piece is that file, and not the piece."""
+    """A file whose bytes spell the name of another blob is that file, and not the blob."""
     large = b"secret" * 5000
     name = hashlib.sha256(large).hexdigest()
     mark = base64.b64encode(name.encode()).decode()

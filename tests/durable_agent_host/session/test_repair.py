@@ -119,7 +119,7 @@ def test_problems_are_found_and_repaired(kind):
     decode_messages(repaired_entries)
 
 
-pieces = st.one_of(
+blobs = st.one_of(
     st.builds(call, st.sampled_from(["call_1", "call_2", ""])),
     st.builds(result, st.sampled_from(["call_1", "call_2"])),
     st.builds(text, st.sampled_from(["", "x"])),
@@ -127,7 +127,7 @@ pieces = st.one_of(
     st.just([]),
 )
 conversations = st.lists(
-    st.lists(st.tuples(st.sampled_from(["assistant", "tool"]), st.lists(pieces, max_size=4)), max_size=4), max_size=3
+    st.lists(st.tuples(st.sampled_from(["assistant", "tool"]), st.lists(blobs, max_size=4)), max_size=4), max_size=3
 )
 
 

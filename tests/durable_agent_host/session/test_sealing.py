@@ -49,9 +49,9 @@ class Conversation:
     def turn(self, turn_id: str, outcome: TurnOutcome) -> None:
         """End a turn as the activity and the entity do."""
         sealed_outcome = seal_outcome(self.session, outcome, new_namespace=NAMESPACE, seen=200)
-        if sealed_outcome.pieces:
-            asyncio.run(self.store.put(sealed_outcome.namespace, sealed_outcome.pieces))
-            self.written_bytes += sum(map(len, sealed_outcome.pieces.values()))
+        if sealed_outcome.blobs:
+            asyncio.run(self.store.put(sealed_outcome.namespace, sealed_outcome.blobs))
+            self.written_bytes += sum(map(len, sealed_outcome.blobs.values()))
         document = json.loads(json.dumps(encode_session(replace(self.session, running=turn_id))))
         new_session, _ = commit_outcome(decode_session(document), sealed_outcome.outcome, window=WINDOW)
         self.session = decode_session(json.loads(json.dumps(encode_session(new_session))))
@@ -140,7 +140,7 @@ def test_a_long_conversation_is_written_once(store):
 def test_detached_texts_come_back_to_the_letter(value):
     """Taking large texts out of an entry and putting them back gives the same entry, whatever is in it."""
     entry = {"$type": "response", "correlationId": "t", "messages": value}
-    small, pieces = offload(entry, min_characters=30)
-    assert restore(json.loads(json.dumps(small)), pieces) == entry
-    assert all(len(piece) >= 15 for piece in pieces.values())
-    assert len(get_offloaded_texts(small)) >= len(pieces)
+    small, blobs = offload(entry, min_characters=30)
+    assert restore(json.loads(json.dumps(small)), blobs) == entry
+    assert all(len(blob) >= 15 for blob in blobs.values())
+    assert len(get_offloaded_texts(small)) >= len(blobs)

@@ -6,7 +6,7 @@ from durable_agent_host.stream.fold import Fold
 
 def fold_part(updates, items):
     """Fold a part of a stream, such as one batch of a log, into few updates."""
-    return Fold(updates, items).pieces()
+    return Fold(updates, items).fragments()
 
 
 def contents_of(messages):

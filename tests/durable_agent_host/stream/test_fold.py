@@ -1,6 +1,7 @@
 """Streamed updates to the stored response: how a stream was cut changes nothing, and nothing is lost."""
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from agent_framework import AgentResponseUpdate, Content
@@ -24,7 +25,7 @@ SOME_TEXT = st.text(min_size=1, max_size=40)
 
 
 @dataclass
-class Piece:
+class Fragment:
     """What one call or text of a plain stream is made of."""
 
     kind: str
@@ -37,22 +38,23 @@ def plain_streams(draw):
     """Texts, calls and code runs of a client that nobody here knows; calls may be mixed, texts stay in order."""
     kinds = st.sampled_from(["text", "text_reasoning", "function_call", "code_interpreter_tool_call", "later"])
     drawn = draw(st.lists(st.tuples(kinds, SOME_TEXT), max_size=6))
-    return [Piece(kind, f"c{number}", text) for number, (kind, text) in enumerate(drawn)]
+    return [Fragment(kind, f"c{number}", text) for number, (kind, text) in enumerate(drawn)]
 
 
-def contents_of(piece, cuts):
-    """Give a piece as chunks."""
-    if piece.kind == "later":
-        return [Content("later_type", text=piece.text)]
-    texts = pieces(piece.text, cuts)
-    if piece.kind == "function_call":
-        return [Content.from_function_call(piece.name, "f" if not n else "", arguments=t) for n, t in enumerate(texts)]
-    if piece.kind == "code_interpreter_tool_call":
-        return [Content(piece.kind, call_id=piece.name, inputs=[Content.from_text(text)]) for text in texts]
-    return [Content(piece.kind, text=text) for text in texts]
+def contents_of(fragment, cuts):
+    """Give a fragment as chunks."""
+    if fragment.kind == "later":
+        return [Content("later_type", text=fragment.text)]
+    texts = fragments(fragment.text, cuts)
+    if fragment.kind == "function_call":
+        call = partial(Content.from_function_call, fragment.name)
+        return [call("f" if not n else "", arguments=text) for n, text in enumerate(texts)]
+    if fragment.kind == "code_interpreter_tool_call":
+        return [Content(fragment.kind, call_id=fragment.name, inputs=[Content.from_text(text)]) for text in texts]
+    return [Content(fragment.kind, text=text) for text in texts]
 
 
-def pieces(text, cuts):
+def fragments(text, cuts):
     """Cut a text at some places."""
     offsets = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
     return [text[start:end] for start, end in pairwise(offsets)]
@@ -60,7 +62,7 @@ def pieces(text, cuts):
 
 def chunks(stream, cuts):
     """Give a plain stream as updates of one content."""
-    contents = [content for piece in stream for content in contents_of(piece, cuts)]
+    contents = [content for fragment in stream for content in contents_of(fragment, cuts)]
     return [AgentResponseUpdate(contents=[content], role="assistant", message_id="m") for content in contents]
 
 
@@ -89,12 +91,12 @@ def text_of(content):
 def neighbours_joined(stream):
     """Give what a plain stream says: neighbours of one kind of text are one."""
     texts = []
-    for piece in stream:
-        kind = "later_type" if piece.kind == "later" else piece.kind
+    for fragment in stream:
+        kind = "later_type" if fragment.kind == "later" else fragment.kind
         if kind.startswith("text") and texts and texts[-1][0] == kind:
-            texts[-1] = kind, texts[-1][1] + piece.text
+            texts[-1] = kind, texts[-1][1] + fragment.text
         else:
-            texts.append((kind, piece.text))
+            texts.append((kind, fragment.text))
     return texts
 
 
@@ -188,7 +190,7 @@ def test_divided_characters_are_joined():
 def test_a_script_stored_in_chunks_and_once_more_is_one():
     """Hundreds of chunks, and the script again at their end, as older clients stored it, are the script once."""
     script = "".join(f"print({n})\n" for n in range(300))
-    texts = [*pieces(script, range(1, 2000, 6)), script]
+    texts = [*fragments(script, range(1, 2000, 6)), script]
     stored_chunks = [
         Content.from_code_interpreter_tool_call(
             call_id="ci_1", inputs=[Content.from_text(text)], additional_properties={"sequence_number": n}

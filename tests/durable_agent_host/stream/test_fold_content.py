@@ -1,4 +1,4 @@
-"""The arguments of a call whose pieces have several forms: what the fold gives is what a live run gives the tool."""
+"""The arguments of a call whose fragments have several forms: what the fold gives is what a live run gives the tool."""
 
 import pytest
 from agent_framework import ChatResponse, ChatResponseUpdate, Content
@@ -44,10 +44,10 @@ def folded_arguments(updates):
     return [content.parse_arguments() or {} for content in contents]
 
 
-@pytest.mark.parametrize("pieces", STREAMS.values(), ids=STREAMS)
-def test_the_folded_arguments_are_those_of_the_live_run(pieces):
-    """In whatever forms the pieces come, however they are grouped, and when a history has them chunk by chunk."""
-    updates = updates_of(*map(call, pieces))
+@pytest.mark.parametrize("fragments", STREAMS.values(), ids=STREAMS)
+def test_the_folded_arguments_are_those_of_the_live_run(fragments):
+    """In whatever forms the fragments come, however they are grouped, and when a history has them chunk by chunk."""
+    updates = updates_of(*map(call, fragments))
     assert folded_arguments(updates) == live_arguments(updates)
     expected = stored_all(fold_updates(updates, provider))
     for first in range(len(updates) + 1):
@@ -55,5 +55,5 @@ def test_the_folded_arguments_are_those_of_the_live_run(pieces):
             parts = updates[:first], updates[first:second], updates[second:]
             grouped_updates = [update for part in parts for update in fold_part(part, provider)]
             assert stored_all(fold_updates(grouped_updates, provider)) == expected
-    (content,) = fold_contents([call(piece, None) for piece in pieces])
+    (content,) = fold_contents([call(fragment, None) for fragment in fragments])
     assert [content.parse_arguments() or {}] == live_arguments(updates)

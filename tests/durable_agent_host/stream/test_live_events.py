@@ -13,7 +13,7 @@ from tests.durable_agent_host.stream.streams import provider
 
 
 def text_of(events):
-    """Join the pieces of the answer."""
+    """Join the fragments of the answer."""
     return "".join(event.data["text"] for event in events if event.event == "message.delta")
 
 
@@ -39,25 +39,25 @@ def update(*contents, **more):
     return AgentResponseUpdate(contents=list(contents), role="assistant", **more)
 
 
-def text(piece, mode="append"):
+def text(fragment, mode="append"):
     """Make a text that a stream gives."""
-    return Content.from_text(piece, merge_mode=mode)
+    return Content.from_text(fragment, merge_mode=mode)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["text", "code", "whole", "message"]), st.text(max_size=5)), max_size=30))
 def test_the_streamed_text_is_the_stored_text(steps):
     """However a stream goes, what a client has at the end is the folded text, corrections included."""
     updates, part, number = [], "", 0
-    for kind, piece in steps:
+    for kind, fragment in steps:
         if kind == "text":
-            part += piece
-            updates.append(update(text(piece), message_id=str(number)))
+            part += fragment
+            updates.append(update(text(fragment), message_id=str(number)))
         elif kind == "whole":
             updates.append(update(text(part, "replace"), message_id=str(number)))
             part = ""
         elif kind == "code":
             part = ""
-            code = Content.from_code_interpreter_tool_call(call_id=f"c{number}", inputs=[text(piece)])
+            code = Content.from_code_interpreter_tool_call(call_id=f"c{number}", inputs=[text(fragment)])
             updates.append(update(code, message_id=str(number)))
         else:
             part, number = "", number + 1

@@ -18,8 +18,8 @@ MEBIBYTE = 1 << 20
 SENT = 96 * MEBIBYTE
 BODY_LIMIT = 8 * MEBIBYTE
 GROWTH = 48 * MEBIBYTE
-PIECE = b"x" * 65536
-CHUNK = b"10000\r\n" + PIECE + b"\r\n"
+CHUNK_BYTES = b"x" * 65536
+CHUNK = b"10000\r\n" + CHUNK_BYTES + b"\r\n"
 HOST = b"Host: localhost\r\n"
 START = f"{MANAGEMENT}/orchestrators/hello".encode()
 
@@ -41,14 +41,14 @@ def peak_of(host: Host) -> int:
     return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) * 1024
 
 
-def flood(host: Host, begin: bytes, piece: bytes, end: bytes) -> tuple[bytes, int]:
-    """Send much of one piece; gives the start of the answer, and by how much the host's memory has grown."""
+def flood(host: Host, begin: bytes, fragment: bytes, end: bytes) -> tuple[bytes, int]:
+    """Send much of one fragment; gives the start of the answer, and by how much the host's memory has grown."""
     before = peak_of(host)
     with socket.create_connection(("127.0.0.1", int(host.url.rpartition(":")[2])), timeout=30) as connection:
         with contextlib.suppress(ConnectionError):
             connection.sendall(begin)
-            for _ in range(SENT // len(piece)):
-                connection.sendall(piece)
+            for _ in range(SENT // len(fragment)):
+                connection.sendall(fragment)
             connection.sendall(end)
         answer = b""
         with contextlib.suppress(ConnectionError):
@@ -64,9 +64,9 @@ def post(path: bytes, *headers: bytes) -> bytes:
 FLOODS = {
     "a chunked body": (post(b"/api/mirror", b"Transfer-Encoding: chunked"), CHUNK, b"0\r\n\r\n", b"413"),
     "a chunked body of the management API": (post(START, b"Transfer-Encoding: chunked"), CHUNK, b"0\r\n\r\n", b"413"),
-    "a long body": (post(b"/api/mirror", b"Content-Length: 1073741824"), PIECE, b"", b"413"),
-    "a header": (b"GET / HTTP/1.1\r\n" + HOST + b"X-A: ", PIECE, b"\r\n\r\n", b"400"),
-    "a URL": (b"GET /?", PIECE, b" HTTP/1.1\r\n" + HOST + b"\r\n", b"400"),
+    "a long body": (post(b"/api/mirror", b"Content-Length: 1073741824"), CHUNK_BYTES, b"", b"413"),
+    "a header": (b"GET / HTTP/1.1\r\n" + HOST + b"X-A: ", CHUNK_BYTES, b"\r\n\r\n", b"400"),
+    "a URL": (b"GET /?", CHUNK_BYTES, b" HTTP/1.1\r\n" + HOST + b"\r\n", b"400"),
 }
 
 
@@ -74,10 +74,10 @@ FLOODS = {
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_flood_is_not_buffered(host: Host, name: str):
     """Whatever has no end is refused, and not held in memory; the host goes on."""
-    begin, piece, end, status = FLOODS[name]
+    begin, fragment, end, status = FLOODS[name]
     if host.app.name == "streaming":
         begin = begin.replace(b"/api/mirror", b"/api/upload")
-    answer, growth = flood(host, begin, piece, end)
+    answer, growth = flood(host, begin, fragment, end)
     assert growth < GROWTH
     assert not answer or answer.split()[1] == status  # a connection that was cut has lost its answer
     assert host.send("GET", "/").status == 200

@@ -339,13 +339,13 @@ class ContextWindow:
             return None
         end = MessagePosition(self.entries, 0) if response is None else MessagePosition(self.entries + 1, len(output))
         try:
-            pieces, tail = self._list_pieces([item for item in items if item.position or item.is_summary], end)
+            parts, tail = self._list_parts([item for item in items if item.position or item.is_summary], end)
         except CorruptStateError:
             return None
         entries = self.entries if response is None else self.entries + 2
-        return Overlay(pieces, tail, self.compaction.compaction_id, entries)
+        return Overlay(parts, tail, self.compaction.compaction_id, entries)
 
-    def _list_pieces(
+    def _list_parts(
         self, items: Sequence[_ContextMessage], end: MessagePosition
     ) -> tuple[tuple[MessagePosition | Mapping[str, Any], ...], MessagePosition]:
         """Return the context before the last message that is left out or summarizes others, and the tail after it."""
@@ -354,14 +354,12 @@ class ContextWindow:
         for index, item in enumerate(items, 1):
             if item.position is None or not item.is_in or item.position < start:
                 tail_index = index
-        pieces: dict[MessagePosition | int, MessagePosition | Mapping[str, Any]] = {}
+        parts: dict[MessagePosition | int, MessagePosition | Mapping[str, Any]] = {}
         for index, item in enumerate(items[:tail_index]):
             if item.is_in:
-                pieces[item.position or index] = item.position or encode_message(
-                    _without(item.message, (RECORD,), None)
-                )
+                parts[item.position or index] = item.position or encode_message(_without(item.message, (RECORD,), None))
         tail = next((item.position for item in items[tail_index:] if item.position is not None), end)
-        return tuple(pieces.values()), tail
+        return tuple(parts.values()), tail
 
 
 def _unused(name: str, tokens: set[str | int]) -> str:

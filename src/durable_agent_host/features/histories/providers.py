@@ -120,7 +120,7 @@ class ProviderHistory(HistoryLocation):
             )
         if operation == "fork_at_turn" and self._is_in_session:
             raise HistoryElsewhereError(
-                f"the conversations of agent {agent!r} are kept by InMemoryHistoryProvider, as one piece in the state "
+                f"the conversations of agent {agent!r} are kept by InMemoryHistoryProvider, as one blob in the state "
                 "of the framework's session, and cannot be forked at a turn: leave at_turn out to fork the whole "
                 "conversation, or host the agent without that provider"
             )
@@ -133,7 +133,7 @@ class ProviderHistory(HistoryLocation):
         self.reject_unsupported(name.agent, "delete")
         try:
             agent_session = await record.agent_session()
-        except CorruptStateError:  # the session is being erased, or its piece is lost
+        except CorruptStateError:  # the session is being erased, or its blob is lost
             agent_session = None
         session_id = stored_external_session_id(name.session_id, record.session.owner, agent_session)
         await asyncio.wrap_future(submit(self._clear(session_id)))  # the loop that has the providers' connections

@@ -18,10 +18,10 @@ class FolderStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def put(self, namespace: str, pieces: Mapping[str, bytes]) -> None:
+    async def put(self, namespace: str, blobs: Mapping[str, bytes]) -> None:
         """Store blobs."""
         (self._folder / namespace).mkdir(parents=True, exist_ok=True)
-        for name, data in pieces.items():
+        for name, data in blobs.items():
             (self._folder / namespace / name).write_bytes(data)
 
     async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:

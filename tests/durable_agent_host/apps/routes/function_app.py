@@ -71,11 +71,11 @@ async def nothing(req: func.HttpRequest) -> None:
 async def streamed(req: Request) -> StreamingResponse:
     """Stream with the extension's own types."""
 
-    async def pieces():
+    async def fragments():
         yield "one "
         yield req.query_params["last"]
 
-    return StreamingResponse(pieces(), media_type="text/plain")
+    return StreamingResponse(fragments(), media_type="text/plain")
 
 
 @app.route(route="mixed", methods=["POST"])

@@ -42,7 +42,7 @@ class Follower(AgentResponseCallbackProtocol):
     """Writes what agents stream to a file, which a route of the app reads."""
 
     async def on_streaming_response_update(self, update: Any, context: AgentCallbackContext) -> None:
-        """Note a piece of text."""
+        """Note a fragment of text."""
         texts = [
             content.text for content in update.contents if content.type == "text" and content.merge_mode != "replace"
         ]

@@ -1,4 +1,4 @@
-"""Pieces in a SQLite file: what only a file can do, and what can only happen to a file."""
+"""Blobs in a SQLite file: what only a file can do, and what can only happen to a file."""
 
 import asyncio
 import sqlite3
@@ -21,9 +21,9 @@ def size_of(path: Path) -> int:
     return path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
 
 
-async def test_the_files_shrink_when_pieces_are_deleted(tmp_path):
+async def test_the_files_shrink_when_blobs_are_deleted(tmp_path):
     """When deleting returns, the space is given back to the disk, and what is left is readable."""
-    path = tmp_path / "pieces.db"
+    path = tmp_path / "blobs.db"
     store = SqliteBlobStore(path)
     expected_blobs = some(400, size=30_000)
     await store.put(NAMESPACE, expected_blobs)
@@ -36,23 +36,23 @@ async def test_the_files_shrink_when_pieces_are_deleted(tmp_path):
 
 
 @pytest.mark.parametrize("left", [0, 1, 400, 700])
-async def test_a_piece_that_was_cut_short_is_damaged(tmp_path, left):
-    """However little of a piece is left in the file, it is no piece, and the error names it."""
-    store, data = SqliteBlobStore(tmp_path / "pieces.db"), b"text " * 200
+async def test_a_blob_that_was_cut_short_is_damaged(tmp_path, left):
+    """However little of a blob is left in the file, it is no blob, and the error names it."""
+    store, data = SqliteBlobStore(tmp_path / "blobs.db"), b"text " * 200
     name = blob_name(data)
-    await store.put("home", {name: data})
+    await store.put("namespace", {name: data})
     await store.close()
-    with closing(sqlite3.connect(tmp_path / "pieces.db")) as file, file:
+    with closing(sqlite3.connect(tmp_path / "blobs.db")) as file, file:
         file.execute("UPDATE bodies SET padded = substr(padded, 1, ?)", (left,))
-    store = SqliteBlobStore(tmp_path / "pieces.db")
-    with pytest.raises(CorruptStateError, match=f"{name} of home .* other bytes"):
-        await store.get("home", [name])
+    store = SqliteBlobStore(tmp_path / "blobs.db")
+    with pytest.raises(CorruptStateError, match=f"{name} of namespace .* other bytes"):
+        await store.get("namespace", [name])
     await store.close()
 
 
 async def test_a_locked_file_makes_writers_wait_and_the_check_fail(tmp_path):
     """While another program holds the file locked, puts wait, reads do not, and the check says that it is locked."""
-    path = tmp_path / "pieces.db"
+    path = tmp_path / "blobs.db"
     store, expected_blobs = SqliteBlobStore(path), some(3)
     await store.put(NAMESPACE, expected_blobs)
     other = sqlite3.connect(path, isolation_level=None)

@@ -1,4 +1,4 @@
-"""The places of stores that contracts run against, and the stores of pieces."""
+"""The places of stores that contracts run against, and the stores of blobs."""
 
 import sqlite3
 import uuid
@@ -78,7 +78,7 @@ class ContainerBackend[Store](Backend[Store]):
         return await text_in_blobs(self.port, self.container, text)
 
 
-class SqlitePieces(FileBackend[BlobStore]):
+class SqliteBlobs(FileBackend[BlobStore]):
     """A file."""
 
     def make(self, **options: Any) -> BlobStore:
@@ -88,9 +88,9 @@ class SqlitePieces(FileBackend[BlobStore]):
         return SqliteBlobStore(self.path, **options)
 
     async def flip(self, namespace: str, name: str) -> None:
-        """Change one byte of a stored piece, behind the store's back."""
+        """Change one byte of a stored blob, behind the store's back."""
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
-            [(key,)] = connection.execute("SELECT body FROM pieces WHERE home = ? AND name = ?", (namespace, name))
+            [(key,)] = connection.execute("SELECT body FROM blobs WHERE namespace = ? AND name = ?", (namespace, name))
             with connection.blobopen("bodies", "padded", key) as blob:
                 blob.seek(500)
                 byte = blob.read(1)
@@ -105,8 +105,8 @@ def make_cipher() -> Any:
     return Cipher([EncryptionKey("test", bytes(range(32)))], refuses_plaintext=True)
 
 
-class EncryptedSqlitePieces(SqlitePieces):
-    """A file whose pieces are encrypted."""
+class EncryptedSqliteBlobs(SqliteBlobs):
+    """A file whose blobs are encrypted."""
 
     is_encrypted = True
 
@@ -117,11 +117,11 @@ class EncryptedSqlitePieces(SqlitePieces):
         return EncryptedBlobStore(super().make(**options), make_cipher())
 
     async def flip(self, namespace: str, name: str) -> None:
-        """Change one byte of a stored piece, behind the store's back."""
+        """Change one byte of a stored blob, behind the store's back."""
         await super().flip(namespace, f"{name}.enc")
 
 
-class BlobPieces(ContainerBackend[BlobStore]):
+class BlobBlobs(ContainerBackend[BlobStore]):
     """A container of its own in an Azurite."""
 
     def make(self, **options: Any) -> BlobStore:
@@ -131,7 +131,7 @@ class BlobPieces(ContainerBackend[BlobStore]):
         return self.from_environment(AzureBlobStore, **options)
 
     async def flip(self, namespace: str, name: str) -> None:
-        """Change one byte of a stored piece, behind the store's back."""
+        """Change one byte of a stored blob, behind the store's back."""
         async with self.client() as client:
             blob = client.get_blob_client(f"{namespace}/{name}")
             body = bytearray(await (await blob.download_blob()).readall())
@@ -139,4 +139,4 @@ class BlobPieces(ContainerBackend[BlobStore]):
             await blob.upload_blob(bytes(body), overwrite=True)
 
 
-PieceBackend = SqlitePieces | BlobPieces
+BlobBackend = SqliteBlobs | BlobBlobs
