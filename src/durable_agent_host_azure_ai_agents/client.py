@@ -75,7 +75,6 @@ class RawAzureAIAgentsChatClient(FoldedStreamMixin, BaseChatClient[Any]):
         return AgentsService(self.sdk)
 
     def service_url(self) -> str:
-        """Return the endpoint."""
         return str(getattr(getattr(self.sdk, "_config", None), "endpoint", ""))
 
     def _start_call(

@@ -85,7 +85,6 @@ class AgentsService:
         return None
 
     async def create_agent(self, body: Json) -> Json:
-        """Create an agent."""
         return (await self.sdk.create_agent(body, **_ONCE)).as_dict()
 
     async def agent(self, agent_id: str) -> Json:
@@ -93,7 +92,6 @@ class AgentsService:
         return (await self.sdk.get_agent(agent_id, **_ONCE)).as_dict()
 
     async def create_thread(self, body: Json) -> Json:
-        """Create a thread."""
         return (await self.sdk.threads.create(without_lone_surrogates(body), **_ONCE)).as_dict()
 
     async def post_message(self, thread_id: str, body: Json) -> Json:
@@ -135,7 +133,6 @@ class AgentsService:
         return [step.as_dict() async for step in pages]
 
     async def cancel(self, thread_id: str, run_id: str) -> Json:
-        """Cancel a run."""
         return (await self.sdk.runs.cancel(thread_id, run_id, **_ONCE)).as_dict()
 
     def start_run(self, thread_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:

@@ -149,7 +149,6 @@ def code_call(call_id: Any, code: Any) -> Content:
 
 
 def search_call(call: Json, arguments: Json) -> Content:
-    """Return the content of a search."""
     return Content("search_tool_call", call_id=call.get("id"), tool_name=str(call.get("type")), arguments=arguments)
 
 

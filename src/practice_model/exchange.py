@@ -22,7 +22,6 @@ from practice_model.play.plans import Plan
 
 
 def encode_json(value: Any) -> bytes:
-    """Return a value as JSON."""
     try:
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

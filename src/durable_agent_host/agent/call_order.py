@@ -111,7 +111,6 @@ def new_model_layers(run: CurrentRun, *, drops_continuations: bool = False) -> M
 
 
 def new_tool_layers(run: CurrentRun) -> ToolLayers:
-    """Return the layers of the tool calls of a run."""
     return ToolLayers(
         journal=JournalToolCalls(run.journal, run.observers, run.session_state, run.gate),
         progress=run.progress,

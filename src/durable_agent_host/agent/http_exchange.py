@@ -52,7 +52,6 @@ class HttpExchange:
     body: bytearray = field(default_factory=bytearray)
 
     def record_status(self, status: int) -> None:
-        """Record the status."""
         self.status = status
 
     def record_chunk(self, chunk: bytes) -> None:

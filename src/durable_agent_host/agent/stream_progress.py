@@ -32,7 +32,6 @@ class _UnreadableCall(Content):
     """A call that keeps its raw arguments and parses them as none: they cannot be read, or are ``null``."""
 
     def parse_arguments(self) -> dict[str, Any | None] | None:
-        """Return no arguments."""
         return {}
 
 

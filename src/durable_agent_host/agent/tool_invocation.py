@@ -59,7 +59,6 @@ class ToolInvocation:
 
     @property
     def name(self) -> str:
-        """The tool's name."""
         return self.tool.name
 
     @property

@@ -100,7 +100,6 @@ def _decompress(data: bytes, size: int) -> bytes:
 
 
 def encode_index(refs: Sequence[SegmentRef]) -> bytes:
-    """Encode an index of segments."""
     return json_bytes_of({"refs": [_encode_ref(ref) for ref in refs]})
 
 

@@ -247,7 +247,6 @@ class _Orchestration:
 
 
 def _decrypt_state(cipher: Cipher, entity: str, key: str, state: Any) -> Any:
-    """Decrypt an entity's state."""
     return cipher.read_json(_state(entity, key), state)
 
 

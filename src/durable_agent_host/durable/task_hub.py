@@ -170,7 +170,6 @@ def state_in(context: Any) -> Any:
 
 
 def _not_json(entity: str, key: str) -> CorruptStateError:
-    """Return the error for a state that the task hub's store has damaged."""
     return CorruptStateError(
         f"what the task hub stores of the entity @{entity}@{key} is damaged, and cannot be read: restore a copy, or "
         "delete this entity in the task hub; nothing was changed"

@@ -119,7 +119,6 @@ class _TurnSteps:
         self._events: dict[str, Any] = {}
 
     def run_step(self, step: Step) -> Generator[Any, Any, Any]:
-        """Run a step, and return its result."""
         match step:
             case SetCustomStatus(pending, replies):
                 return self._context.set_custom_status(encode_pending(pending, replies))

@@ -111,7 +111,6 @@ class EncryptedBlobStore:
         await self._store.check()
 
     async def close(self) -> None:
-        """Close the store."""
         await self._store.close()
 
 

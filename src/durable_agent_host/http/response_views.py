@@ -99,7 +99,6 @@ def session_response(view: SessionIdentityWire, http_status: HTTPStatus = HTTPSt
 
 
 def session_url_of(base: str, agent: str, session_id: str) -> str:
-    """Return a session's URL."""
     return f"{base}/agents/{quote(agent)}/sessions/{quote(session_id, safe='')}"
 
 
@@ -126,7 +125,6 @@ def pending_calls_of(turn: Turn) -> Sequence[PendingCallWire]:
 
 
 def waiting_view(turn: Turn) -> WaitingWire:
-    """Return a turn's pending calls."""
     return {
         **turn_identity(turn.request),
         "message": turn.request.message,

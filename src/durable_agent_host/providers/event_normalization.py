@@ -175,7 +175,6 @@ class _Event(NamedTuple):
     data: str = "{}"
 
     def json(self) -> Any:
-        """Return the data."""
         return json.loads(self.data) if self.fields is None else self.fields
 
 

@@ -134,7 +134,6 @@ class GenericProvider:
                 yield ServiceFile(part.file_id, part.name, part.media_type)
 
     async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
-        """Download it from the service."""
         try:
             return await self.download_file(client, file)
         except Exception as error:

@@ -222,7 +222,6 @@ def encode_body(body: Mapping[str, Any]) -> bytes | None:
 
 
 def encode_text(text: str) -> bytes:
-    """Encode a text as UTF-8."""
     try:
         return text.encode()
     except UnicodeEncodeError:

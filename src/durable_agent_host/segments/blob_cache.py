@@ -23,7 +23,6 @@ class BlobCache:
         self._lock = threading.Lock()
 
     def get(self, key: Any) -> Any:
-        """Return the value of a key, or None."""
         with self._lock:
             cached_item = self._values.get(key)
             if cached_item is None:

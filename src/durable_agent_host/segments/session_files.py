@@ -55,7 +55,6 @@ class SessionFiles:
 
     @property
     def uploads(self) -> Uploads:
-        """The session's uploads."""
         return Uploads(self._turn_data_storage.open_store(), *self._names, session_owner(*self._names), self._owner)
 
     async def all(self) -> list[ConversationFile]:

@@ -76,7 +76,6 @@ class _FollowerQueue:
         return self._is_woken
 
     def close(self) -> None:
-        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
 

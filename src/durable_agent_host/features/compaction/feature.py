@@ -23,7 +23,6 @@ class CompactionOfAgent(AgentFeature):
 
     @override
     def begin(self, start: AttemptStart) -> AttemptFeature:
-        """Begin an attempt."""
         return CompactionOfAttempt(start)
 
 

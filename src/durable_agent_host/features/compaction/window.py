@@ -388,7 +388,6 @@ def _is_of_turn(item: _ContextMessage) -> bool:
 
 
 def _is_question(item: _ContextMessage) -> bool:
-    """Return whether a message is a user's question, or a summary."""
     return item.is_summary or (
         item.message.role == "user" and any(content.type not in _REPLIES for content in item.message.contents)
     )

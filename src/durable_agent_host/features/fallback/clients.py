@@ -110,7 +110,6 @@ class ActiveClient:
 
     @property
     def provider(self) -> ModelProvider:
-        """The provider of the client."""
         return self.clients[self.index].provider
 
     def read_item(self, update: Any, /) -> ItemPart | None:
@@ -118,7 +117,6 @@ class ActiveClient:
         return self.provider.read_item(update)
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
-        """Complete an item's contents."""
         return self.provider.complete_item(contents, item)
 
     def hosted_calls(self, item: Mapping[str, Any], /) -> Iterable[HostedCall]:

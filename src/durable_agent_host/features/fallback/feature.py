@@ -33,7 +33,6 @@ class Fallbacks(AgentFeature):
 
     @override
     def begin(self, start: AttemptStart) -> AttemptFeature:
-        """Begin an attempt."""
         return FallbacksOfAttempt(self._clients)
 
 

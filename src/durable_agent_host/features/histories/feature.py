@@ -60,7 +60,6 @@ class Histories(AgentFeature):
 
     @override
     def begin(self, start: AttemptStart) -> AttemptFeature:
-        """Begin an attempt."""
         return HistoriesOfAttempt(start)
 
 

@@ -29,7 +29,6 @@ class PendingKinds(AgentFeature):
 
     @override
     def begin(self, start: AttemptStart) -> AttemptFeature:
-        """Begin an attempt."""
         return self
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:

@@ -39,7 +39,6 @@ class Steering(AgentFeature):
 
     @override
     def begin(self, start: AttemptStart) -> AttemptFeature:
-        """Begin an attempt."""
         return SteeringOfAttempt(start)
 
 

@@ -47,7 +47,6 @@ class ChunkNormalizer:
         yield chunk
 
     def end(self, *, is_done: bool) -> Iterator[Json]:
-        """Return a chunk for ``[DONE]``."""
         if is_done and self._last_chunk:
             yield {**self._last_chunk, "choices": [_END_CHOICE], "usage": None, STREAM_END: True}
 

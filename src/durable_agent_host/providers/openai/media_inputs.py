@@ -80,7 +80,6 @@ def audio_part(content: Content) -> dict[str, Any] | None:
 
 
 def is_audio(content: Content) -> bool:
-    """Return whether a content is audio."""
     return content.type in {"data", "uri", "hosted_file"} and (content.media_type or "").startswith("audio/")
 
 

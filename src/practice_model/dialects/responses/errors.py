@@ -26,7 +26,6 @@ class HttpError:
 
 
 def missing_parameter_error(path: str) -> HttpError:
-    """Return the error for a missing required parameter."""
     return HttpError(400, f"Missing required parameter: '{path}'.", "missing_required_parameter", path)
 
 

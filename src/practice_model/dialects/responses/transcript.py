@@ -84,7 +84,6 @@ class Transcript(Sequence[Json]):
         self._count = len(self._shared_items)
 
     def has_id(self, item_id: object) -> bool:
-        """Return whether one of the items has this id."""
         return any(item.get("id") == item_id for item in self)
 
     def has_result(self, request_id: RequestId) -> bool:

@@ -1,5 +1,5 @@
 """HTTP functions of all the kinds that the worker's own tests have, and functions that write logs."""
-# ruff: noqa: D101, D102, LOG015 - apps write logs as they like
+# ruff: noqa: D101, LOG015 - apps write logs as they like
 
 import asyncio
 import hashlib
