@@ -11,7 +11,10 @@ from textwrap import dedent
 import durable_agent_host
 from tests.house.source import ROOT, tracked_files
 
-BELOW = ("", "src/", "src/durable_agent_host/", "tests/", "tests/durable_agent_host/", "benchmarks/")
+BELOW = (
+    *("", "src/", "src/durable_agent_host/", "tests/", "tests/durable_agent_host/", "benchmarks/"),
+    *("src/durable_agent_host/templates/common/", "src/durable_agent_host/templates/minimal/"),
+)
 """Folders below which a document may name a file."""
 
 NAMED_FILE = re.compile(r"(?<![\w./:@*<>-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b")

@@ -166,7 +166,7 @@ def test_a_deployed_app_can_be_imported(tmp_path):
     assert Path(package).is_relative_to(tmp_path)
 
 
-MACHINE_PATH = re.compile(rb"(?<![\w.])/(?:home|Users|root|work|workspace)/[\w.]|[A-Z]:\\\\?Users\\")
+MACHINE_PATH = re.compile(rb"(?<![\w.])/(?:home(?!/site/wwwroot)|Users|root|work|workspace)/[\w.]|[A-Z]:\\\\?Users\\")
 
 
 def test_no_file_contains_a_path_of_one_machine():
