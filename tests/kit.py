@@ -23,6 +23,8 @@ requests.Session.send = api_checks.check_all(requests.Session.send)
 
 
 _MENDED = (
+    "gemini/HANDMADE-vertex-error-after-stop",
+    "gemini/HANDMADE-vertex-finish-reason-in-every-chunk",
     "openai-responses/incomplete-in-function-call",
     "chat-completions/deepseek-length-before-arguments",
     "chat-completions/multiturn/groq-null-arguments-stream",

@@ -41,6 +41,12 @@ _GEMINI: dict[str, list[dict[str, Any]]] = {
         {"functionCall": {"name": "g", "id": "f3", "urgency": 9}},
     ],
 }
+_RATINGS = [{"category": "HARM_CATEGORY_HARASSMENT", "probability": "NEGLIGIBLE"}]
+_FINISHED_CHUNKS = [
+    {"candidates": [candidate | {"finishReason": "STOP", "safetyRatings": _RATINGS}]}
+    for chunk in gemini_response({"text": "hm", "thought": True}, {"text": "a"}, {"text": "b"}, *_GEMINI["calls"])
+    for candidate in chunk["candidates"]
+]
 _COMMAND_FAILED = {"stdout": "", "stderr": "no rule", "outcome": {"type": "exit", "exit_code": 2}}
 _RESPONSES: dict[str, list[dict[str, Any]]] = {
     "commands that failed": [
@@ -74,6 +80,7 @@ _HOLODECK = (
 )
 
 HANDMADE_STREAMS: dict[str, list[Any]] = {
+    "gemini/a finish reason in each chunk": _FINISHED_CHUNKS,
     **{f"gemini/{name}": gemini_response(*parts) for name, parts in _GEMINI.items()},
     **{
         f"openai-responses/{name}": build_events(build_response_body([*items, message(1, text("Found."))]))

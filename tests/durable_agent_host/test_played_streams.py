@@ -31,6 +31,7 @@ pytestmark = [
     pytest.mark.recordings,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore:.*is discouraged:DeprecationWarning"),  # Google's SDK subclasses aiohttp's
+    pytest.mark.filterwarnings("ignore:.* is not a valid:UserWarning"),  # of enums that the SDK does not know
 ]
 WITHOUT_ANSWER = ("pause-turn-web-search-stream/01", "error-failed-quota")
 """Recordings whose answer is in another recording, or that end with an error."""

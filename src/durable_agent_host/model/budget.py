@@ -6,10 +6,6 @@ from typing import Any, Final, Literal, Self, cast
 
 from agent_framework import Content
 
-TOOL_INPUT: Final = "tool_use_input_token_count"
-"""Name of a count that the framework does not know: what a model has read of tools that its service ran, where the
-service counts it apart from the input."""
-
 _MAX_LIMIT: Final = 2**53
 """Readers of JSON represent greater numbers differently; no call takes as many tokens."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, Literal
 
-from durable_agent_host.model.budget import TOOL_INPUT, Budget, BudgetUsage, Kind, is_count
+from durable_agent_host.model.budget import Budget, BudgetUsage, Kind, is_count
 from durable_agent_host.turn.waiting_status import BUDGET_PREFIX
 
 Scope = Literal["turn", "session"]
@@ -70,11 +70,7 @@ def usage_of_response(usage: Mapping[str, Any] | None, model: str | None) -> Bud
     total = _count(usage, "total_token_count")
     if not total:  # a service without a total counts cache reads and writes apart from the input
         input_tokens += cache_read + cache_written
-    # What only the total has, a model has written, such as Gemini's thoughts, unless the service says that it read it.
-    unclassified_tokens = max(total - input_tokens - output_tokens, 0)
-    from_tools = min(_count(usage, TOOL_INPUT), unclassified_tokens)
-    input_tokens += from_tools
-    output_tokens += unclassified_tokens - from_tools
+    output_tokens = max(output_tokens, total - input_tokens)  # what only the total has, a model has written
     cache_read = min(cache_read, input_tokens)
     cache_written = min(cache_written, input_tokens - cache_read)
     cost = _cost_of(

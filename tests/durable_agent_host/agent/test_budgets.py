@@ -47,7 +47,7 @@ def test_an_agent_without_a_journal_has_no_budget_of_its_own():
     app.add_agent(Silent())  # type: ignore[arg-type]
 
 
-NAMES = tuple(f"{name}_token_count" for name in ("input", "output", "total", "cache_read_input", "tool_use_input"))
+NAMES = tuple(f"{name}_token_count" for name in ("input", "output", "total", "cache_read_input"))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,6 @@ NAMES = tuple(f"{name}_token_count" for name in ("input", "output", "total", "ca
         ((1000, 10, 1010, 900), Usage(input_tokens=1000, cache_read_tokens=900, output_tokens=10)),
         ((100, 10, None, 900), Usage(input_tokens=1000, cache_read_tokens=900, output_tokens=10)),  # beside the input
         ((10, 5, 415), Usage(input_tokens=10, output_tokens=405)),  # reasoning beside the output
-        ((10, 5, 1015, None, 300), Usage(input_tokens=310, output_tokens=705)),  # what tools of the service gave
         ((5000, 5000, 1), Usage(input_tokens=5000, output_tokens=5000)),  # a total that is none
         ((5, 5, 10, 900), Usage(input_tokens=5, cache_read_tokens=5, output_tokens=5)),  # nor is this
         ((), Usage(input_tokens=0, output_tokens=0)),

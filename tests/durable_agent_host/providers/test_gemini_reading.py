@@ -9,7 +9,7 @@ from durable_agent_host.codec.message import encode_message
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.gemini.part_mapping import to_parts
 from durable_agent_host.providers.gemini.provider import GEMINI
-from durable_agent_host.providers.gemini.response_reader import ResponseReader
+from durable_agent_host.providers.gemini.response_reader import ResponseReader, count_tokens
 from durable_agent_host.stream.fold import fold_updates
 
 SEAL = "c2VhbGVk"
@@ -30,8 +30,8 @@ def updates_of(chunks):
     """The updates of the hosted client."""
     reader = ResponseReader()
     return [
-        ChatResponseUpdate(role="assistant", contents=reader.read(chunk_json), response_id=reader.response_id)
-        for chunk_json in chunks
+        ChatResponseUpdate(role="assistant", contents=contents, response_id=reader.response_id)
+        for contents in (*map(reader.read, chunks), reader.end())
     ]
 
 
@@ -148,8 +148,20 @@ def test_other_candidates_are_stored_apart_from_the_response():
         [candidate(0, "s.", finishReason="STOP")],
         [candidate(1, "", finishReason="STOP")],
     ]
-    contents = [content for chunk in chunks for content in reader.read({"candidates": chunk})]
+    contents = [content for chunk in chunks for content in reader.read({"candidates": chunk})] + reader.end()
     assert "".join(content.text or "" for content in contents) == "Yes."
     contents_json = json.dumps([content.to_dict() for content in contents])
     assert contents_json.count("No, not so.") == 1
     assert all(to_parts(content) == [] for content in contents if not content.text)
+
+
+def test_output_tokens_include_thoughts_and_input_tokens_include_tools_of_the_service():
+    """As with other services; what is not reported is not counted."""
+    usage = {"promptTokenCount": 5, "candidatesTokenCount": 3, "thoughtsTokenCount": 100, "totalTokenCount": 115}
+    assert count_tokens(usage | {"toolUsePromptTokenCount": 7}) == {
+        "input_token_count": 12,
+        "output_token_count": 103,
+        "total_token_count": 115,
+        "reasoning_output_token_count": 100,
+    }
+    assert count_tokens({"promptTokenCount": 5, "trafficType": "ON_DEMAND"}) == {"input_token_count": 5}

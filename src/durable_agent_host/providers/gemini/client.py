@@ -8,22 +8,26 @@ parts is not used.
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from agent_framework import Content, Message, ResponseStream
+from agent_framework import ChatResponseUpdate, Content, Message, ResponseStream
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.codec.strict_json import is_nested_too_deeply, object_at
 from durable_agent_host.concurrency.thread_offload import MANY
-from durable_agent_host.model.budget import TOOL_INPUT
 from durable_agent_host.model.ending import CONTENT_FILTER, REFUSAL_DETAILS
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
 from durable_agent_host.providers.call_pairing import UNNAMED, with_service_tools
 from durable_agent_host.providers.gemini.part_mapping import parts_to_send
 from durable_agent_host.providers.gemini.raw_json_transport import long_data_part, raw_json, raw_part
-from durable_agent_host.providers.gemini.response_reader import ResponseReader, count_searches, read_filter
-from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, add_counts
+from durable_agent_host.providers.gemini.response_reader import (
+    ResponseReader,
+    count_searches,
+    count_tokens,
+    read_filter,
+)
+from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, add_counts, sdk_json
 from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import GEMINI
 from durable_agent_host.providers.stream_completion import is_truncated
@@ -62,10 +66,7 @@ class PartPreservingMixin(FoldedStreamMixin):
         return client._prepare_request(moved_messages, options_to_send)
 
     def _parse_usage(self, usage: Any) -> Any:
-        client: Any = super()
-        details = client._parse_usage(usage)
-        tool_input_tokens = getattr(usage, "tool_use_prompt_token_count", None)
-        return details if tool_input_tokens is None else cast("Any", {**(details or {}), TOOL_INPUT: tool_input_tokens})
+        return count_tokens(sdk_json(usage)) if usage else None
 
     def _parse_parts(self, parts: Sequence[Any], **_: Any) -> list[Content]:
         del parts  # the reader reads the service's original JSON
@@ -140,6 +141,8 @@ async def _read(stream: Any) -> AsyncIterator[Any]:
             update.response_id = reader.response_id
             _add_response_fields(update, response_json)
             yield update
+        if contents := reader.end():
+            yield ChatResponseUpdate(contents=contents, role="assistant", response_id=reader.response_id)
 
 
 def _add_response_fields(target: Any, response_json: dict[str, Any]) -> None:

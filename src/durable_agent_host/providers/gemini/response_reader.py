@@ -14,6 +14,7 @@ from agent_framework import Annotation, Content, TextSpanRegion
 
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.errors import ProviderError, RequestBlockedError
+from durable_agent_host.model.budget import is_count
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.providers.gemini.part_mapping import (
     METADATA,
@@ -58,11 +59,19 @@ _STOPS: Final[dict[str, tuple[str, str, bool]]] = {
 """The service's reason for no answer → its meaning, what to do, and whether a retry can succeed."""
 
 _COUNTS: Final = {
-    "input_token_count": "promptTokenCount",
-    "output_token_count": "candidatesTokenCount",
-    "reasoning_output_token_count": "thoughtsTokenCount",
-    "total_token_count": "totalTokenCount",
+    "input_token_count": ("promptTokenCount", "toolUsePromptTokenCount"),
+    "output_token_count": ("candidatesTokenCount", "thoughtsTokenCount"),
+    "total_token_count": ("totalTokenCount",),
+    "cache_read_input_token_count": ("cachedContentTokenCount",),
+    "reasoning_output_token_count": ("thoughtsTokenCount",),
 }
+"""The framework's name of a count → the service's counts that it is the sum of."""
+
+
+def count_tokens(usage: Mapping[str, Any]) -> dict[str, int]:
+    """Return the token counts of a response that its service reports."""
+    counts = {name: [usage[key] for key in keys if is_count(usage.get(key))] for name, keys in _COUNTS.items()}
+    return {name: sum(values) for name, values in counts.items() if values}
 
 
 def check_stop(response: Mapping[str, Any], candidate: Mapping[str, Any]) -> None:
@@ -301,22 +310,18 @@ class ResponseMetadata:
         return new_citations
 
     def to_contents(self, call_id: str, *, includes_searches: bool) -> list[Content]:
-        """Return contents with the fields that were collected since the last call."""
-        fields = self._fields
-        earlier = self._earlier
-        other_candidates = [*self._other_candidates.values()]
-        self._fields = {}
-        self._earlier = []
-        self._other_candidates = {}
+        """Return contents with the fields that were collected."""
+        fields = dict(self._fields)
         contents: list[Content] = []
         grounding = object_at(fields, "groundingMetadata")
         name = next((name for name in _QUERIES if grounding.get(name)), None)
         if includes_searches and name is not None:
             del fields["groundingMetadata"]
             contents += _search(call_id, name, grounding)
-        fields |= ({"earlier": earlier} if earlier else {}) | (
-            {"candidates": other_candidates} if other_candidates else {}
-        )
+        if self._earlier:
+            fields["earlier"] = self._earlier
+        if self._other_candidates:
+            fields["candidates"] = [*self._other_candidates.values()]
         if fields:
             contents.append(metadata_content(fields))
         return contents
@@ -413,7 +418,7 @@ class ResponseReader:
         self._completed_ids: set[str] = set()
         self._code_result: list[Content] = []
         self._count = 0
-        self._is_finished = False
+        self._finish_reason: Any = None
         self.response_id: str | None = None
 
     def read(self, response: Mapping[str, Any]) -> list[Content]:
@@ -423,14 +428,13 @@ class ResponseReader:
             Its contents, in order; often one, sometimes none.
 
         Raises:
-            ProviderError: the service ended without a response, or within a function call.
+            ProviderError: the service ended without a response.
         """
         candidate, other_candidates = _split_candidates(response.get("candidates"))
         try:
             check_stop(response, candidate)
         except ProviderError as error:
-            counts = object_at(response.get("usageMetadata"))
-            error.usage = {name: counts.get(key) for name, key in _COUNTS.items()}
+            error.usage = count_tokens(object_at(response.get("usageMetadata")))
             raise
         for other_candidate in other_candidates:
             self._metadata.read_other(other_candidate)
@@ -439,21 +443,26 @@ class ResponseReader:
         contents = [content for part in _parts(candidate) for content in self._read_part(part)]
         if annotations := self._metadata.new_annotations(candidate, self._text):
             _annotate(contents, annotations)
-        finish_reason = candidate.get("finishReason")
-        if finish_reason == "CONTINUATION":  # the SDK asks for the rest, in the same stream
-            return contents
-        self._is_finished = self._is_finished or bool(finish_reason)
-        if finish_reason or (other_candidates and self._is_finished):
-            if (open_parts := self._calls.end()) and finish_reason not in _CUT:
-                raise ProviderError(
-                    f"the model's response ended within a function call ({finish_reason}); try again", retryable=True
-                )
-            contents += map(self._call, open_parts)
-            contents += self._end_code_run()
-            contents += self._metadata.to_contents(
-                self._new_id("search"), includes_searches="toolCall" not in self._ids
-            )
+        self._finish_reason = candidate.get("finishReason") or self._finish_reason
         return contents
+
+    def end(self) -> list[Content]:
+        """Return the contents after the last chunk; each chunk may have a finish reason.
+
+        Raises:
+            ProviderError: the service ended within a function call.
+        """
+        if not self._finish_reason:
+            return []
+        if (open_parts := self._calls.end()) and self._finish_reason not in _CUT:
+            raise ProviderError(
+                f"the model's response ended within a function call ({self._finish_reason}); try again", retryable=True
+            )
+        return [
+            *map(self._call, open_parts),
+            *self._end_code_run(),
+            *self._metadata.to_contents(self._new_id("search"), includes_searches="toolCall" not in self._ids),
+        ]
 
     def _read_part(self, part: Part) -> list[Content]:
         if "functionCall" in part and isinstance(part["functionCall"], dict):
