@@ -10,6 +10,7 @@ from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.errors import RequestError
 from durable_agent_host.providers.gemini.provider import GEMINI
+from durable_agent_host.providers.gemini.raw_json_transport import request_json
 from durable_agent_host.turn.message_input import read_message
 
 
@@ -29,8 +30,8 @@ def test_images_and_files_are_sent_live_and_from_a_store():
     GEMINI.check_message(Message("user", contents))
     both = Message("user", contents), round_trip(contents, "user")
     live, cold = (client()._prepare_gemini_messages([message])[1][0] for message in both)
-    assert live == cold
-    assert [json.loads(part.model_dump_json(exclude_none=True, by_alias=True)) for part in live.parts] == [
+    assert request_json([live]) == request_json([cold])
+    assert request_json([live])[0]["parts"] == [
         {"text": "look"},
         {"inlineData": {"data": "YWJj", "mimeType": "image/png"}},
         {"fileData": {"fileUri": "gs://bucket/a.pdf", "mimeType": "application/pdf"}},

@@ -7,10 +7,11 @@ from agent_framework_openai import OpenAIChatClient
 from durable_agent_host.providers.openai.item_mapping import attach_items
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.openai.request_items import with_valid_ids
-from durable_agent_host.providers.services import UNKNOWN
+from durable_agent_host.providers.services import SERVICES, UNKNOWN
 from practice_model.rules.requests import Rules, check_request
 from practice_model.store import Store
 
+OPENAI = SERVICES[0]
 CODE = {
     "type": "code_interpreter_call",
     "id": "ci_1",
@@ -82,8 +83,20 @@ def test_an_item_that_comes_twice_is_sent_once():
 @pytest.mark.parametrize("item_id", ["msg_" + "x" * 70, "msg ü", ""])
 def test_an_id_that_the_service_refuses_is_not_sent(item_id):
     """A message goes without it; an item that has to have one stays out."""
-    assert "id" not in with_valid_ids([MESSAGE | {"id": item_id}], UNKNOWN)[0]
-    assert with_valid_ids([CODE | {"id": item_id}], UNKNOWN) == []
+    assert "id" not in with_valid_ids([MESSAGE | {"id": item_id}], OPENAI)[0]
+    assert with_valid_ids([CODE | {"id": item_id}], OPENAI) == []
+    thought = {"type": "reasoning", "encrypted_content": "sealed"}
+    assert with_valid_ids([thought | {"id": item_id}], OPENAI) == [thought]
+
+
+@pytest.mark.parametrize("name", ["xAI", "OpenRouter", "LiteLLM", "unknown"])
+def test_other_services_get_the_ids_that_they_gave(name):
+    """However long, and several items under the same; an item that comes twice is sent once."""
+    item_id = "tco_" + "b" * 80
+    items = [{"type": "reasoning", "id": item_id, "encrypted_content": text} for text in ("first", "second")]
+    items.append({"type": "web_search_call", "id": item_id + "1", "action": {"type": "search", "query": "q"}})
+    (service,) = (row for row in SERVICES if row.name == name)
+    assert with_valid_ids([*items, items[0]], service) == items
 
 
 @pytest.mark.parametrize(

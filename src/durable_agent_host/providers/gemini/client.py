@@ -20,7 +20,7 @@ from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
 from durable_agent_host.providers.call_pairing import UNNAMED, with_service_tools
 from durable_agent_host.providers.gemini.part_mapping import parts_to_send
-from durable_agent_host.providers.gemini.raw_json_transport import long_data_part, raw_json, raw_part
+from durable_agent_host.providers.gemini.raw_json_transport import data_part, raw_json, raw_part
 from durable_agent_host.providers.gemini.response_reader import (
     ResponseReader,
     count_searches,
@@ -102,7 +102,7 @@ class PartPreservingMixin(FoldedStreamMixin):
 
     def _convert_data_or_uri_content(self, content: Content) -> Any:
         client: Any = super()
-        part = long_data_part(content.uri or "", content.media_type) if content.media_type else None
+        part = data_part(content.uri or "", content.media_type) if content.media_type else None
         return part or client._convert_data_or_uri_content(content)
 
     def _coerce_to_dict(self, value: Any) -> dict[str, Any]:

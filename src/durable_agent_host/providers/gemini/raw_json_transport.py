@@ -8,7 +8,6 @@ original JSON, in ``sdk_http_response.body``.
 
 # ruff: noqa: SLF001 - the SDK has no public access to the JSON of a request or a response
 
-import base64
 import copy
 import json
 import re
@@ -103,9 +102,6 @@ def _with_valid_name(part: Json, tool_names: Collection[str]) -> Json:
 
 
 _PLACEHOLDER = "."
-_LONG_URL: Final = 512 * 1024
-_CHECKED_CHARACTERS: Final = 256 * 1024
-"""A multiple of four. Other threads run between two such parts."""
 _TOOLS: Final = frozenset({"toolCall", "toolResponse"})
 
 
@@ -132,21 +128,16 @@ def raw_part(part_json: Mapping[str, Any]) -> Any:
     return _raw_part_class().model_construct(part_json=dict(part_json))
 
 
-def long_data_part(uri: str, media_type: str) -> Any:
-    """Make a part from a long data URL without decoding it: the framework decodes it, and the SDK encodes it again.
+def data_part(uri: str, media_type: str) -> Any:
+    """Make a part from a data URL without decoding it: the framework decodes it, and the SDK encodes it again.
 
     Returns:
-        The part; None for a short URL, and one that is not valid base64.
+        The part; None for another URL.
     """
-    if len(uri) <= _LONG_URL or not uri.startswith("data:"):
-        return None
     data = uri.partition(";base64,")[2]
-    try:
-        for start in range(0, len(data), _CHECKED_CHARACTERS):
-            base64.b64decode(data[start : start + _CHECKED_CHARACTERS], validate=True)
-    except ValueError:
-        return None
-    return raw_part({"inlineData": {"data": data, "mimeType": media_type}}) if data else None
+    return (
+        raw_part({"inlineData": {"data": data, "mimeType": media_type}}) if data and uri.startswith("data:") else None
+    )
 
 
 def request_json(contents: Sequence[Any]) -> list[dict[str, Any]]:

@@ -215,7 +215,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
     ),
     "image_generation_call": ItemType(
         complete=content_completion.complete_image,
-        hosted_call=_call_of("image_generation", "action", "revised_prompt", "size", "quality", "background"),
+        hosted_call=_call_of("image_generation", "action", "prompt", "revised_prompt", "size", "quality", "background"),
     ),
     "shell_call": ItemType(
         complete=content_completion.complete_call,

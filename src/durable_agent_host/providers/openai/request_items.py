@@ -296,13 +296,13 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]], service: Service) -> list
 
     Call ids over 64 characters come from other providers, repeated ones from services whose ids are unique only within
     a response, repeated or malformed item ids from histories that lost their own. The new ids derive from the old ones,
-    so they are the same on every turn. A repeated item of another kind is the same item, and is omitted.
+    so they are the same on every turn. An item that comes again unchanged is omitted, unless its id is optional.
 
     Returns:
         New items where something changed.
     """
     valid_items: list[Item] = []
-    occurrence_counts: dict[str, int] = {}
+    items_by_id: dict[str, list[Mapping[str, Any]]] = {}
     call_counts = Counter[str]()
     open_call_ids: dict[str, list[str]] = {}
     for item in items:
@@ -318,16 +318,18 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]], service: Service) -> list
             valid_item["call_id"] = unique_id(call_id, call_counts, valid_ids, "call_")
             open_call_ids.setdefault(call_id, []).append(valid_item["call_id"])
         if item_id is not None and kind != "item_reference":
-            previous_count = occurrence_counts.get(str(item_id), 0)
-            occurrence_counts[str(item_id)] = previous_count + 1
+            earlier_items = items_by_id.setdefault(str(item_id), [])
             row = item_type(kind)
-            is_valid = _VALID_ID.fullmatch(str(item_id)) is not None and not previous_count
+            is_valid = _VALID_ID.fullmatch(str(item_id)) is not None and not earlier_items
             if row.id_prefix and not (is_valid and str(item_id).startswith(row.id_prefix)):
-                valid_item["id"] = row.id_prefix + derived_id(str(item_id), str(call_id), str(previous_count))
+                valid_item["id"] = row.id_prefix + derived_id(str(item_id), str(call_id), str(len(earlier_items)))
             elif not is_valid and not row.id_prefix:
-                if not row.is_id_optional:
+                is_new = item not in earlier_items
+                if row.is_id_optional or (row.is_encrypted and service.limits_item_ids and is_new):
+                    del valid_item["id"]
+                elif service.limits_item_ids or not is_new:
                     continue
-                del valid_item["id"]
+            earlier_items.append(item)
         valid_items.append(valid_item)
     return valid_items
 
