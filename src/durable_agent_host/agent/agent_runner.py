@@ -8,7 +8,7 @@ for the time limit. How that ends is a type (`ending`); the turn's outcome (`out
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -20,7 +20,7 @@ from agent_framework import AgentResponse, Content, SupportsAgentRun
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runs import AgentRuns
 from durable_agent_host.agent.compaction import NO_COMPACTION_CHOICE, CompactionChoice
-from durable_agent_host.agent.feature import AgentFeature, AttemptStart, history_of
+from durable_agent_host.agent.feature import AgentFeature, AttemptStart, CurrentRun, history_of
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.layers.running_call import WaitRules
 from durable_agent_host.agent.observer import AgentCompleted, TurnObserver
@@ -64,6 +64,8 @@ from durable_agent_host.errors import (
     ProcessDiedError,
     ProviderError,
     RedactionError,
+    TurnError,
+    TurnTimedOutError,
     log_reason,
     strip_error_text,
 )
@@ -75,6 +77,7 @@ from durable_agent_host.segments.conversation_reader import stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage
 from durable_agent_host.session.ownership import external_session_id
+from durable_agent_host.session.sealing import Withdrawal
 from durable_agent_host.session.transcript import without_messages
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_report import ReportEnd
@@ -107,20 +110,19 @@ OpenLog = Callable[[], TurnLog]
 """Returns the process's turn log; the first call opens the store."""
 
 
-async def cancel_at_service(runs: AgentRuns) -> None:
+async def cancel_at_service(run: CurrentRun | None) -> None:
     """Cancel what the service still does for a turn that was cancelled or has failed; the turn ends all the same."""
-    if runs.run is None:
+    if run is None:
         return
-    continuations = [continuation for continuation in runs.run.journal.recorded.continuations.values() if continuation]
+    continuations = [continuation for continuation in run.journal.recorded.continuations.values() if continuation]
     if not continuations:
         return
     try:
         async with asyncio.timeout(_CANCEL_SECONDS):
-            await runs.provider.cancel(runs.hosted_agent.client, continuations[-1])
+            await run.agent.provider.cancel(run.agent.client, continuations[-1])
     except Exception as error:  # noqa: BLE001 - the service may be gone
-        _LOGGER.warning(
-            "turn %s: the model call was not cancelled at the provider: %s", runs.request.turn_id, log_reason(error)
-        )
+        turn_id = run.start.request.turn_id
+        _LOGGER.warning("turn %s: the model call was not cancelled at the provider: %s", turn_id, log_reason(error))
 
 
 class ServiceFiles:
@@ -280,57 +282,45 @@ class AgentRunner:
         session = session if withdrawal is None else withdrawal.session
         record = self.storage.record(session)
         before = attempt.recorded.before or {"agent_session": await record.agent_session()}
-        with_files = SessionFiles(self.storage, request.agent, request.session_id, session).with_files
-
-        load_message = partial(self._load_message, with_files)
-        overlay = await stored_overlay(record)
-        start = AttemptStart(attempt, request, session, overlay, self._redactor, replies, load_message)
-        runs = AgentRuns(
-            host=self._host,
-            provider=self._provider_for(object()),  # until the agent is created
-            retry_policy=self._limits.retry_policy,
-            bounds=self._limits.bounds,
-            attempt=attempt,
-            record=record,
-            with_files=with_files,
-            agent_session_before=before["agent_session"],
-            history_session_id=external_session_id(request.session_id, session.owner) if self.history.owners else "",
-            request=request,
-            replies=replies,
-            wait_rules=self._wait_rules,
-            collects=collects or (Cancelled() if await _is_cancelled(attempt) else None),
-            withdrawal=withdrawal,
-            features=[part for feature in self._features if (part := feature.begin(start)) is not None],
-            redactor=self._redactor,
-            exchange_recorder=attempt.new_exchange_recorder(
-                self._limits.recorded_bytes if self._redactor is None else 0
-            ),
-            started_at=start.started_at,
+        start = AttemptStart(
+            attempt,
+            request,
+            record,
+            await stored_overlay(record),
+            before["agent_session"],
+            external_session_id(request.session_id, session.owner) if self.history.owners else "",
+            replies,
+            self._redactor,
+            partial(self._load_message, SessionFiles(self.storage, request.agent, request.session_id, session)),
+            attempt.new_exchange_recorder(self._limits.recorded_bytes if self._redactor is None else 0),
+            self._limits.retry_policy,
+            self._limits.bounds,
+            self._wait_rules,
         )
+        collects = collects or (Cancelled() if await _is_cancelled(attempt) else None)
+        runs = AgentRuns(start, self._host, self._features, collects)
         ending = await self._run_to_end(runs, can_postpone=can_postpone)
         try:
-            return await self._conclude(runs, ending)
+            return await self._conclude(runs, ending, withdrawal)
         except FencedError:
             return await self._await_successor(runs)
         except LogError as error:
             await attempt.abandon(LogUnavailable(error))
             raise
 
-    async def _load_message(
-        self, with_files: Callable[[TurnRequest], Awaitable[TurnRequest]], request: TurnRequest
-    ) -> TurnRequest:
-        return await with_files(await self.storage.load_request(request))
+    async def _load_message(self, files: SessionFiles, request: TurnRequest) -> TurnRequest:
+        return await files.with_files(await self.storage.load_request(request))
 
     async def _run_to_end(self, runs: AgentRuns, *, can_postpone: bool) -> Ending:
         """Run the agent until it ends or is given up, unless the process has died at it too often."""
-        attempt = runs.attempt
+        attempt = runs.start.attempt
         is_suspect = attempt.recorded.deaths.count >= min(_MANY_DEATHS, self._limits.max_deaths)
         can_postpone = can_postpone and runs.collects is None
         if is_suspect and (ending := self._end_after_deaths(runs, can_postpone=can_postpone)) is not None:
             return ending
         await wait_until_warm()
         async with self._run_suspect(attempt) if is_suspect and runs.collects is None else nullcontext():
-            task = asyncio.create_task(runs.finish(), name=f"turn {runs.request.turn_id}")
+            task = asyncio.create_task(runs.finish(), name=f"turn {runs.start.request.turn_id}")
             stop: Stop | None = None
             try:
                 stop = await self._watch(runs, task)
@@ -342,12 +332,11 @@ class AgentRunner:
                 await _abandon_task(runs, task, stop or Cancelled())
         if stop is None:
             try:
-                task.result()
-                return Completed(runs.output.response())
+                return Completed(task.result().output.response())
             except RunStoppedError as stop_error:
                 stop = runs.run.gate.final_stop(stop_error.stop) if runs.run is not None else stop_error.stop
             except BaseException as error:  # noqa: BLE001 - the edge: whatever the agent's task raised ends its turn
-                stop = _find_stop(runs, error)
+                stop = self._find_stop(runs, error)
         return self._postpone(runs, stop, can_postpone=can_postpone)
 
     def _end_after_deaths(self, runs: AgentRuns, *, can_postpone: bool) -> Ending | None:
@@ -356,8 +345,9 @@ class AgentRunner:
         Others are taken first meanwhile. The first attempt after a death runs at once, as most processes die of
         something else. A turn that fails collects what it has done, unless the process dies at that, too.
         """
-        deaths = runs.attempt.recorded.deaths
-        has_finished = bool(runs.attempt.recorded.responses)
+        recorded = runs.start.attempt.recorded
+        deaths = recorded.deaths
+        has_finished = bool(recorded.responses)
         times = f"{deaths.count} times" if deaths.count > 1 else "once"
         error = ProcessDiedError(
             f"its process died {times} while {deaths.running}, and the turn had finished nothing between: see the log "
@@ -386,128 +376,158 @@ class AgentRunner:
     def _postpone(self, runs: AgentRuns, stop: Stop, *, can_postpone: bool) -> Stop:
         """Let the turn wait as long as a service asks, if it can end in its time; otherwise it fails at once."""
         if isinstance(stop, Failed):
-            seconds = self._limits.retry_policy.long_wait(stop.error, runs.provider.explain)
+            seconds = self._limits.retry_policy.long_wait(stop.error, self._provider_of(runs).explain)
             stop = stop if seconds is None else Postponed(stop.error, seconds)
         if isinstance(stop, Postponed) and not (can_postpone and stop.seconds < self._remaining_seconds(runs)):
             return Failed(stop.error)
         return stop
 
-    def _remaining_seconds(self, runs: AgentRuns) -> float:
-        return runs.remaining_seconds(self._limits.turn_seconds - runs.attempt.postponed_seconds)
+    def _find_stop(self, runs: AgentRuns, error: BaseException) -> Stop:
+        match stop_of(error):
+            case Failed(failure):
+                provider_errors = (
+                    cause for cause in causes_of(failure) if isinstance(cause, ProviderError)
+                )  # the framework may wrap it
+                return Failed(next(provider_errors, None) or self._provider_of(runs).explain(failure) or failure)
+            case stop:
+                return stop
 
-    async def _conclude(self, runs: AgentRuns, ending: Ending) -> TurnOutcome:
+    def _provider_of(self, runs: AgentRuns) -> ModelProvider:
+        """Return the provider of the run's agent; before the first run, one that knows what every provider knows."""
+        return self._provider_for(object()) if runs.run is None else runs.run.agent.provider
+
+    def _remaining_seconds(self, runs: AgentRuns) -> float:
+        """Return how long the agent may continue; 0 when its time is over."""
+        seconds = self._limits.turn_seconds - runs.start.attempt.postponed_seconds - runs.start.seconds()
+        limits = [part.clock.remaining_seconds for part in runs.parts if part.clock is not None]
+        return max(min([seconds, *limits]), 0.0)
+
+    def _out_of_time(self, runs: AgentRuns) -> TurnError:
+        """Return which time limit is reached."""
+        errors = (part.clock.out_of_time() for part in runs.parts if part.clock is not None)
+        return next(filter(None, errors), None) or TurnTimedOutError(
+            f"the turn has taken longer than {self._limits.turn_seconds:g} s: ask for less in one turn, or raise "
+            "DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS"
+        )
+
+    async def _conclude(self, runs: AgentRuns, ending: Ending, withdrawal: Withdrawal | None) -> TurnOutcome:
         """Build the outcome of an ending, and append it."""
+        attempt = runs.start.attempt
+        run = cast("CurrentRun", runs.run)  # before the first, an attempt only fails or is superseded
         match ending:
             case Completed(response):
-                await runs.attempt.observers.notify(AgentCompleted(response))
-                ending, outcome = await self._complete(runs, response)
+                await attempt.observers.notify(AgentCompleted(response))
+                ending, outcome = await self._complete(runs, run, response)
             case AwaitingReplies(calls) if runs.collects is None:
-                outcome = await build_suspended(runs, calls)
+                outcome = await build_suspended(run, calls)
             case Cancelled() | AwaitingReplies():
                 try:
-                    outcome = await self._collect_cancelled(runs)
+                    outcome = await self._collect_cancelled(run)
                 except RedactionError as error:
                     outcome = await _build_failed_outcome(runs, error)
             case Failed(error):
-                await cancel_at_service(runs)
+                await cancel_at_service(runs.run)
                 outcome = await self._collect_failed(runs, error)
             case Postponed():
-                outcome = build_postponed(runs.request, ending, milliseconds=runs.milliseconds())
+                outcome = build_postponed(runs.start.request, ending, milliseconds=runs.start.milliseconds())
             case Superseded():
                 raise FencedError("a later attempt has taken the turn over")
             case LogUnavailable(error):
                 raise error
-        outcome = committed_outcome = runs.complete_outcome(replace(outcome, redacts=self._redactor is not None))
+        outcome = committed_outcome = _complete_outcome(runs, replace(outcome, redacts=self._redactor is not None))
         if outcome.has_ended:
-            committed_outcome = await self._store_outcome(runs, outcome)
-        before = {"before": {"agent_session": runs.agent_session_before}} if outcome.status == "failed" else None
-        return await runs.attempt.end(ending, outcome, committed_outcome, before)
+            committed_outcome = await self._store_outcome(runs, outcome, withdrawal)
+        before = {"before": {"agent_session": runs.start.agent_session}} if outcome.status == "failed" else None
+        return await attempt.end(ending, outcome, committed_outcome, before)
 
-    async def _complete(self, runs: AgentRuns, response: AgentResponse[Any]) -> tuple[Ending, TurnOutcome]:
+    async def _complete(
+        self, runs: AgentRuns, run: CurrentRun, response: AgentResponse[Any]
+    ) -> tuple[Ending, TurnOutcome]:
         """Build the outcome of an answer, and save it where the session's messages are."""
         try:
-            return Completed(response), await self._save(runs, await build_completed(runs, response))
+            return Completed(response), await self._save(run, await build_completed(run, response))
         except (FencedError, LogError):
             raise
         except Exception as error:  # noqa: BLE001 - an answer that cannot be stored fails the turn
-            reason = runs.provider.explain(error) or error
+            reason = run.agent.provider.explain(error) or error
             return Failed(reason), await self._collect_failed(runs, reason)
 
     async def _collect_failed(self, runs: AgentRuns, error: BaseException) -> TurnOutcome:
         """Build the outcome of a failed turn: with what it has done if anything has happened outside of the host."""
         failed_outcome = await _build_failed_outcome(runs, error)
+        run = runs.run
         try:
-            records = await runs.attempt.read_again()
-            if runs.run is None or not happened_outside(runs, records):
+            records = await runs.start.attempt.read_again()
+            if run is None or not happened_outside(run, records):
                 return failed_outcome
-            return await self._save_cut_off(runs, await build_failed_with_entries(runs, records, failed_outcome))
+            return await self._save_cut_off(run, await build_failed_with_entries(run, records, failed_outcome))
         except (FencedError, LogError):
             raise
         except Exception as collect_error:  # noqa: BLE001 - the turn fails all the same
             _LOGGER.warning(
                 "turn %s: what it has done is not part of the conversation: %s",
-                runs.request.turn_id,
+                runs.start.request.turn_id,
                 log_reason(collect_error),
             )
             return failed_outcome
 
-    async def _collect_cancelled(self, runs: AgentRuns) -> TurnOutcome:
+    async def _collect_cancelled(self, run: CurrentRun) -> TurnOutcome:
         """Collect the output of a cancelled turn, and save it where the session's messages are."""
-        await cancel_at_service(runs)
-        return await self._save_cut_off(runs, await build_cancelled(runs, await runs.attempt.read_again()))
+        await cancel_at_service(run)
+        return await self._save_cut_off(run, await build_cancelled(run, await run.start.attempt.read_again()))
 
-    async def _save_cut_off(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
+    async def _save_cut_off(self, run: CurrentRun, outcome: TurnOutcome) -> TurnOutcome:
         """Save what a cancelled or failed turn has produced where the session's messages are."""
         try:
-            return await self._save(runs, outcome)
+            return await self._save(run, outcome)
         except HistoryError as error:  # the turn has ended all the same
-            _LOGGER.warning("turn %s: %s", runs.request.turn_id, log_reason(error))
+            _LOGGER.warning("turn %s: %s", run.start.request.turn_id, log_reason(error))
         if outcome.status == "cancelled":
             message = "the turn was cancelled, and the agent's history provider could not store what it had produced"
             outcome = replace(outcome, error={**(outcome.error or {}), "message": message})
         return outcome
 
-    async def _save(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
+    async def _save(self, run: CurrentRun, outcome: TurnOutcome) -> TurnOutcome:
         """Save a turn outside of the session, if its messages are there, before its end is appended."""
-        if runs.history is None:
+        if run.history is None:
             return outcome
-        await runs.attempt.flush()
-        await runs.history.save(outcome.entries, is_cut_off=outcome.status != "completed")
-        return replace(outcome, agent_session=save_session(runs.agent_session))
+        await run.start.attempt.flush()
+        await run.history.save(outcome.entries, is_cut_off=outcome.status != "completed")
+        return replace(outcome, agent_session=save_session(run.session))
 
-    async def _store_outcome(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
+    async def _store_outcome(self, runs: AgentRuns, outcome: TurnOutcome, withdrawal: Withdrawal | None) -> TurnOutcome:
         """Store what the commit does not carry; the session keeps no second copy of a history provider's data."""
-        primary_provider = runs.history.primary_provider if runs.history is not None else None
+        history = runs.run.history if runs.run is not None else None
+        primary_provider = history.primary_provider if history is not None else None
         entries = outcome.entries
         if primary_provider is not None:
             outcome = replace(outcome, entries=tuple(without_messages(entry, primary_provider) for entry in entries))
         response = entries[-1] if entries else None
-        session = runs.record.session
-        withdrawal = runs.withdrawal
+        session = runs.start.record.session
         if withdrawal is not None and not outcome.adds_entries:  # what the turn has left in the session stays
             session = withdrawal.stored_session
             withdrawal = None
         return await self.storage.offload_outcome(
-            session, runs.request, outcome, response=response, withdrawal=withdrawal
+            session, runs.start.request, outcome, response=response, withdrawal=withdrawal
         )
 
     async def _await_successor(self, runs: AgentRuns) -> TurnOutcome:
         """Wait for the outcome from the attempt that took over the turn, and return it."""
-        attempt = runs.attempt
+        attempt = runs.start.attempt
         if await attempt.is_lost():
             log_error = LogError(
                 "the log of the turn was lost while the turn ran, so it is unknown which of its tools have run: "
                 "check what they did before you try again"
             )
             await attempt.abandon(LogUnavailable(log_error))
-            return runs.complete_outcome(await _build_failed_outcome(runs, log_error))
-        _LOGGER.warning("turn %s: attempt superseded by a later attempt; stopping", runs.request.turn_id)
+            return _complete_outcome(runs, await _build_failed_outcome(runs, log_error))
+        _LOGGER.warning("turn %s: attempt superseded by a later attempt; stopping", runs.start.request.turn_id)
         await attempt.abandon(Superseded())
         return await attempt.outcome_of_successor(self._limits.turn_seconds)
 
-    async def _watch(self, runs: AgentRuns, task: "asyncio.Task[None]") -> Stop | None:
+    async def _watch(self, runs: AgentRuns, task: "asyncio.Task[CurrentRun]") -> Stop | None:
         """Wait for the runs' end; read the turn's inbox regularly, and when notified."""
-        with INBOX_NOTIFIER.waiter(runs.request.turn_id) as hint:
+        with INBOX_NOTIFIER.waiter(runs.start.request.turn_id) as hint:
             while True:
                 hint_task = asyncio.ensure_future(hint.wait())
                 seconds = min(_POLL_SECONDS, self._remaining_seconds(runs))
@@ -517,22 +537,11 @@ class AgentRunner:
                 if task.done():
                     return None
                 if not self._remaining_seconds(runs):
-                    return Failed(runs.out_of_time(self._limits.turn_seconds))
-                if runs.collects is None and await _is_cancelled(runs.attempt):
+                    return Failed(self._out_of_time(runs))
+                if runs.collects is None and await _is_cancelled(runs.start.attempt):
                     if runs.run is not None:
                         return Cancelled()
                     runs.collects = Cancelled()  # the run is about to begin: it restores the session for the outcome
-
-
-def _find_stop(runs: AgentRuns, error: BaseException) -> Stop:
-    match stop_of(error):
-        case Failed(failure):
-            provider_errors = (
-                cause for cause in causes_of(failure) if isinstance(cause, ProviderError)
-            )  # the framework may wrap it
-            return Failed(next(provider_errors, None) or runs.provider.explain(failure) or failure)
-        case stop:
-            return stop
 
 
 def _hosting(agent: AgentSource, host: Callable[[SupportsAgentRun], HostedAgent]) -> Callable[[], HostedAgent]:
@@ -546,10 +555,19 @@ def _hosting(agent: AgentSource, host: Callable[[SupportsAgentRun], HostedAgent]
 async def _build_failed_outcome(runs: AgentRuns, error: BaseException) -> TurnOutcome:
     is_of_app = not isinstance(error, DurableAgentHostError) or isinstance(error, HistoryError | RedactionError)
     trace = strip_error_text(error) if is_of_app else None
-    _LOGGER.warning("%s failed: %s", runs.attempt.label, log_reason(error), exc_info=trace)
-    outcome = build_failed(runs.request, error, milliseconds=runs.milliseconds())
-    outcome = replace(outcome, usage=cast("Any", usage_of(runs)))
-    return replace(outcome, overlay=await overlay_after(runs, None))  # a summary that was paid for is kept
+    start = runs.start
+    _LOGGER.warning("%s failed: %s", start.attempt.label, log_reason(error), exc_info=trace)
+    outcome = build_failed(start.request, error, milliseconds=start.milliseconds())
+    if (run := runs.run) is not None:  # a summary that was paid for is kept
+        outcome = replace(outcome, usage=cast("Any", usage_of(run)), overlay=await overlay_after(run, None))
+    return outcome
+
+
+def _complete_outcome(runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
+    """Complete an outcome with what the features say of the attempt."""
+    for complete in [part.complete_outcome for part in runs.parts if part.complete_outcome is not None]:
+        outcome = complete(outcome)
+    return outcome
 
 
 async def _is_cancelled(attempt: TurnAttempt) -> bool:
@@ -560,7 +578,7 @@ async def _is_cancelled(attempt: TurnAttempt) -> bool:
         return False
 
 
-async def _abandon_task(runs: AgentRuns, task: "asyncio.Task[None]", stop: Stop) -> None:
+async def _abandon_task(runs: AgentRuns, task: "asyncio.Task[CurrentRun]", stop: Stop) -> None:
     """Stop the runs wherever they are; a tool in a thread is notified, and abandoned."""
     if task.done():
         return
@@ -571,5 +589,5 @@ async def _abandon_task(runs: AgentRuns, task: "asyncio.Task[None]", stop: Stop)
         await asyncio.wait({task}, timeout=_ABANDON_SECONDS / 3)
         if task.done():
             return
-    _LOGGER.error("turn %s: agent ignored cancellation; abandoning its task", runs.request.turn_id)
+    _LOGGER.error("turn %s: agent ignored cancellation; abandoning its task", runs.start.request.turn_id)
     task.add_done_callback(lambda finished_task: finished_task.cancelled() or finished_task.exception())

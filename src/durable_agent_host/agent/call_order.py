@@ -88,22 +88,22 @@ def new_model_layers(run: CurrentRun, *, drops_continuations: bool = False) -> M
             run.session_state,
             run.output,
             run.progress,
-            bounds=run.bounds,
+            bounds=run.start.bounds,
             drop_continuations=drops_continuations,
         ),
         answer_layers=[part.answer for part in parts if part.answer is not None],
         service_layers=[part.service for part in parts if part.service is not None],
         retry=RetryModelCalls(
-            run.retry_policy,
+            run.start.retry_policy,
             run.breaks,
             run.gate.check if run.nested is None else run.gate.check_nested,
             run.observers,
             run.progress,
-            label=run.label,
+            label=run.start.attempt.label,
         ),
         background=FetchBackgroundAnswers(run.journal, run.observers),
         request_layers=[part.request for part in run.parts if part.request is not None],
-        exchange_recorder=run.exchange_recorder,
+        exchange_recorder=run.start.exchange_recorder if run.nested is None else None,
         response=ReadResponse(run.output),
         nested=run.nested,
         admit=run.admit,
@@ -116,25 +116,27 @@ def new_tool_layers(run: CurrentRun) -> ToolLayers:
         progress=run.progress,
         parts=run.parts,
         running_call=EnterToolCall(
-            run.request,
+            run.start.request,
             run.journal,
             run.gate.gave_up,
             new_host=lambda call: RunningTool(
                 call,
                 run.pending_calls,
                 run.observers,
-                run.request,
-                run.wait_rules,
+                run.start.request,
+                run.start.wait_rules,
                 asyncio.get_running_loop(),
             ),
-            callback=AwaitCallback(run.pending_calls, run.journal, run.session_state, run.bounds.max_tool_result_bytes),
+            callback=AwaitCallback(
+                run.pending_calls, run.journal, run.session_state, run.start.bounds.max_tool_result_bytes
+            ),
             new_scope=run.new_scope,
             fail=run.gate.fail,
         ),
         run_tool=RunTool(
-            f"turn {run.request.turn_id}",
+            f"turn {run.start.request.turn_id}",
             run.gate.gave_up,
-            max_result_bytes=run.bounds.max_tool_result_bytes,
+            max_result_bytes=run.start.bounds.max_tool_result_bytes,
             includes_error_texts=run.includes_error_texts,
         ),
         is_nested=run.nested is not None,
@@ -148,16 +150,22 @@ def chain_model_call(of_run: ModelLayers, call: ModelCall) -> ModelStream:
     if call.options.get("background"):
         layers.append(of_run.background)
     layers += of_run.request_layers
-    if of_run.exchange_recorder is not None:
+    if of_run.exchange_recorder is not None and of_run.exchange_recorder.is_enabled:
         layers.append(of_run.exchange_recorder.record_call)
     layers.append(_limit_time)
     return _chain(layers, of_run.response)(call)
 
 
-def chain_compaction_call(of_run: ModelLayers, journal: JournalCompactionCalls, call: ModelCall) -> ModelStream:
+def chain_compaction_call(run: CurrentRun, call: ModelCall) -> ModelStream:
     """Make a model call of a compaction strategy through its layers."""
-    layers: list[ModelLayer] = [journal, of_run.admit_call, of_run.retry, *of_run.request_layers]
-    if of_run.exchange_recorder is not None:
+    of_run = new_model_layers(run)
+    layers: list[ModelLayer] = [
+        JournalCompactionCalls(run.journal),
+        of_run.admit_call,
+        of_run.retry,
+        *of_run.request_layers,
+    ]
+    if of_run.exchange_recorder is not None and of_run.exchange_recorder.is_enabled:
         layers.append(of_run.exchange_recorder.record_call)
     layers.append(_limit_time)
     return _chain(layers, read_strategy_response)(call)

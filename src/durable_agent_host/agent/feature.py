@@ -12,22 +12,30 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agent_framework import AgentResponse, ChatContext, ChatResponse, Message, SupportsAgentRun, UsageDetails
+from agent_framework import (
+    AgentResponse,
+    AgentResponseUpdate,
+    ChatContext,
+    ChatResponse,
+    Message,
+    SupportsAgentRun,
+    UsageDetails,
+)
 
 from durable_agent_host.agent.call_scope import CallScope
-from durable_agent_host.agent.compaction import Compaction
-from durable_agent_host.agent.durable_session import DurableSession, SessionState
+from durable_agent_host.agent.durable_session import DurableSession, LostProviderState, SessionState
+from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.http_exchange import ExchangeRecorder
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.layers.running_call import WaitRules
-from durable_agent_host.agent.model_call import ModelLayer, NextModelCall
-from durable_agent_host.agent.observer import RunObservers, RunRestarted
+from durable_agent_host.agent.model_call import ModelLayer
+from durable_agent_host.agent.observer import RunObservers, RunRestarted, UpdateReceived
 from durable_agent_host.agent.pending_calls import PendingCalls
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_output import RunOutput
-from durable_agent_host.agent.stream_progress import StreamProgress
+from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream, StreamProgress
 from durable_agent_host.agent.tool_invocation import ToolInvocation, ToolLayer
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.wire_types import MessageWire
@@ -35,7 +43,7 @@ from durable_agent_host.errors import TurnError
 from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.overlay import Overlay
-from durable_agent_host.model.session import Session
+from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.turn import ResponseLimits, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.turn_data_storage import SessionKey
@@ -57,44 +65,58 @@ class AnswerReader(EventReader, Protocol):
         ...
 
 
-class AgentOfRun(Protocol):
-    """The agent of a run, as features see it: `durable_agent_host.agent.hosted_agent.HostedAgent`."""
+@dataclass(frozen=True)
+class AttemptStart:
+    """What does not change in an attempt.
 
-    @property
-    def client(self) -> Any:
-        """The hosted copy of its chat client."""
-        ...
+    Attributes:
+        attempt: at the turn's log.
+        request: of the turn.
+        record: the session's record when the turn was granted.
+        overlay: the session's context then, as stored, or None.
+        agent_session: the framework's session from before the turn, serialized.
+        history_session_id: see `durable_agent_host.agent.durable_session.DurableSession.restore`.
+        replies: to pending calls, by their ids.
+        redactor: for stored and shown data, or None.
+        load_message: adds the stored parts and the bytes of files to a request.
+        exchange_recorder: records the HTTP exchanges of model calls.
+        retry_policy: for model calls.
+        bounds: limits on what the model's service and the tools may send.
+        wait_rules: how long calls wait, and how their results may come.
+        started_at: by `time.perf_counter`.
+    """
 
-    @property
-    def has_journal(self) -> bool:
-        """Whether its model and tool calls can be journaled."""
-        ...
+    attempt: TurnAttempt
+    request: TurnRequest
+    record: ConversationReader
+    overlay: Mapping[str, Any] | None
+    agent_session: Mapping[str, Any] | None
+    history_session_id: str
+    replies: Mapping[str, Mapping[str, Any]]
+    redactor: Redactor | None
+    load_message: Callable[[TurnRequest], Awaitable[TurnRequest]]
+    exchange_recorder: ExchangeRecorder
+    retry_policy: RetryPolicy
+    bounds: ResponseLimits
+    wait_rules: WaitRules
+    started_at: float = field(default_factory=time.perf_counter)
 
-    @property
-    def has_own_history(self) -> bool:
-        """Whether a history provider of the app supplies the model's history."""
-        ...
+    def seconds(self) -> float:
+        """Return how long the attempt has lasted."""
+        return time.perf_counter() - self.started_at
 
-    @property
-    def compaction(self) -> Compaction | None:
-        """How its context is compacted; None without a journal."""
-        ...
-
-    @property
-    def compacts_every_call(self) -> bool:
-        """Whether every model call is compacted, and not only one that is too long."""
-        ...
+    def milliseconds(self) -> float:
+        """Return the same in milliseconds, rounded."""
+        return round(self.seconds() * 1000, 1)
 
 
 @dataclass(frozen=True)
 class CurrentRun:
-    """The parts of one run that decide how it continues and ends; some are those of the whole turn.
+    """One run of the turn's agent, or of an agent within it; some of its parts are those of the whole turn.
 
     Attributes:
-        request: of the turn.
-        label: of the attempt, for log lines.
-        agent: that runs.
-        provider: of its chat client.
+        start: of the attempt.
+        agent: the turn's, hosted.
         session: the framework's session of the turn's agent.
         journal: finished calls, and where to append.
         observers: notified of each call.
@@ -103,23 +125,16 @@ class CurrentRun:
         gate: whether the turn may do new work.
         progress: how far the stream is.
         output: what the run has streamed.
-        retry_policy: for model calls.
+        losses: what the model's service has lost in the attempt.
         breaks: how often a model call was retried until its stream broke midway, in earlier runs of the attempt.
-        exchange_recorder: records the HTTP exchanges of model calls; None when nobody wants them.
-        bounds: limits on what the model's service and the tools may send.
         includes_error_texts: whether the model receives the texts of tools' exceptions.
-        wait_rules: for results that come later.
         new_scope: makes the scope of agents within a call.
-        make_strategy_call: makes a model call of a compaction strategy through its layers.
-        rehydrate: prepares earlier messages for the model.
-        parts: of the features in the run.
+        parts: of the features in the run; all are there when its first call is made.
         nested: stops a run of an agent within the turn's agent; None for the turn's agent.
     """
 
-    request: TurnRequest
-    label: str
-    agent: AgentOfRun
-    provider: ModelProvider
+    start: AttemptStart
+    agent: HostedAgent
     session: DurableSession
     journal: Journal
     observers: RunObservers
@@ -128,22 +143,53 @@ class CurrentRun:
     gate: RunGate
     progress: StreamProgress
     output: RunOutput
-    retry_policy: RetryPolicy
+    losses: LostProviderState
     breaks: dict[CallPath, int]
-    exchange_recorder: ExchangeRecorder | None
-    bounds: ResponseLimits
     includes_error_texts: bool
-    wait_rules: WaitRules
     new_scope: Callable[[CallPath], CallScope]
-    make_strategy_call: NextModelCall
-    rehydrate: Callable[[Sequence[Message]], list[Message]]
-    parts: Sequence["RunPart"] = ()
+    parts: "list[RunPart]"
     nested: StopNestedRun | None = None
+
+    @property
+    def context(self) -> "RunContext | None":
+        """Chooses the messages of the run's model calls; None when all are sent."""
+        return next((part.context for part in self.parts if part.context is not None), None)
+
+    @property
+    def history(self) -> "RunHistory | None":
+        """Keeps the messages of the run outside of the session; None when the session has them."""
+        return next((part.history for part in self.parts if part.history is not None), None)
+
+    @property
+    def reader(self) -> AnswerReader | None:
+        """Reads the answers, where a feature decides who gives them."""
+        return next((part.reader for part in self.parts if part.reader is not None), None)
+
+    @property
+    def sends_transcript(self) -> bool:
+        """Whether a service that keeps the conversation is not continued: it is too long there, or another answers."""
+        return any(part.sends_transcript for part in self.parts)
 
     async def admit(self) -> bool:
         """Ask the features whether a model call may be made; see `RunPart.admit`."""
         admits = [part.admit for part in self.parts if part.admit is not None]
         return all([await admit() for admit in admits])
+
+    async def collect(self, update: AgentResponseUpdate) -> None:
+        """Take the next update of the agent."""
+        source = self.progress.source
+        is_replayed = source is REPLAYED
+        self.output.served_model = getattr(update.raw_representation, "model", None) or self.output.served_model
+        if is_replayed:
+            update.raw_representation = ItemPart(None)  # nothing joins what was folded before
+        self.output.add(update, source.position if isinstance(source, LiveStream) else None)
+        await self.start.attempt.observers.notify(UpdateReceived(update, is_replayed))
+
+    def rehydrate(self, messages: Sequence[Message]) -> list[Message]:
+        """Prepare earlier messages for the model."""
+        provider, request = self.agent.provider, self.start.request
+        marked_messages = self.losses.mark(messages, self.session, provider)
+        return provider.replay(marked_messages, session_id=f"{request.agent}@{request.session_id}")
 
 
 class Clock(Protocol):
@@ -254,31 +300,6 @@ class RunPart:
     complete_stored: Callable[[Iterable[MessageWire], DurableSession], None] | None = None
     complete_outcome: Callable[[TurnOutcome], TurnOutcome] | None = None
     end: Callable[[], None] | None = None
-
-
-@dataclass(frozen=True)
-class AttemptStart:
-    """What a feature gets at the begin of an attempt.
-
-    Attributes:
-        attempt: at the turn's log.
-        request: of the turn.
-        session: when the turn was granted.
-        overlay: the session's context when the turn was granted, as stored, or None.
-        redactor: for stored and shown data, or None.
-        replies: to pending calls, by their ids.
-        load_message: adds the stored parts and the bytes of files to a request that was sent to the running turn.
-        started_at: by `time.perf_counter`.
-    """
-
-    attempt: TurnAttempt
-    request: TurnRequest
-    session: Session
-    overlay: Mapping[str, Any] | None
-    redactor: Redactor | None
-    replies: Mapping[str, Mapping[str, Any]]
-    load_message: Callable[[TurnRequest], Awaitable[TurnRequest]]
-    started_at: float = field(default_factory=time.perf_counter)
 
 
 class AttemptFeature(Protocol):

@@ -7,11 +7,14 @@ approval with views.
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from inspect import isawaitable
 from typing import Any, Final, cast
 
 from agent_framework import (
+    AgentResponse,
+    AgentResponseUpdate,
     AgentSession,
     ChatResponse,
     FunctionTool,
@@ -42,6 +45,7 @@ from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
 from durable_agent_host.errors import RegistrationError, RequestError, TurnError
 from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.turn.client_tools import client_tool
 
 CONVERSATION_OPTIONS: Final = frozenset({"conversation_id", "previous_response_id", "conversation"})
 """Options that name what a model's service keeps."""
@@ -109,6 +113,11 @@ class HostedAgent:
     def restores(self, session: AgentSession) -> bool:
         """Return whether the agent continues from its state in the session and needs no transcript."""
         return isinstance(self.agent, WorkflowAgent) and HostedWorkflow(self.agent).restores(session)
+
+    @property
+    def has_middleware(self) -> bool:
+        """Whether the app's middleware may change what it gets and answers."""
+        return bool(getattr(self.agent, "middleware", None))
 
     @property
     def includes_error_texts(self) -> bool:
@@ -304,3 +313,57 @@ class _TracedAsAttempt:
 
     def _trace_agent_invocation(self, *, execute: Callable[[], Any], **_: Any) -> Any:
         return execute()
+
+
+async def stream_updates(
+    agent: SupportsAgentRun,
+    messages: Sequence[Message],
+    session: AgentSession,
+    options: dict[str, Any],
+    apply_result: Callable[[AgentResponse[Any]], None] | None,
+) -> AsyncGenerator[AgentResponseUpdate]:
+    """Run an agent and yield what it streams."""
+    arguments: dict[str, Any] = {"options": options} if options else {}
+    running: Any = cast("Any", agent.run)(messages, stream=True, session=session, **arguments)
+    if not hasattr(running, "__aiter__"):
+        running = await running
+    if isinstance(running, AgentResponse):
+        for update in cast("AgentResponse[Any]", running).to_updates():
+            yield update
+        return
+    try:
+        async for update in running:
+            yield update
+        if callable(finish := getattr(running, "get_final_response", None)):
+            result = await cast("Awaitable[Any]", finish())  # runs the framework's end: providers, the session's id
+            if apply_result is not None and isinstance(result, AgentResponse):
+                apply_result(cast("AgentResponse[Any]", result))
+    finally:
+        # a stream of the framework, or the generator of an agent of the app's own
+        if callable(close := getattr(running, "close", None) or getattr(running, "aclose", None)):
+            closing = close()
+            if isawaitable(closing):
+                await closing
+
+
+def build_options(request: TurnRequest) -> dict[str, Any]:
+    """Return the options with which the agent runs."""
+    format_options: Any = (
+        {} if request.response_format is None else {"response_format": _name_schema(request.response_format)}
+    )
+    options: dict[str, Any] = {**request.options, **format_options}
+    if not request.enable_tool_calls:
+        options.pop("tools", None)
+        options["tool_choice"] = "none"
+    elif request.client_tools:
+        options["tools"] = [*(options.get("tools") or ()), *map(client_tool, request.client_tools)]
+    return options
+
+
+def _name_schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
+    """Wrap a bare schema without one type, such as an ``enum``: not every client takes it for a schema."""
+    if isinstance(response_format.get("type"), str):
+        return dict(response_format)
+    schema = {name: value for name, value in response_format.items() if name != "title"}
+    json_schema = {"name": str(response_format.get("title") or "response"), "schema": schema, "strict": True}
+    return {"type": "json_schema", "json_schema": json_schema}

@@ -65,13 +65,12 @@ class NestedRun:
             session_state=SessionState(AgentSession(), journal.recorded, journal.path),
             progress=progress,
             output=NestedOutput(client.provider, joins_texts=client.is_tool),
-            exchange_recorder=None,
             includes_error_texts=client.includes_error_texts,
             nested=StopNestedRun(
                 progress,
                 scope.wait_for_others,
                 self._record_failure,
-                None if client.is_strategy else turn_run.retry_policy,
+                None if client.is_strategy else turn_run.start.retry_policy,
             ),
         )
 

@@ -9,8 +9,9 @@ from typing import Any, Final, Literal, cast
 
 from agent_framework import AgentResponse, Content, Message, UsageDetails, add_usage_details
 
-from durable_agent_host.agent.agent_runs import AgentRuns
 from durable_agent_host.agent.durable_session import DurableSession, TranscriptProvider
+from durable_agent_host.agent.feature import CurrentRun
+from durable_agent_host.agent.run_messages import effective_request
 from durable_agent_host.agent.run_output import json_bytes
 from durable_agent_host.agent.run_result import Postponed
 from durable_agent_host.codec.content import decode_usage, encode_agent_session
@@ -82,7 +83,7 @@ def rebuild_error(error: Mapping[str, Any]) -> TurnError:
     return TurnError(message)
 
 
-async def build_completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcome:
+async def build_completed(run: CurrentRun, response: AgentResponse[Any]) -> TurnOutcome:
     """Build the outcome of a turn whose agent has answered.
 
     Returns:
@@ -92,20 +93,18 @@ async def build_completed(runs: AgentRuns, response: AgentResponse[Any]) -> Turn
         InvalidAnswerError: the answer does not match the requested response format, or the answer or the agent's
             session holds a value that JSON cannot represent.
     """
-    for check in [part.check_answer for part in runs.parts if part.check_answer is not None]:
+    for check in [part.check_answer for part in run.parts if part.check_answer is not None]:
         await check(response)
-    if (
-        runs.run is not None and runs.run.journal.recorded.rejections
-    ):  # the service's own record of the conversation has it
-        runs.agent_session.service_session_id = None
+    if run.journal.recorded.rejections:  # the service's own record of the conversation has it
+        run.session.service_session_id = None
     try:
-        outcome = await _with_entries(runs, response, "completed")
-        return replace(outcome, overlay=await overlay_after(runs, response.messages))
+        outcome = await _with_entries(run, response, "completed")
+        return replace(outcome, overlay=await overlay_after(run, response.messages))
     except CorruptStateError as error:  # from what would be stored; the session is unchanged
         raise InvalidAnswerError(f"the agent's answer cannot be stored: {error}") from error
 
 
-async def build_cancelled(runs: AgentRuns, records: JournalState) -> TurnOutcome:
+async def build_cancelled(run: CurrentRun, records: JournalState) -> TurnOutcome:
     """Build the outcome of a cancelled turn: its output so far, as a valid transcript.
 
     The model's service, or a workflow, does not know what was cut off, so the next turn starts from the transcript.
@@ -114,10 +113,10 @@ async def build_cancelled(runs: AgentRuns, records: JournalState) -> TurnOutcome
         An outcome with the entries to append, the response marked.
     """
     error = TurnCancelledError("the turn was cancelled; what it had produced is part of the conversation")
-    return replace(await _build_cut_off(runs, records, "cancelled"), error=error_details(error))
+    return replace(await _build_cut_off(run, records, "cancelled"), error=error_details(error))
 
 
-def happened_outside(runs: AgentRuns, records: JournalState) -> bool:
+def happened_outside(run: CurrentRun, records: JournalState) -> bool:
     """Return whether a turn has had an effect outside of the host, so that the conversation must tell of it.
 
     A tool has finished or is in doubt, a pending call has its answer, or a finished model call has run a hosted tool.
@@ -127,16 +126,16 @@ def happened_outside(runs: AgentRuns, records: JournalState) -> bool:
     if records.replied_call_ids or any(entry is not None and not entry.is_agent for entry in started_calls):
         return True
     responses = [decode_model_response(response) for response in records.responses.values()]
-    if runs.run is not None and not runs.hosted_agent.has_journal:
-        agent_run = runs.run.journal.recorded.tools.get(AGENT_RUN)
+    if not run.agent.has_journal:
+        agent_run = run.journal.recorded.tools.get(AGENT_RUN)
         if agent_run is not None and agent_run.starts:
             return True
-        responses.append(cast("Any", runs.output.response()))
+        responses.append(cast("Any", run.output.response()))
     contents = [content for response in responses for message in response.messages for content in message.contents]
     return any(content.hosted or content.informational_only or content.type in _EFFECTS for content in contents)
 
 
-async def build_failed_with_entries(runs: AgentRuns, records: JournalState, failed_outcome: TurnOutcome) -> TurnOutcome:
+async def build_failed_with_entries(run: CurrentRun, records: JournalState, failed_outcome: TurnOutcome) -> TurnOutcome:
     """Build the outcome of a failed turn with what it has done, and a last message with the reason.
 
     Returns:
@@ -144,19 +143,19 @@ async def build_failed_with_entries(runs: AgentRuns, records: JournalState, fail
     """
     error = dict(failed_outcome.error or {})
     reason = str(error.get("message"))
-    outcome = await _build_cut_off(runs, records, "failed", reason)
-    if error.get("retryable") and runs.redactor is None:  # a redacted turn's log is deleted
+    outcome = await _build_cut_off(run, records, "failed", reason)
+    if error.get("retryable") and run.start.redactor is None:  # a redacted turn's log is deleted
         error["message"] = reason + _RESUME
     return replace(outcome, text="", messages=(), error=error, overlay=failed_outcome.overlay)
 
 
 async def _build_cut_off(
-    runs: AgentRuns, records: JournalState, status: Literal["cancelled", "failed"], reason: str = ""
+    run: CurrentRun, records: JournalState, status: Literal["cancelled", "failed"], reason: str = ""
 ) -> TurnOutcome:
-    response, cut_off = runs.output.responses({path.position for path in records.responses if not path.is_nested})
+    response, cut_off = run.output.responses({path.position for path in records.responses if not path.is_nested})
     finished_messages = finished_part(cut_off.messages)
-    response.messages += finished_messages if runs.redactor is None else _without_open_text(finished_messages)
-    model_call = CallPath() if runs.run is None else runs.run.journal.current_call
+    response.messages += finished_messages if run.start.redactor is None else _without_open_text(finished_messages)
+    model_call = run.journal.current_call
     build_result = partial(_build_missing_result, records, "failed" if status == "failed" else "was cancelled")
     response.messages = close_calls(
         response.messages, lambda call_id, n: build_result(model_call.tool_call(call_id, n))
@@ -164,13 +163,13 @@ async def _build_cut_off(
     mark = CANCELLED
     if status == "failed":
         mark = FAILED
-        response.messages += _messages_beyond(runs, records, build_result)
+        response.messages += _messages_beyond(run, records, build_result)
         text = _FAILED.format(reason=reason)
         response.messages.append(Message("assistant", [text], additional_properties={FAILED: True}))
     response.additional_properties = {**(response.additional_properties or {}), mark: True}
-    runs.agent_session.service_session_id = None
-    runs.agent_session.state.pop(WORKFLOW_STATE, None)
-    return await _with_entries(runs, response, status)
+    run.session.service_session_id = None
+    run.session.state.pop(WORKFLOW_STATE, None)
+    return await _with_entries(run, response, status)
 
 
 def _without_open_text(messages: Sequence[Message]) -> Sequence[Message]:
@@ -187,10 +186,10 @@ def _without_open_text(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _messages_beyond(
-    runs: AgentRuns, records: JournalState, build_result: Callable[[CallPath], Content]
+    run: CurrentRun, records: JournalState, build_result: Callable[[CallPath], Content]
 ) -> list[Message]:
     """Return the messages of finished model calls that a run has not reached before it failed."""
-    position = -1 if runs.run is None else runs.run.journal.position
+    position = run.journal.position
     messages: list[Message] = []
     for path, response in sorted(records.responses.items(), key=lambda item: item[0].position):
         if not path.is_nested and path.position > position and path not in records.rejections:
@@ -225,10 +224,10 @@ def _describe_calls_within(records: JournalState, path: CallPath) -> Iterator[st
             yield f"\nCall of {call.start.name} with {arguments[:_DESCRIBED]}: {end[:_DESCRIBED]}"
 
 
-def usage_of(runs: AgentRuns) -> UsageDetails | None:
+def usage_of(run: CurrentRun) -> UsageDetails | None:
     """Return the tokens of all model calls of a turn; None without one."""
-    usage = runs.attempt.metrics.usage
-    return usage if runs.context is None else add_usage_details(usage, runs.context.usage)
+    usage = run.start.attempt.metrics.usage
+    return usage if run.context is None else add_usage_details(usage, run.context.usage)
 
 
 def build_failed(request: TurnRequest, error: BaseException, *, milliseconds: float = 0.0) -> TurnOutcome:
@@ -259,50 +258,51 @@ def without_log(request: TurnRequest, error: LogError) -> TurnOutcome:
     return replace(build_failed(request, error), status="rejected")
 
 
-async def build_suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutcome:
+async def build_suspended(run: CurrentRun, calls: tuple[Mapping[str, Any], ...]) -> TurnOutcome:
     """Build the outcome of an attempt that waits for answers.
 
     Returns:
         An outcome with ``pending``, and no entries.
     """
     visible_calls: Sequence[Mapping[str, Any]] = calls
-    if (redactor := runs.redactor) is not None:
+    if (redactor := run.start.redactor) is not None:
         visible_calls = await run_in_thread_if_long(calls, lambda: redactor.calls(calls))
     return TurnOutcome(
-        turn_id=runs.request.turn_id,
+        turn_id=run.start.request.turn_id,
         status="suspended",
         pending=shortened_calls(visible_calls, _WAITING_CHARACTERS),
-        stats=TurnStats(agent_milliseconds=runs.milliseconds()),
-        request_hash=runs.request.request_hash,
+        stats=TurnStats(agent_milliseconds=run.start.milliseconds()),
+        request_hash=run.start.request.request_hash,
     )
 
 
-async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], status: Any) -> TurnOutcome:
+async def _with_entries(run: CurrentRun, agent_response: AgentResponse[Any], status: Any) -> TurnOutcome:
     ended_at = utc_now()
-    request = runs.effective_request
+    request = effective_request(run)
     _hide_exceptions(agent_response)
-    served_by = _pop_served_by(runs, agent_response)
+    served_by = _pop_served_by(run, agent_response)
     if agent_response.additional_properties.pop(CALLS_NOT_RUN, None):  # the service's own record has them
-        runs.agent_session.service_session_id = None
-    if runs.hosted_agent.has_journal:  # its updates lack calls: of agents within it, before approvals, rejected ones
-        agent_response.usage_details = runs.attempt.metrics.usage or agent_response.usage_details
-        if runs.context is not None:
-            agent_response.usage_details = add_usage_details(agent_response.usage_details, runs.context.usage)
-    elif runs.run is not None and (responses := runs.run.journal.recorded.responses):
+        run.session.service_session_id = None
+    metrics = run.start.attempt.metrics
+    if run.agent.has_journal:  # its updates lack calls: of agents within it, before approvals, rejected ones
+        agent_response.usage_details = metrics.usage or agent_response.usage_details
+        if run.context is not None:
+            agent_response.usage_details = add_usage_details(agent_response.usage_details, run.context.usage)
+    elif responses := run.journal.recorded.responses:
         # a workflow reports the tokens of some of its agents, as its outputs are chosen
         usages = (decode_usage(response["usage"]) for response in responses.values() if response.get("usage"))
-        usages = [*usages, runs.attempt.metrics.usage_of_failures]
+        usages = [*usages, metrics.usage_of_failures]
         agent_response.usage_details = reduce(add_usage_details, cast("Iterable[Any]", usages), None)
     stored_request = request
     response = agent_response
-    replies = runs.replies
-    if (redactor := runs.redactor) is not None:
+    replies = run.start.replies
+    if (redactor := run.start.redactor) is not None:
         stored_request, response, replies = await run_in_thread_if_long(
             [request, agent_response, replies],
             lambda: (
                 redactor.request(request),
                 redactor.response(agent_response),
-                {call_id: redactor.data(answer) for call_id, answer in runs.replies.items()},
+                {call_id: redactor.data(answer) for call_id, answer in run.start.replies.items()},
             ),
         )
     end = AnswerEnd()
@@ -310,15 +310,15 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
         end = end_of_answer(response)
         response.finish_reason = cast("Any", end.finish_reason)
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, model_info=served_by)
-    for complete in [part.complete_stored for part in runs.parts if part.complete_stored is not None]:
-        complete(answer.get("messages") or (), runs.agent_session)
+    for complete in [part.complete_stored for part in run.parts if part.complete_stored is not None]:
+        complete(answer.get("messages") or (), run.session)
     entries = (encode_request_entry(stored_request), with_replies(answer, replies))
     is_redacted = stored_request is not request or response is not agent_response
     if is_redacted:
         entries = tuple(with_extension(entry, {**extension_of(entry), "redacted": True}) for entry in entries)
     usage = entries[1].get("usage")
-    messages = response_messages(response.messages, runs.provider.service_files)
-    runs.agent_session.set_storing_service(runs.provider)
+    messages = response_messages(response.messages, run.agent.provider.service_files)
+    run.session.set_storing_service(run.agent.provider)
     return TurnOutcome(
         turn_id=request.turn_id,
         status=status,
@@ -327,10 +327,10 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
         finish_reason=end.finish_reason,
         refusal=end.refusal,
         entries=cast("tuple[Mapping[str, Any], ...]", entries),
-        agent_session=save_session(runs.agent_session),
+        agent_session=save_session(run.session),
         usage=decode_usage(usage) if usage else None,
-        message_count=runs.record.session.message_count + len(entries),
-        stats=replace(_weigh(runs, response), bytes_stored=json_bytes(entries)),
+        message_count=run.start.record.session.message_count + len(entries),
+        stats=replace(_weigh(run, response), bytes_stored=json_bytes(entries)),
         request_hash=request.request_hash,
         ended_at=ended_at,
         model_info=served_by or None,
@@ -339,12 +339,12 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     )
 
 
-def _pop_served_by(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:
+def _pop_served_by(run: CurrentRun, response: AgentResponse[Any]) -> dict[str, str]:
     """Return the model and tier that served the last call; remove the tier from the response's properties."""
     properties = dict(response.additional_properties or {})
     tier = properties.pop(SERVICE_TIER, None)
     response.additional_properties = properties
-    served_by = {"model": runs.output.served_model, "service_tier": tier}
+    served_by = {"model": run.output.served_model, "service_tier": tier}
     return {name: bounded_name(str(value)) for name, value in served_by.items() if value}
 
 
@@ -355,13 +355,13 @@ def _hide_exceptions(response: AgentResponse[Any]) -> None:
             content.exception = str(content.result or _TOOL_FAILED)
 
 
-async def overlay_after(runs: AgentRuns, response: Sequence[Message] | None) -> dict[str, Any] | None:
+async def overlay_after(run: CurrentRun, response: Sequence[Message] | None) -> dict[str, Any] | None:
     """Return the session's context after a turn.
 
     Returns:
         The overlay as stored, empty when the context is the whole record; None when the previous one stays.
     """
-    return await runs.context.overlay_after(response) if runs.context is not None else None
+    return await run.context.overlay_after(response) if run.context is not None else None
 
 
 def save_session(agent_session: DurableSession) -> Mapping[str, Any]:
@@ -375,11 +375,11 @@ def save_session(agent_session: DurableSession) -> Mapping[str, Any]:
     return encode_agent_session(agent_session)
 
 
-def _weigh(runs: AgentRuns, response: AgentResponse[Any]) -> TurnStats:
+def _weigh(run: CurrentRun, response: AgentResponse[Any]) -> TurnStats:
     return TurnStats(
-        chunks_streamed=runs.output.updates_streamed,
-        bytes_streamed=runs.output.weight.total_bytes(),
+        chunks_streamed=run.output.updates_streamed,
+        bytes_streamed=run.output.weight.total_bytes(),
         contents_stored=sum(len(message.contents) for message in response.messages),
-        agent_milliseconds=runs.milliseconds(),
-        calls_refused=len(runs.losses),
+        agent_milliseconds=run.start.milliseconds(),
+        calls_refused=len(run.losses),
     )

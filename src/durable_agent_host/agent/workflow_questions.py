@@ -6,24 +6,21 @@ turn's start would make new ones. The attempt with the answers streams the recor
 checkpoint, and gives the workflow the answers.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from agent_framework import (
     AgentResponse,
     AgentResponseUpdate,
-    AgentSession,
     ChatResponse,
     Content,
     Message,
     WorkflowEvent,
 )
 
-from durable_agent_host.agent.durable_session import SessionState
-from durable_agent_host.agent.pending_calls import PendingCalls, read_arguments
-from durable_agent_host.agent.run_output import RunOutput
-from durable_agent_host.agent.stream_progress import StreamProgress
+from durable_agent_host.agent.feature import CurrentRun
+from durable_agent_host.agent.pending_calls import read_arguments
 from durable_agent_host.agent.workflow_agents import (
     HostedWorkflow,
     accepts_text,
@@ -40,7 +37,7 @@ from durable_agent_host.model.journal_entry import DEFERRED, ToolCallCompletedEn
 from durable_agent_host.model.pending_call import PendingCall
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.stream.fold import response_as_updates
-from durable_agent_host.turn_log.journal import Journal, JournalState
+from durable_agent_host.turn_log.journal import JournalState
 
 _APPROVAL_REASON = "a tool of the workflow needs approval"
 
@@ -55,24 +52,12 @@ class WorkflowQuestions:
     """Asks the questions of a workflow in one run, and gives it the answers.
 
     Attributes:
-        workflow: of the run.
-        journal: of the run.
-        pending_calls: of the run.
-        session: of the run.
-        session_state: whose changes are recorded with a part of the run, and restored with it.
-        output: what the run has streamed.
-        progress: of the run's stream.
-        collect: takes the next update of the run.
+        run: of the workflow.
+        workflow: the run's agent.
     """
 
+    run: CurrentRun
     workflow: HostedWorkflow
-    journal: Journal
-    pending_calls: PendingCalls
-    session: AgentSession
-    session_state: SessionState
-    output: RunOutput
-    progress: StreamProgress
-    collect: Callable[[AgentResponseUpdate], Awaitable[None]]
     _start: int = 0
 
     async def resume(self) -> None:
@@ -81,22 +66,22 @@ class WorkflowQuestions:
         Raises:
             TurnError: the workflow can no longer use its checkpoint.
         """
-        parts = self.journal.recorded.workflow_parts
+        parts = self.run.journal.recorded.workflow_parts
         if not parts:
             return
-        if WORKFLOW_STATE not in self.session.state:
+        if WORKFLOW_STATE not in self.run.session.state:
             raise TurnError("the workflow has changed while its turn waited for an answer: send the request again")
-        with self.progress.replaying():
+        with self.run.progress.replaying():
             for part in parts:
-                self.session_state.restore(part.path)
+                self.run.session_state.restore(part.path)
                 recorded_response = decode_model_response(part.result["response"])
                 messages, usage = recorded_response.messages, recorded_response.usage_details
                 for update in response_as_updates(AgentResponse(messages=messages, usage_details=usage)):
-                    await self.collect(update)
-        self._start = len(self.output)
-        requests = self.workflow.read_requests(self.session)
+                    await self.run.collect(update)
+        self._start = len(self.run.output)
+        requests = self.workflow.read_requests(self.run.session)
         responses = await self._responses(requests)
-        if self.pending_calls.pending:
+        if self.run.pending_calls.pending:
             return
         self.workflow.responses = responses
         for content in responses:
@@ -104,21 +89,21 @@ class WorkflowQuestions:
                 result_content = Content.from_function_result(
                     cast("str", content.call_id), result=_answer_text(content.result)
                 )
-                await self.collect(AgentResponseUpdate(role="tool", contents=[result_content]))
+                await self.run.collect(AgentResponseUpdate(role="tool", contents=[result_content]))
 
     async def ask(self) -> None:
         """Record that the workflow waits, and ask its questions, once its run has ended with some."""
         requests = self.workflow.requests
         if not any(self._reply(request_id, event)[1] is None for request_id, event in requests.items()):
             return
-        response = self.output.response(self._start)
+        response = self.run.output.response(self._start)
         recorded_response = ChatResponse(messages=response.messages, usage_details=response.usage_details)
-        await self.journal.append(
+        await self.run.journal.append(
             ToolCallCompletedEntry(
-                part_path(self.journal.recorded),
+                part_path(self.run.journal.recorded),
                 DEFERRED,
-                {"checkpoint": self.session.state[WORKFLOW_STATE], "response": encode_answer(recorded_response)},
-                self.session_state.changes(),
+                {"checkpoint": self.run.session.state[WORKFLOW_STATE], "response": encode_answer(recorded_response)},
+                self.run.session_state.changes(),
             )
         )
         await self._responses(requests)
@@ -131,7 +116,7 @@ class WorkflowQuestions:
             if isinstance(response, Content):
                 responses.append(response)
             elif response is None:
-                await self.pending_calls.ask(call)
+                await self.run.pending_calls.ask(call)
         return responses
 
     def _reply(self, request_id: str, event: WorkflowEvent[Any]) -> tuple[PendingCall, Content | str | None]:
@@ -143,8 +128,8 @@ class WorkflowQuestions:
         number = 0
         reason = _APPROVAL_REASON if is_approval(event) else None
         while True:
-            call = _pending_call(self.pending_calls.call_id(path, number), event, path, reason)
-            reply = self.pending_calls.answer(call.call_id)
+            call = _pending_call(self.run.pending_calls.call_id(path, number), event, path, reason)
+            reply = self.run.pending_calls.answer(call.call_id)
             if reply is None:
                 return call, None
             if "error" in reply:

@@ -12,7 +12,7 @@ from durable_agent_host.durable.function_registration import AppFeature
 from durable_agent_host.features.budgets.feature import BudgetsOfAgent
 from durable_agent_host.features.budgets.options import choose_budgets, default_budgets
 from durable_agent_host.features.compaction.feature import CompactionOfAgent
-from durable_agent_host.features.fallback import entries as fallback
+from durable_agent_host.features.fallback import clients as fallback
 from durable_agent_host.features.fallback.feature import Fallbacks, choose_fallbacks, list_clients
 from durable_agent_host.features.histories.feature import Histories
 from durable_agent_host.features.histories.providers import history_providers

@@ -53,7 +53,7 @@ class BudgetsOfAttempt:
         account = BudgetAccount(
             self._budgets,
             run.journal,
-            before=self._start.session.budget_usage,
+            before=self._start.record.session.budget_usage,
             replies=self._start.replies,
             ask=partial(_ask, run.pending_calls),
             fail=run.gate.fail,

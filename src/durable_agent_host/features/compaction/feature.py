@@ -4,6 +4,7 @@ import logging
 from functools import partial
 from typing import Final, override
 
+from durable_agent_host.agent.call_order import chain_compaction_call
 from durable_agent_host.agent.compaction import CompactionModelCalls
 from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
 from durable_agent_host.agent.observer import RunRestarted
@@ -51,7 +52,7 @@ class CompactionOfAttempt:
         if compaction is None:
             return None
         overlay = decode_overlay(self._start.overlay) if self._start.overlay else None
-        entries = self._start.session.message_count
+        entries = self._start.record.session.message_count
         if overlay is not None and not overlay.applies_to(compaction.compaction_id, entries):
             overlay = None  # made by other strategies; the current ones make their own
         if overlay is None and not (run.agent.compacts_every_call or self._shares):
@@ -61,8 +62,8 @@ class CompactionOfAttempt:
             self._start.request,
             overlay,
             entries,
-            new_calls=partial(CompactionModelCalls, run.make_strategy_call, run.provider),
-            label=run.label,
+            new_calls=partial(CompactionModelCalls, partial(chain_compaction_call, run), run.agent.provider),
+            label=run.start.attempt.label,
             shares=self._shares,
             redactor=self._start.redactor,
             has_our_history=not run.agent.has_own_history,
@@ -71,10 +72,12 @@ class CompactionOfAttempt:
     async def _restart_after(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
         """Record that the latest model call is made again with a smaller context, once, if it was too long."""
         path = run.journal.current_call
-        overflow = run.provider.explain(error)
+        overflow = run.agent.provider.explain(error)
         if not isinstance(overflow, ContextOverflowError) or not run.agent.has_journal or path in self._shares:
             return None
         self._shares[path] = overflow.share
         await run.journal.append(FeatureEntry(NAME, path, {"share": overflow.share}))
-        _LOGGER.warning("%s: the request is longer than the model's context window; again with less", run.label)
+        _LOGGER.warning(
+            "%s: the request is longer than the model's context window; again with less", run.start.attempt.label
+        )
         return RunRestarted("the request was longer than the model's context window", 0.0)

@@ -19,8 +19,12 @@ from durable_agent_host.agent.model_call import ModelCall
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.conversation_file import ServiceFile
+from durable_agent_host.model.journal_entry import FeatureEntry
 from durable_agent_host.model.provider_item import HostedCall, ItemPart
+from durable_agent_host.turn.step_types import FeatureView
 
+NAME: Final = "fallback"
+"""The entries of switches: which client answers, since which model call, and why."""
 _CONVERSATION_OPTIONS: Final = CONVERSATION_OPTIONS | {"continuation_token"}
 _COMMON_OPTIONS: Final = frozenset(
     {"temperature", "top_p", "max_tokens", "stop", "instructions", "response_format"}
@@ -42,6 +46,30 @@ class Switch:
     path: CallPath
     client: int
     failed: int
+
+
+def entry_of_switch(switch: Switch, name: str, reason: str) -> FeatureEntry:
+    """Make the entry of a switch.
+
+    Args:
+        switch: to another client.
+        name: of the client's class.
+        reason: a sentence.
+    """
+    data = {"client": switch.client, "failed": switch.failed, "name": name, "reason": reason}
+    return FeatureEntry(NAME, switch.path, data)
+
+
+def switch_of_entry(entry: FeatureEntry) -> Switch:
+    """Read an entry."""
+    return Switch(entry.path, entry.data["client"], entry.data["failed"])
+
+
+def show_switch(entry: FeatureEntry) -> FeatureView:
+    """Show a switch, and the client with the model calls that follow."""
+    name = entry.data["name"]
+    step = {"kind": "fallback", "client": name, "reason": entry.data["reason"]}
+    return FeatureView(step, {"client": name if entry.data["client"] else None})
 
 
 @dataclass(frozen=True)

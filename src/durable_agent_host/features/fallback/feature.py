@@ -11,12 +11,13 @@ from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.features.fallback.clients import (
+    NAME,
     ActiveClient,
     AnsweringClient,
     Switch,
     host_fallbacks,
+    switch_of_entry,
 )
-from durable_agent_host.features.fallback.entries import NAME, switch_of_entry
 from durable_agent_host.features.fallback.layer import FallBack
 
 
@@ -50,11 +51,12 @@ class FallbacksOfAttempt:
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Continue with the client that answered last; without a log, the switches are only here."""
         self._switches = [*map(switch_of_entry, run.journal.entries_of(NAME))] or self._switches
-        own_client = AnsweringClient(run.agent.client, run.provider)
+        own_client = AnsweringClient(run.agent.client, run.agent.provider)
         active = ActiveClient([own_client, *self._clients], self._switches)
-        session_id = f"{run.request.agent}@{run.request.session_id}"
+        session_id = f"{run.start.request.agent}@{run.start.request.session_id}"
+        label = run.start.attempt.label
         return RunPart(
-            service=FallBack(active, run.journal, run.progress, run.breaks, session_id=session_id, label=run.label),
+            service=FallBack(active, run.journal, run.progress, run.breaks, session_id=session_id, label=label),
             reader=active,
             sends_transcript=active.has_switched,
         )

@@ -17,8 +17,7 @@ from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.errors import LogError, ProviderError, log_reason
-from durable_agent_host.features.fallback.clients import ActiveClient, Switch, without_conversation
-from durable_agent_host.features.fallback.entries import entry_of_switch
+from durable_agent_host.features.fallback.clients import ActiveClient, Switch, entry_of_switch, without_conversation
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import JournalStep, ModelCallStartedEntry
 from durable_agent_host.turn_log.journal import Journal

@@ -60,29 +60,17 @@ class Histories(AgentFeature):
 
     @override
     def begin(self, start: AttemptStart) -> AttemptFeature:
-        return HistoriesOfAttempt(start)
-
-
-class HistoriesOfAttempt:
-    """The history providers in one attempt.
-
-    Args:
-        start: of the attempt.
-    """
-
-    def __init__(self, start: AttemptStart) -> None:
-        self._start = start
+        return self
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Begin a run, with copies of the providers."""
-        return RunPart(history=RunHistoryProviders(self._start, run))
+        return RunPart(history=RunHistoryProviders(run))
 
 
 class RunHistoryProviders:
     """The app's history providers in one run.
 
     Args:
-        start: of the attempt.
         run: loads from them; at the turn's end, its session is saved with what they have put into it.
 
     Attributes:
@@ -91,7 +79,8 @@ class RunHistoryProviders:
         clean: returns messages as they may be kept.
     """
 
-    def __init__(self, start: AttemptStart, run: CurrentRun) -> None:
+    def __init__(self, run: CurrentRun) -> None:
+        start = run.start
         self.run = run
         self.may_have_saved = start.attempt.number > 1
         self.clean: Callable[[Sequence[Message]], Sequence[Message]] = (
@@ -137,7 +126,7 @@ class RunHistoryProviders:
         """
         if not self._run_providers:
             return
-        named_messages = with_names(self.run.request.turn_id, decode_messages(entries), prefix=self._prefix)
+        named_messages = with_names(self.run.start.request.turn_id, decode_messages(entries), prefix=self._prefix)
         pending_providers = [
             provider
             for provider in reversed(self._run_providers)
@@ -183,7 +172,7 @@ class _ProviderInRun:
     def select_loaded(self, messages: Sequence[Message]) -> list[Message]:
         """Take the provider's messages, and return those that count."""
         self._stored_messages = list(messages)
-        return read_once(messages, except_turn=self._run.request.turn_id)
+        return read_once(messages, except_turn=self._run.start.request.turn_id)
 
     def prepare_messages(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare loaded messages for the model, and add messages of this turn from finished runs."""
@@ -197,7 +186,7 @@ class _ProviderInRun:
 
     def _earlier_messages(self) -> Sequence[Message]:
         """Return the messages of this turn from finished runs."""
-        return self._run.session.transcript or self._run.provider.as_history(self._run_messages)
+        return self._run.session.transcript or self._run.agent.provider.as_history(self._run_messages)
 
     def record_end(self, context: SessionContext) -> None:
         """Remember a run's input and output."""
@@ -229,7 +218,7 @@ class _ProviderInRun:
         unnamed_messages = await run_in_thread_if_long(
             unnamed_messages, partial(self._histories.clean, unnamed_messages)
         )
-        context_messages = with_names(self._run.request.turn_id, unnamed_messages, prefix="context-")
+        context_messages = with_names(self._run.start.request.turn_id, unnamed_messages, prefix="context-")
         names = iter(context_messages)
         named_messages = [next(names) if name_of(candidate) is None else candidate for candidate in messages]
         if self._stored_messages is None or self._histories.may_have_saved:

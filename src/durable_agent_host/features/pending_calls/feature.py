@@ -33,7 +33,7 @@ class PendingKinds(AgentFeature):
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Begin a run, whose service of pending calls the agents within it share."""
-        in_doubt = ResolveDoubt(run.pending_calls, run.label, run.gate.fail)
+        in_doubt = ResolveDoubt(run.pending_calls, run.start.attempt.label, run.gate.fail)
         return RunPart(ask=PendingLayers(run.pending_calls, in_doubt).layers)
 
 

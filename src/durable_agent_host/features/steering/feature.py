@@ -117,7 +117,7 @@ class SteeringOfAttempt:
         Raises:
             RunStoppedError: the log cannot be written.
         """
-        if not self._has_messages or self._run.request.response_format is not None:
+        if not self._has_messages or self._run.start.request.response_format is not None:
             return []
         journal = self._run.journal
         path = CallPath().model_call(journal.position + 1)
@@ -144,7 +144,7 @@ class SteeringOfAttempt:
                 if await self._attempt.is_withdrawn(request):
                     continue
                 full_request = await self._load(request)
-                self._run.provider.check_message(_build_message(full_request))
+                self._run.agent.provider.check_message(_build_message(full_request))
                 entry = FeatureEntry(NAME, path, {"request": encode_turn_request(full_request)})
                 await self._run.journal.append(entry)
                 self._received[request.turn_id] = entry
