@@ -22,8 +22,6 @@ from durable_agent_host.activities import plan_times, run_limits
 from durable_agent_host.agent.agent_options import (
     AgentOptions,
     check_approvals,
-    check_strategy,
-    choose_compaction,
     choose_redactor,
 )
 from durable_agent_host.agent.agent_runner import AgentRunner
@@ -182,9 +180,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._default_redact = redact
         self._allowed = check_allowed(allowed_options or {})
         self._allows_client_tools = allow_client_tools
-        check_strategy(compaction, "the app")
-        self._default_compaction = compaction
-        self._choices = FeatureChoices(Choices(budgets, fallbacks, response_retries))
+        self._choices = FeatureChoices(Choices(budgets, compaction, fallbacks, response_retries))
         self._options: dict[str, AgentOptions] = {}
         self._runners: dict[str, AgentRunner] = {}
         self._public: dict[str, str | None] = {}
@@ -286,14 +282,13 @@ class DurableAgentApp(AgentFunctionApp):
             return
         if entity_id is not None and enable_http_endpoint is None:
             enable_http_endpoint = False
-        choices = Choices(budgets, fallbacks, response_retries)
+        choices = Choices(budgets, compaction, fallbacks, response_retries)
         redactors = [options.redactor for options in self._options.values() if options.redactor is not None]
         features = self._choices.features(name, agent, choices, provider_for)
         self._options[name] = AgentOptions(
             source=source,
             allowed_options=check_allowed(self._allowed if allowed_options is None else allowed_options),
             ttl_seconds=ttl_seconds(session_ttl, self._default_ttl),
-            compaction=choose_compaction(name, compaction, self._default_compaction, why_no_journal(agent)),
             features=features,
             redactor=choose_redactor(name, features, redact or self._default_redact, redactors),
         )
@@ -504,7 +499,6 @@ class DurableAgentApp(AgentFunctionApp):
             open_log=self._open_log,
             limits=run_limits(self.settings),
             storage=self._services.storage,
-            compaction=options.compaction,
             features=options.features,
             notify_end=report_end,
             redactor=options.redactor,

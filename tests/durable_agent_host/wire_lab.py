@@ -16,9 +16,9 @@ from agent_framework_openai import OpenAIChatClient
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.agent.compaction import CompactionChoice
 from durable_agent_host.agent.run_result import Cancelled
 from durable_agent_host.codec.entity_state import decode_session, encode_session
+from durable_agent_host.features.compaction.feature import CompactionOfAgent
 from durable_agent_host.features.registry import activity_features
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
@@ -127,10 +127,8 @@ class Lab:
 
     def runner(self, agent: Agent, open_log: Callable[[], TurnLog] = NullTurnLog) -> AgentRunner:
         """Make the runner of a process."""
-        compaction = CompactionChoice(self.compaction(agent.client))
-        return AgentRunner(
-            "Lab", agent, provider_for, open_log=open_log, compaction=compaction, features=activity_features(agent)
-        )
+        features = activity_features(agent, CompactionOfAgent(self.compaction(agent.client)))
+        return AgentRunner("Lab", agent, provider_for, open_log=open_log, features=features)
 
     async def _attempt(self, runner: AgentRunner, text: str, *, is_warm: bool = False, **ending: Any) -> TurnOutcome:
         session = self.session if is_warm else decode_session(json.loads(json.dumps(encode_session(self.session))))

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agent_framework import CompactionStrategy, SupportsAgentRun
+from agent_framework import SupportsAgentRun
 
-from durable_agent_host.agent.compaction import CompactionChoice
 from durable_agent_host.agent.feature import AgentFeature, history_of
 from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.agent.nested_agents import list_agents
@@ -25,7 +24,6 @@ class AgentOptions:
         source: the agent, or a function that builds a new one for every run.
         allowed_options: options that clients may set for a turn.
         ttl_seconds: how long sessions are kept after their last use; 0 for ever.
-        compaction: of the agent's context.
         features: of the agent, in the order of their layers.
         redactor: for stored and shown data; None for no redaction.
     """
@@ -33,36 +31,8 @@ class AgentOptions:
     source: AgentSource
     allowed_options: AllowedOptions
     ttl_seconds: float
-    compaction: CompactionChoice
     features: Sequence[AgentFeature]
     redactor: Redactor | None
-
-
-def choose_compaction(
-    name: str, strategy: CompactionStrategy | None, default: CompactionStrategy | None, why_not: str
-) -> CompactionChoice:
-    """Return the app's choice of compaction for an agent.
-
-    Raises:
-        RegistrationError: it is not a strategy, or the agent cannot be compacted.
-    """
-    check_strategy(strategy, f"agent {name!r}")
-    if strategy is not None and why_not:
-        raise RegistrationError(f"the context of agent {name!r} cannot be compacted: {why_not}")
-    return CompactionChoice(strategy, default)
-
-
-def check_strategy(strategy: object, label: str) -> None:
-    """Check a strategy of compaction, if there is one.
-
-    Raises:
-        RegistrationError: it is something else.
-    """
-    if strategy is not None and (isinstance(strategy, type) or not callable(strategy)):
-        raise RegistrationError(
-            f"compaction of {label} is {strategy!r}: give an object of a strategy, such as "
-            "SlidingWindowStrategy(keep_last_groups=20), or an async function that takes a list of messages"
-        )
 
 
 def check_approvals(agent: SupportsAgentRun) -> None:

@@ -19,7 +19,6 @@ from agent_framework import AgentResponse, Content, SupportsAgentRun
 
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runs import AgentRuns
-from durable_agent_host.agent.compaction import NO_COMPACTION_CHOICE, CompactionChoice
 from durable_agent_host.agent.feature import AgentFeature, AttemptStart, CurrentRun, history_of
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.layers.running_call import WaitRules
@@ -192,7 +191,6 @@ class AgentRunner:
         limits: how long a turn may take, and how often a model call is retried.
         storage: reads what sessions store outside their entities, and stores what a turn adds; without one, an
             outcome contains everything itself.
-        compaction: the app's choice for the agent's context.
         features: of the agent, in the order of their layers.
         notify_end: notified of turns that end without an orchestration.
         redactor: for stored and shown data; None for no redaction.
@@ -213,7 +211,6 @@ class AgentRunner:
         open_log: OpenLog = NullTurnLog,
         limits: RunLimits = RunLimits(),
         storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
-        compaction: CompactionChoice = NO_COMPACTION_CHOICE,
         features: Sequence[AgentFeature],
         notify_end: ReportEnd = lambda _: None,
         redactor: Redactor | None = None,
@@ -233,7 +230,7 @@ class AgentRunner:
         self.may_ask = is_factory(agent)
         self._redactor = redactor
         self._wait_rules = WaitRules(limits.answer_seconds, limits.deferral_seconds, new_token)
-        self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for, compaction))
+        self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for))
 
     @property
     def provider(self) -> ModelProvider:

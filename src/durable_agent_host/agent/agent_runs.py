@@ -173,8 +173,8 @@ async def _stream(run: CurrentRun, messages: list[Message]) -> None:
         with_tools=request.enable_tool_calls,
         has_transcript=bool(run.session.transcript),
     )
-    if run.history is not None:
-        agent = run.history.adapt_agent(agent)
+    for adapt_agent in [part.adapt_agent for part in run.parts if part.adapt_agent is not None]:
+        agent = adapt_agent(agent)
     questions = WorkflowQuestions(run, agent) if isinstance(agent, HostedWorkflow) else None
     if questions is not None:
         await questions.resume()

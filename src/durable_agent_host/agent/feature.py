@@ -238,10 +238,6 @@ class RunContext(Protocol):
 class RunHistory(Protocol):
     """Keeps the messages of a run outside of the session."""
 
-    def adapt_agent(self, agent: SupportsAgentRun, /) -> SupportsAgentRun:
-        """Return a copy of the run's agent that loads them; the agent itself if it has none there."""
-        ...
-
     async def save(self, entries: Sequence[Mapping[str, Any]], *, is_cut_off: bool) -> None:
         """Save the entries of the turn, before its end is durable.
 
@@ -269,6 +265,7 @@ class RunPart:
         start: a layer around a tool call that is about to start, also of agents within the agent.
         reader: reads the answers, when another client than the agent's own may give them.
         sends_transcript: whether the run sends all messages, although the agent's service keeps the conversation.
+        adapt_agent: changes the run's copy of the agent, or replaces it.
         add_messages: is called before each model call.
         context: chooses the messages of each model call.
         history: keeps the messages outside of the session.
@@ -289,6 +286,7 @@ class RunPart:
     start: ToolLayer | None = None
     reader: AnswerReader | None = None
     sends_transcript: bool = False
+    adapt_agent: Callable[[SupportsAgentRun], SupportsAgentRun] | None = None
     add_messages: AddMessages | None = None
     context: RunContext | None = None
     history: RunHistory | None = None

@@ -28,13 +28,6 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.call_middleware import RunCalls, as_middleware_list, client_for_run, supports_middleware
-from durable_agent_host.agent.compaction import (
-    NO_COMPACTION_CHOICE,
-    Compaction,
-    CompactionChoice,
-    remove_compaction,
-    select_compaction,
-)
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.declarations import find_parameters
 from durable_agent_host.agent.durable_session import TranscriptProvider
@@ -57,15 +50,12 @@ class HostedAgent:
     Args:
         agent: the app's.
         provider_for: returns the provider of its client.
-        choice: the app's choice of compaction for its context.
 
     Attributes:
         agent: the copy, without anything that belongs to a run.
         owns_history: whether it uses the stored conversation as its history.
         has_own_history: whether a history provider of the app supplies the model's history instead.
         provider: of its chat client.
-        compaction: how its context is compacted; None without a journal.
-        compacts_every_call: whether every model call is compacted, and not only one that is too long.
         has_journal: whether its model and tool calls can be journaled.
         is_workflow: whether it is a workflow, whose agents have their calls journaled.
         is_opaque: whether none of its calls is journaled, so that its run is like one tool call.
@@ -74,12 +64,7 @@ class HostedAgent:
             declares it with an attribute ``may_run_again``.
     """
 
-    def __init__(
-        self,
-        agent: SupportsAgentRun,
-        provider_for: ProviderFor,
-        choice: CompactionChoice = NO_COMPACTION_CHOICE,
-    ) -> None:
+    def __init__(self, agent: SupportsAgentRun, provider_for: ProviderFor) -> None:
         self.agent = agent
         self.owns_history = isinstance(agent, RawAgent | WorkflowAgent)
         self.provider = provider_for(_get_client(agent))
@@ -91,13 +76,7 @@ class HostedAgent:
         )
         self.why_no_journal = why_no_journal(agent)
         self.has_journal = not self.why_no_journal
-        self.compaction: Compaction | None = None
-        self.compacts_every_call = False
         if self.has_journal:
-            self.compaction = select_compaction(
-                agent, choice, self.provider, self._inner.strategy_client, has_our_history=not self.has_own_history
-            )
-            self.compacts_every_call = self.compaction.is_regular
             self._sdk_clients = self.provider.sdk_clients(cast("Any", self.agent).client)
         else:
             self.agent = self._inner.agent(self.agent)
@@ -109,6 +88,10 @@ class HostedAgent:
     def client(self) -> Any:
         """The hosted copy of the agent's chat client; None for agents whose clients the host does not see."""
         return _get_client(self.agent)
+
+    def strategy_client(self, client: Any) -> Any:
+        """Copy a chat client that something beside the agent calls in its runs, such as a strategy."""
+        return self._inner.strategy_client(client)
 
     def restores(self, session: AgentSession) -> bool:
         """Return whether the agent continues from its state in the session and needs no transcript."""
@@ -202,8 +185,6 @@ class HostedAgent:
         agent_copy.client.turn_id = turn_id
         agent_copy.client.fold_call = fold_call
         agent_copy.client.__dict__.update(self._sdk_clients)
-        if self.compacts_every_call:
-            remove_compaction(agent_copy, has_our_history=not self.has_own_history)
         return agent_copy
 
 

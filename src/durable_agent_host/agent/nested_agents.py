@@ -6,16 +6,21 @@ journals, the app's client is called as it is.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from inspect import getclosurevars
-from types import FunctionType
+from itertools import takewhile
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, cast
 
 from agent_framework import (
+    EXCLUDED_KEY,
+    GROUP_ANNOTATION_KEY,
+    SUMMARY_OF_MESSAGE_IDS_KEY,
     ChatContext,
     CompactionProvider,
     FunctionTool,
+    Message,
     RawAgent,
     ResponseStream,
     Workflow,
@@ -30,7 +35,6 @@ from durable_agent_host.agent.call_middleware import (
     supports_middleware,
 )
 from durable_agent_host.agent.call_scope import CALL_SCOPE, NestedClient
-from durable_agent_host.agent.compaction import OpenedStrategy, with_clients
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.declarations import (
     AGENT_FUNCTIONS,
@@ -254,3 +258,67 @@ def _respond(
         return context.result
 
     return cast("Any", ResponseStream).from_awaitable(respond()) if stream else respond()
+
+
+# Strategies of agents within the turn's agent, which the framework applies.
+
+MOST_NESTED: Final = 8
+"""Deeper parts of a strategy are not copied."""
+_NO_OBJECTS: Final = (FunctionType, MethodType, BuiltinFunctionType, type)
+
+
+class OpenedStrategy:
+    """Applies a strategy where the framework compacts, in agents within: what is left begins with a question.
+
+    Args:
+        strategy: of the framework's protocol.
+    """
+
+    def __init__(self, strategy: Any) -> None:
+        self.tokenizer = getattr(strategy, "tokenizer", None)
+        self._strategy = strategy
+
+    async def __call__(self, messages: list[Message]) -> bool:
+        """Apply it; the last question comes back if none is left."""
+        has_changed = await self._strategy(messages)
+        questions = [message for message in messages if message.role == "user" or _is_summary(message)]
+        if has_changed and questions:
+            included_questions = (
+                message for message in questions if not message.additional_properties.get(EXCLUDED_KEY)
+            )
+            first = next(included_questions, questions[-1])
+            first.role = "user"
+            first.additional_properties[EXCLUDED_KEY] = False
+            for message in takewhile(lambda message: message is not first, messages):
+                message.additional_properties[EXCLUDED_KEY] = message.role not in {"system", "developer"}
+        return has_changed
+
+
+def _is_summary(message: Message) -> bool:
+    return SUMMARY_OF_MESSAGE_IDS_KEY in (message.additional_properties.get(GROUP_ANNOTATION_KEY) or {})
+
+
+def with_clients(strategy: Any, replace_client: Callable[[Any], Any]) -> Any:
+    """Copy a strategy, and those nested in it, with other chat clients."""
+    return copy_strategy(
+        strategy, lambda value: replace_client(value) if callable(getattr(value, "get_response", None)) else None, 0
+    )
+
+
+def copy_strategy(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
+    """Copy a strategy with replacements of its parts; None leaves a part."""
+    if depth > MOST_NESTED or isinstance(value, _NO_OBJECTS):
+        return value
+    if (replacement := replace(value)) is not None:
+        return replacement
+    if isinstance(value, list | tuple):
+        return type(cast("list[Any]", value))(
+            copy_strategy(item, replace, depth + 1) for item in cast("list[Any]", value)
+        )
+    if not callable(value) or not hasattr(value, "__dict__"):
+        return value
+    view = copy.copy(value)
+    for name, attribute in list(vars(view).items()):
+        if (replacement := copy_strategy(attribute, replace, depth + 1)) is not attribute:
+            setattr(view, name, replacement)
+    return view

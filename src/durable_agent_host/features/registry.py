@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent_framework import SupportsAgentRun
+from agent_framework import CompactionStrategy, SupportsAgentRun
 
 from durable_agent_host.agent.feature import AgentFeature
+from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.agent.provider import ProviderFor
 from durable_agent_host.durable.function_registration import AppFeature
 from durable_agent_host.features.budgets.feature import BudgetsOfAgent
 from durable_agent_host.features.budgets.options import choose_budgets, default_budgets
-from durable_agent_host.features.compaction.feature import CompactionOfAgent
+from durable_agent_host.features.compaction.feature import CompactionOfAgent, check_strategy, choose_compaction
 from durable_agent_host.features.fallback import clients as fallback
 from durable_agent_host.features.fallback.feature import Fallbacks, choose_fallbacks, list_clients
 from durable_agent_host.features.histories.feature import Histories
@@ -50,14 +51,15 @@ class Choices:
     """What an app chooses for one agent, or for all: the arguments of `DurableAgentApp`; None: nothing."""
 
     budgets: Budgets | None
+    compaction: CompactionStrategy | None
     fallbacks: Sequence[Any] | None
     response_retries: int | None
 
 
-def activity_features(agent: SupportsAgentRun) -> list[AgentFeature]:
+def activity_features(agent: SupportsAgentRun, compaction: CompactionOfAgent | None = None) -> list[AgentFeature]:
     """Return the features of an agent in an activity of the app's own, where nothing is chosen."""
     return [
-        CompactionOfAgent(),
+        compaction or CompactionOfAgent(),
         PendingKinds(),
         *([Histories(agent)] if history_providers(agent) else []),
     ]
@@ -71,7 +73,9 @@ class FeatureChoices:
     """
 
     def __init__(self, choices: Choices) -> None:
+        check_strategy(choices.compaction, "the app")
         self._budgets = default_budgets(choices.budgets)
+        self._compaction = choices.compaction
         self._fallbacks = list_clients(choices.fallbacks)
         self._response_retries = choices.response_retries
 
@@ -85,11 +89,12 @@ class FeatureChoices:
         """
         retries = choose_response_retries(choices.response_retries, self._response_retries)
         budgets = choose_budgets(name, agent, choices.budgets, self._budgets)
+        compaction = choose_compaction(name, choices.compaction, self._compaction, why_no_journal(agent))
         fallbacks = choose_fallbacks(name, agent, choices.fallbacks, default=self._fallbacks, provider_for=provider_for)
         return [
             ResponseFormats(agent, retries),
             *([Fallbacks(fallbacks, provider_for)] if fallbacks else []),
             *([BudgetsOfAgent(budgets)] if budgets.counts else []),
             Steering(),
-            *activity_features(agent),
+            *activity_features(agent, compaction),
         ]

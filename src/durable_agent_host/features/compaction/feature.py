@@ -3,13 +3,20 @@
 import logging
 from functools import partial
 from typing import Final, override
+from weakref import WeakKeyDictionary
 
-from durable_agent_host.agent.call_order import chain_compaction_call
-from durable_agent_host.agent.compaction import CompactionModelCalls
+from agent_framework import CompactionStrategy
+
 from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
+from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.observer import RunRestarted
 from durable_agent_host.codec.overlay import decode_overlay
-from durable_agent_host.errors import ContextOverflowError
+from durable_agent_host.errors import ContextOverflowError, RegistrationError
+from durable_agent_host.features.compaction.strategies import (
+    Compaction,
+    remove_compaction,
+    select_compaction,
+)
 from durable_agent_host.features.compaction.window import ContextWindow
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import FeatureEntry
@@ -19,61 +26,94 @@ NAME: Final = "overflow"
 """The entries of requests that were too long: the share of the messages' tokens that the next one keeps."""
 
 
+def check_strategy(strategy: object, label: str) -> None:
+    """Check a strategy of compaction, if there is one.
+
+    Raises:
+        RegistrationError: it is something else.
+    """
+    if strategy is not None and (isinstance(strategy, type) or not callable(strategy)):
+        raise RegistrationError(
+            f"compaction of {label} is {strategy!r}: give an object of a strategy, such as "
+            "SlidingWindowStrategy(keep_last_groups=20), or an async function that takes a list of messages"
+        )
+
+
+def choose_compaction(
+    name: str, strategy: CompactionStrategy | None, default: CompactionStrategy | None, why_not: str
+) -> "CompactionOfAgent":
+    """Return the compaction of an agent, by the app's choice.
+
+    Raises:
+        RegistrationError: it is not a strategy, or the agent cannot be compacted.
+    """
+    check_strategy(strategy, f"agent {name!r}")
+    if strategy is not None and why_not:
+        raise RegistrationError(f"the context of agent {name!r} cannot be compacted: {why_not}")
+    return CompactionOfAgent(strategy, default)
+
+
 class CompactionOfAgent(AgentFeature):
-    """Compacts the context of one agent, by the strategies of its `HostedAgent`."""
+    """Compacts the context of one agent.
+
+    Args:
+        strategy: of the app for this agent; None to use the agent's own strategy.
+        default: of the app for agents that have none.
+    """
+
+    def __init__(self, strategy: CompactionStrategy | None = None, default: CompactionStrategy | None = None) -> None:
+        self._choice = strategy, default
+        self._compactions: WeakKeyDictionary[HostedAgent, Compaction] = WeakKeyDictionary()
 
     @override
     def begin(self, start: AttemptStart) -> AttemptFeature:
-        return CompactionOfAttempt(start)
+        return CompactionOfAttempt(self)
+
+    def select(self, agent: HostedAgent) -> Compaction:
+        """Return the compaction of the agent of a run, which is the same in all its runs."""
+        if agent not in self._compactions:
+            self._compactions[agent] = select_compaction(agent, *self._choice)
+        return self._compactions[agent]
 
 
 class CompactionOfAttempt:
     """The context in one attempt.
 
     Args:
-        start: of the attempt.
+        of_agent: selects the strategies.
     """
 
-    def __init__(self, start: AttemptStart) -> None:
-        self._start = start
+    def __init__(self, of_agent: CompactionOfAgent) -> None:
+        self._of_agent = of_agent
         self._shares: dict[CallPath, float] = {}
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Choose messages where strategies, an earlier turn, or a request that was too long want it."""
+        if not run.agent.has_journal:
+            return RunPart()
         self._shares |= {entry.path: entry.data["share"] for entry in run.journal.entries_of(NAME)}
+        compaction = self._of_agent.select(run.agent)
+        adapt_agent = partial(remove_compaction, has_our_history=not run.agent.has_own_history)
         return RunPart(
-            context=self._new_context(run),
+            context=self._new_context(run, compaction),
             sends_transcript=bool(self._shares),
+            adapt_agent=adapt_agent if compaction.is_regular else None,
             restart_after=partial(self._restart_after, run),
         )
 
-    def _new_context(self, run: CurrentRun) -> ContextWindow | None:
-        compaction = run.agent.compaction
-        if compaction is None:
-            return None
-        overlay = decode_overlay(self._start.overlay) if self._start.overlay else None
-        entries = self._start.record.session.message_count
-        if overlay is not None and not overlay.applies_to(compaction.compaction_id, entries):
+    def _new_context(self, run: CurrentRun, compaction: Compaction) -> ContextWindow | None:
+        start = run.start
+        overlay = decode_overlay(start.overlay) if start.overlay else None
+        if overlay is not None and not overlay.applies_to(compaction.compaction_id, start.record.session.message_count):
             overlay = None  # made by other strategies; the current ones make their own
-        if overlay is None and not (run.agent.compacts_every_call or self._shares):
-            return None
-        return ContextWindow(
-            compaction,
-            self._start.request,
-            overlay,
-            entries,
-            new_calls=partial(CompactionModelCalls, partial(chain_compaction_call, run), run.agent.provider),
-            label=run.start.attempt.label,
-            shares=self._shares,
-            redactor=self._start.redactor,
-            has_our_history=not run.agent.has_own_history,
-        )
+        is_needed = overlay is not None or compaction.is_regular or self._shares
+        return ContextWindow(run, compaction, overlay, self._shares) if is_needed else None
 
     async def _restart_after(self, run: CurrentRun, error: Exception) -> RunRestarted | None:
         """Record that the latest model call is made again with a smaller context, once, if it was too long."""
         path = run.journal.current_call
         overflow = run.agent.provider.explain(error)
-        if not isinstance(overflow, ContextOverflowError) or not run.agent.has_journal or path in self._shares:
+        if not isinstance(overflow, ContextOverflowError) or path in self._shares:
             return None
         self._shares[path] = overflow.share
         await run.journal.append(FeatureEntry(NAME, path, {"share": overflow.share}))

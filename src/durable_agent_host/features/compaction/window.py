@@ -12,7 +12,7 @@ the others are the turn's own: what context providers add, the request, and the 
 
 import copy
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -33,16 +33,15 @@ from agent_framework import (
     included_token_count,
 )
 
-from durable_agent_host.agent.compaction import Compaction, CompactionModelCalls, answering, tightened
+from durable_agent_host.agent.feature import CurrentRun
 from durable_agent_host.codec.message import encode_message
 from durable_agent_host.codec.overlay import encode_overlay
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import CorruptStateError, log_reason
+from durable_agent_host.features.compaction.strategies import Compaction, CompactionModelCalls, answering, tightened
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.overlay import MessagePosition, Overlay
-from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.context_selection import RECORD, decode_position, expand_to_groups
-from durable_agent_host.turn.turn_redactor import Redactor
 
 _LOGGER = logging.getLogger(__name__)
 _MARKS: Final = (GROUP_ANNOTATION_KEY, EXCLUDED_KEY, EXCLUDE_REASON_KEY)
@@ -83,28 +82,18 @@ class ContextWindow:
     """The context of one run.
 
     Attributes:
+        run: of the turn's agent.
         compaction: the agent's.
-        request: of the turn.
         before: the session's overlay before the turn, or None.
-        entries: the number of entries in the record then.
-        has_our_history: whether the stored conversation is the agent's history; otherwise no context is kept.
+        shares: by model call whose request was too long, how much of the messages' tokens its next request keeps.
         usage: tokens of the strategies' model calls.
         question: the request, as given to the agent.
-        new_calls: returns what makes the strategies' calls before a model call.
-        label: of the run, for log lines.
-        shares: by model call whose request was too long, how much of the messages' tokens its next request keeps.
-        redactor: for the stored context, or None.
     """
 
+    run: CurrentRun
     compaction: Compaction
-    request: TurnRequest
     before: Overlay | None
-    entries: int
-    new_calls: Callable[[CallPath], CompactionModelCalls]
-    label: str
     shares: Mapping[CallPath, float]
-    redactor: Redactor | None = None
-    has_our_history: bool = True
     usage: UsageDetails | None = None
     question: Message | None = None
     _messages: list[Message] = field(default_factory=list[Message])
@@ -135,7 +124,7 @@ class ContextWindow:
         self._messages = messages
         items = self._list_items()
         self._request = self._find_request(items)
-        calls = self.new_calls(path)
+        calls = CompactionModelCalls(self.run, path)
         strategies = self.compaction.strategies
         items = await self._apply_all(items, strategies, calls, replayed=replayed)
         if (share := self.shares.get(path)) is not None:
@@ -223,7 +212,7 @@ class ContextWindow:
                     chosen = await self._apply(chosen, strategy, self.compaction.tokenizer)
         except Exception as error:  # noqa: BLE001 - a strategy's; the turn continues without it
             if not replayed:
-                _LOGGER.warning(_STRATEGY_FAILED, self.label, log_reason(error))
+                _LOGGER.warning(_STRATEGY_FAILED, self.run.start.attempt.label, log_reason(error))
             return items
         return chosen
 
@@ -275,7 +264,7 @@ class ContextWindow:
 
     def _add(self, message: Message, *, is_summary: bool) -> _ContextMessage:
         self._added_count += 1
-        name = f"{self.request.turn_id}/{self._added_count}"
+        name = f"{self.run.start.request.turn_id}/{self._added_count}"
         summary_message = _without(message, (*_MARKS, RECORD), None)
         return _ContextMessage(summary_message, name, name, is_summary=is_summary, is_added=True)
 
@@ -306,7 +295,7 @@ class ContextWindow:
         overlay = self.overlay(response)
         if overlay is None:
             return None
-        if (redactor := self.redactor) is not None:
+        if (redactor := self.run.start.redactor) is not None:
             overlay = await run_in_thread_if_long(overlay, partial(redactor.overlay, overlay))
         return {} if overlay.is_full else encode_overlay(overlay)
 
@@ -320,8 +309,9 @@ class ContextWindow:
             The overlay; None when the previous one stays: the strategies decided on messages of the turn that are
             missing in the record, or a summary cannot be stored. The next turn decides again.
         """
-        if not self._messages or not self.has_our_history:
+        if not self._messages or self.run.agent.has_own_history:  # no context is kept
             return None
+        count = self.run.start.record.session.message_count
         items = self._list_items()
         if response is None:
             if self.shares or not self._summaries:
@@ -331,18 +321,18 @@ class ContextWindow:
         request = next((n for n, item in enumerate(items) if item.token == self._request), len(items))
         output = [item for item in items[request + 1 :] if _is_of_turn(item)]
         if response is not None and request < len(items):
-            items[request].position = MessagePosition(self.entries, 0)
+            items[request].position = MessagePosition(count, 0)
             if _are_stored(output, response):
                 for number, item in enumerate(output):
-                    item.position = MessagePosition(self.entries + 1, number)
+                    item.position = MessagePosition(count + 1, number)
         if any(item.position is None and not item.is_in for item in output):
             return None
-        end = MessagePosition(self.entries, 0) if response is None else MessagePosition(self.entries + 1, len(output))
+        end = MessagePosition(count, 0) if response is None else MessagePosition(count + 1, len(output))
         try:
             parts, tail = self._list_parts([item for item in items if item.position or item.is_summary], end)
         except CorruptStateError:
             return None
-        entries = self.entries if response is None else self.entries + 2
+        entries = count if response is None else count + 2
         return Overlay(parts, tail, self.compaction.compaction_id, entries)
 
     def _list_parts(

@@ -64,7 +64,8 @@ class Histories(AgentFeature):
 
     def begin_run(self, run: CurrentRun, /) -> RunPart:
         """Begin a run, with copies of the providers."""
-        return RunPart(history=RunHistoryProviders(run))
+        history = RunHistoryProviders(run)
+        return RunPart(history=history, adapt_agent=history.adapt_agent)
 
 
 class RunHistoryProviders:

@@ -1,19 +1,14 @@
-"""Selects the strategies that compact a hosted agent's context, copied so that their model calls are journaled."""
+"""The strategies that compact a hosted agent's context, copied so that their model calls are journaled."""
 
-import copy
 import hashlib
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import takewhile
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import Any, Final, cast
 
 from agent_framework import (
-    EXCLUDED_KEY,
-    GROUP_ANNOTATION_KEY,
-    SUMMARY_OF_MESSAGE_IDS_KEY,
     ChatResponse,
     CompactionProvider,
     CompactionStrategy,
@@ -24,8 +19,11 @@ from agent_framework import (
     normalize_messages,
 )
 
-from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, NextModelCall
-from durable_agent_host.agent.provider import ModelProvider
+from durable_agent_host.agent.call_order import chain_compaction_call
+from durable_agent_host.agent.feature import CurrentRun
+from durable_agent_host.agent.hosted_agent import HostedAgent
+from durable_agent_host.agent.model_call import CompletedResponse, ModelCall
+from durable_agent_host.agent.nested_agents import MOST_NESTED, copy_strategy, with_clients
 from durable_agent_host.model.call_path import CallPath
 
 # Model calls of a compaction strategy: answered from the journal, or made and journaled.
@@ -42,18 +40,16 @@ class CompactionModelCalls:
     """The calls that strategies make before one model call of a run.
 
     Args:
-        make_call: makes a call through its layers.
-        provider: of the agent's chat client.
+        run: of the turn's agent.
         path: of the model call.
 
     Attributes:
         usage: tokens of the answered calls.
     """
 
-    def __init__(self, make_call: NextModelCall, provider: ModelProvider, path: CallPath) -> None:
+    def __init__(self, run: CurrentRun, path: CallPath) -> None:
         self.usage: UsageDetails | None = None
-        self._make_call = make_call
-        self._provider = provider
+        self._run = run
         self._path = path
         self._count = 0
 
@@ -67,9 +63,9 @@ class CompactionModelCalls:
         """
         path = self._path.compaction_call(self._count)
         self._count += 1
-        model_call = ModelCall(path, None, self._provider, messages, options, lambda _, __: call())
+        model_call = ModelCall(path, None, self._run.agent.provider, messages, options, lambda _, __: call())
         response: ChatResponse[Any] = ChatResponse()
-        async with aclosing(self._make_call(model_call)) as items:
+        async with aclosing(chain_compaction_call(self._run, model_call)) as items:
             async for item in items:
                 response = cast("CompletedResponse", item).response
         self.usage = add_usage_details(self.usage, response.usage_details)
@@ -119,46 +115,9 @@ class JournaledClient:
         return calls.respond(cast("Call", call), request_messages, arguments.get("options") or {})
 
 
-class OpenedStrategy:
-    """Applies a strategy where the framework compacts, in agents within: what is left begins with a question.
-
-    Args:
-        strategy: of the framework's protocol.
-    """
-
-    def __init__(self, strategy: Any) -> None:
-        self.tokenizer = getattr(strategy, "tokenizer", None)
-        self._strategy = strategy
-
-    async def __call__(self, messages: list[Message]) -> bool:
-        """Apply it; the last question comes back if none is left."""
-        has_changed = await self._strategy(messages)
-        questions = [message for message in messages if message.role == "user" or _is_summary(message)]
-        if has_changed and questions:
-            included_questions = (
-                message for message in questions if not message.additional_properties.get(EXCLUDED_KEY)
-            )
-            first = next(included_questions, questions[-1])
-            first.role = "user"
-            first.additional_properties[EXCLUDED_KEY] = False
-            for message in takewhile(lambda message: message is not first, messages):
-                message.additional_properties[EXCLUDED_KEY] = message.role not in {"system", "developer"}
-        return has_changed
-
-
-def _is_summary(message: Message) -> bool:
-    return SUMMARY_OF_MESSAGE_IDS_KEY in (message.additional_properties.get(GROUP_ANNOTATION_KEY) or {})
-
-
-Bound = Callable[[Any], Any]
-"""Copies a chat client so that what it receives is bounded."""
-
-_MOST_NESTED: Final = 8
-"""Deeper parts of a strategy are not described."""
 _LONG: Final = 48
 """Longer texts are described by their hash."""
 _NO_STRATEGY: Final = "on overflow"
-_NO_OBJECTS: Final = (FunctionType, MethodType, BuiltinFunctionType, type)
 
 
 @dataclass(frozen=True)
@@ -185,60 +144,50 @@ class Compaction:
         return bool(self.strategies) or self.is_compaction_item is not None
 
 
-@dataclass(frozen=True)
-class CompactionChoice:
-    """An app's choice of compaction for one agent.
+def select_compaction(hosted_agent: HostedAgent, strategy: Any, default: Any) -> Compaction:
+    """Select how the context of an agent with a journal is compacted; the most specific choice wins.
 
-    Attributes:
-        strategy: for this agent; None to use the agent's own strategy.
-        default: for an agent that has none.
-    """
-
-    strategy: CompactionStrategy | None = None
-    default: CompactionStrategy | None = None
-
-
-NO_COMPACTION_CHOICE: Final = CompactionChoice()
-
-
-def select_compaction(
-    agent: Any, choice: CompactionChoice, provider: ModelProvider, bound: Bound, *, has_our_history: bool
-) -> Compaction:
-    """Select how an agent's context is compacted; the most specific choice wins.
+    Args:
+        hosted_agent: the agent.
+        strategy: the app's choice for it; None to use the agent's own strategy.
+        default: the app's choice for an agent that has none.
 
     Returns:
         The strategies, copied, with the tokenizer of the agent or its client.
     """
-    of_providers = _list_provider_strategies(agent) if has_our_history else ()
+    agent: Any = hosted_agent.agent
+    of_providers = () if hosted_agent.has_own_history else _list_provider_strategies(agent)
     chosen: list[Any] = [strategy for strategy in of_providers if strategy is not None]
     client = agent.client
     agent_strategy = (
-        choice.strategy or getattr(agent, "compaction_strategy", None) or getattr(client, "compaction_strategy", None)
+        strategy or getattr(agent, "compaction_strategy", None) or getattr(client, "compaction_strategy", None)
     )
     if agent_strategy is None and not chosen:
-        agent_strategy = choice.default
+        agent_strategy = default
     if agent_strategy is not None:
         chosen.append(agent_strategy)
-    is_compaction_item = provider.is_compaction_item(agent.default_options)
+    is_compaction_item = hosted_agent.provider.is_compaction_item(agent.default_options)
     tokenizer = getattr(agent, "tokenizer", None) or getattr(client, "tokenizer", None)
     services = [] if is_compaction_item is None else ["the service's own"]
     compaction_id = "; ".join(
-        [*(map(_describe, chosen) if chosen else [_NO_STRATEGY]), *services, type(provider).__name__]
+        [*(map(_describe, chosen) if chosen else [_NO_STRATEGY]), *services, type(hosted_agent.provider).__name__]
     )
     copies = tuple(
-        with_clients(strategy, lambda nested_client: JournaledClient(bound(nested_client))) for strategy in chosen
+        with_clients(strategy, lambda client: JournaledClient(hosted_agent.strategy_client(client)))
+        for strategy in chosen
     )
     return Compaction(copies, tokenizer, compaction_id, is_compaction_item)
 
 
-def remove_compaction(agent: Any, *, has_our_history: bool) -> None:
-    """Remove from the hosted copy of an agent what would compact a second time."""
+def remove_compaction(agent: Any, *, has_our_history: bool) -> Any:
+    """Remove from the copy of an agent for a run what would compact a second time."""
     agent.compaction_strategy = None
     agent.client.compaction_strategy = None
     if has_our_history:
         agent.context_providers = [
             provider for provider in agent.context_providers if type(provider) is not CompactionProvider
         ]
+    return agent
 
 
 def _list_provider_strategies(agent: Any) -> Iterable[Any]:
@@ -248,42 +197,18 @@ def _list_provider_strategies(agent: Any) -> Iterable[Any]:
             yield from (provider.before_strategy, provider.after_strategy)
 
 
-def with_clients(strategy: Any, replace_client: Bound) -> Any:
-    """Copy a strategy, and those nested in it, with other chat clients."""
-    return _copy_with(
-        strategy, lambda value: replace_client(value) if callable(getattr(value, "get_response", None)) else None, 0
-    )
-
-
 def tightened(strategy: Any, share: float) -> Any:
     """Copy a strategy, and those nested in it, with a share of each number that limits the context."""
-    return _copy_with(
+    return copy_strategy(
         strategy, lambda value: max(int(value * share), 1) if type(value) is int and value > 1 else None, 0
     )
-
-
-def _copy_with(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
-    """Copy a strategy with replacements of its parts; None leaves a part."""
-    if depth > _MOST_NESTED or isinstance(value, _NO_OBJECTS):
-        return value
-    if (replacement := replace(value)) is not None:
-        return replacement
-    if isinstance(value, list | tuple):
-        return type(cast("list[Any]", value))(_copy_with(item, replace, depth + 1) for item in cast("list[Any]", value))
-    if not callable(value) or not hasattr(value, "__dict__"):
-        return value
-    view = copy.copy(value)
-    for name, attribute in list(vars(view).items()):
-        if (replacement := _copy_with(attribute, replace, depth + 1)) is not attribute:
-            setattr(view, name, replacement)
-    return view
 
 
 def _describe(value: Any, depth: int = 0) -> str:
     """Describe a strategy with its parameters, as far as those are plain values."""
     if isinstance(value, FunctionType | MethodType):
         return f"{value.__module__}.{value.__qualname__}"
-    if depth > _MOST_NESTED:
+    if depth > MOST_NESTED:
         return type(value).__name__
     parts: list[str] = []
     attributes: Mapping[str, Any] = getattr(value, "__dict__", {})
