@@ -7,6 +7,7 @@ that the next turn replayed; a difference gives status 1.
 """
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -34,11 +35,13 @@ class Demo:
         recordings: folder of recorded traffic, or None for the built-in conversations.
         port: the host's port, 0 for a free one.
         provider: whose API is used to call the model; a key of `PROVIDERS`.
+        func: use the Core Tools (``func start``) instead of the embedded host.
     """
 
     recordings: Path | None
     port: int
     provider: str = OPENAI
+    func: bool = False
     data: str = field(default_factory=lambda: tempfile.mkdtemp(prefix="durable-agent-demo-"))
     rows: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
     losses: list[str] = field(default_factory=list[str])
@@ -55,6 +58,10 @@ class Demo:
         provider = PROVIDERS[self.provider]
         arguments = ["start", "--app", provider.app, "--port", str(self.port), "--data", self.data]
         settings = provider.environment(self.model.url.removesuffix("/v1"))
+        if self.func:
+            sample = json.loads(Path("local.settings.sample.json").read_text(encoding="utf-8"))
+            self.host = Process.start_func(self.port, sample["Values"] | settings)
+            return
         self.host = Process.start("functions_host", arguments, settings, without=provider.removed_variables)
 
     def stop(self) -> None:
@@ -177,11 +184,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--provider", choices=list(PROVIDERS), default=OPENAI, help=f"whose API to use (default: {OPENAI})"
     )
     parser.add_argument("--serve", action="store_true", help="leave model and host running afterwards")
+    parser.add_argument("--func", action="store_true", help="run on func start; see ./scripts/try-func")
     parser.add_argument("--port", type=int, default=0, help="port of the host (default: a free one)")
     options = parser.parse_args(arguments)
     if options.recordings and options.provider != OPENAI:
         parser.error(f"--recordings has traffic of {OPENAI} only: omit --provider")
-    demo = Demo(options.recordings and options.recordings.resolve(), options.port, options.provider)
+    if options.func and options.provider != OPENAI:
+        parser.error(f"--func runs the app of {OPENAI} only: omit --provider")
+    demo = Demo(options.recordings and options.recordings.resolve(), options.port, options.provider, options.func)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
         demo.start()

@@ -3,11 +3,14 @@
 import contextlib
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 from urllib.error import HTTPError
@@ -51,20 +54,46 @@ class Process:
             StartFailedError: the process ended, or was not ready within 60 s.
         """
         environment = {name: value for name, value in os.environ.items() if name not in without} | (settings or {})
-        output = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - the process writes to it for as long as it lives
         command = [sys.executable, "-m", module, *arguments]
-        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)  # noqa: S603 - our own modules
+        return cls._start(command, environment, _find_ready_url)
+
+    @classmethod
+    def start_func(cls, port: int, settings: dict[str, str]) -> "Process":
+        """Start the Core Tools with the app of the working directory, and wait until its health can be asked.
+
+        Args:
+            port: to listen on; 0 for a free one.
+            settings: environment variables to add.
+
+        Raises:
+            StartFailedError: the process ended, or was not ready within 60 s.
+        """
+        if not port:
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                port = listener.getsockname()[1]
+        url = f"http://127.0.0.1:{port}"
+        command = ["func", "start", "--port", str(port)]
+        return cls._start(command, os.environ | settings, lambda _: url if _is_healthy(url) else None)
+
+    @classmethod
+    def _start(
+        cls, command: list[str], environment: dict[str, str], find_url: Callable[[str], str | None]
+    ) -> "Process":
+        output = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - the process writes to it for as long as it lives
+        process = subprocess.Popen(  # noqa: S603 - our own modules, and the Core Tools
+            command, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+        started = cls("", process)
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
             output_text = _read(output)
-            for line in output_text.splitlines():
-                if "ready: " in line:
-                    return cls(line.partition("ready: ")[2].split()[0], process)
+            if url := find_url(output_text):
+                return cls(url, process)
             if process.poll() is not None:
-                raise StartFailedError(output_text.strip() or f"{module} ended with status {process.returncode}")
+                raise StartFailedError(output_text.strip() or f"{command} ended with status {process.returncode}")
             time.sleep(0.02)
-        process.kill()
-        raise StartFailedError(f"{module} was not ready after {READY_SECONDS:g} s: {_read(output).strip()}")
+        started.kill()
+        raise StartFailedError(f"{command} was not ready after {READY_SECONDS:g} s: {_read(output).strip()}")
 
     @property
     def pid(self) -> int:
@@ -72,18 +101,31 @@ class Process:
         return self._process.pid
 
     def kill(self) -> None:
-        """Send SIGKILL, as a crash does."""
-        self._process.kill()
+        """Send SIGKILL to the process and those that it has started, as a crash does."""
+        os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
     def stop(self) -> None:
-        """Send SIGTERM, and SIGKILL after 10 s."""
+        """Send SIGTERM to the same processes, and SIGKILL after 10 s."""
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
+            os.killpg(self.pid, signal.SIGTERM)
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
             self.kill()
+
+
+def _find_ready_url(output_text: str) -> str | None:
+    found = re.search(r"ready: (\S+)", output_text)
+    return found and found[1]
+
+
+def _is_healthy(url: str) -> bool:
+    try:
+        get_json(f"{url}/api/health")
+    except OSError:
+        return False
+    return True
 
 
 def _read(output: IO[bytes]) -> str:
