@@ -15,7 +15,7 @@ from tests.house.source import ROOT
 LOCKS = {"constraints.txt": "durable-agent-host[dev]", "requirements.txt": "durable-agent-host"}
 """File → what it locks."""
 
-HASHED = ("requirements.txt", "scripts/supply/tools.txt")
+HASHED = ("requirements.txt", "scripts/supply/tools.txt", "scripts/supply/linters.txt")
 """What is installed with ``pip install --require-hashes``."""
 
 
