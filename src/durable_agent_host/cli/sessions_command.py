@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator
 from typing import Any, BinaryIO
 
 import click
+import yaml
 
-from durable_agent_host.cli.host_command import OK, PROBLEMS_FOUND, RunningHost, host_command, printable
+from durable_agent_host.cli.host_command import OK, PROBLEMS_FOUND, CommandError, RunningHost, host_command, printable
 
 _PART_BYTES = 256 * 1024
 
@@ -103,6 +104,39 @@ def _fork(host: RunningHost, *, at_turn: str | None, before: bool, new_id: str |
     return OK
 
 
+@host_command("case")
+@click.option("--turn", "turn_id", help="the turn to check (default: the newest)")
+@click.argument("agent")
+@click.argument("session")
+def _case(host: RunningHost, turn_id: str | None, agent: str, session: str) -> int:
+    """Print a conversation up to a turn as a case for 'durable-agent-host eval'."""
+    messages = host.run(host.client.session(agent, session))["messages"]
+    turn_ids = [*dict.fromkeys(message["turn_id"] for message in messages)]
+    if not turn_ids or (turn_id is not None and turn_id not in turn_ids):
+        raise CommandError(f"the newest messages of session {session} have no turn {turn_id or ''}".rstrip())
+    last_turn_id = turn_id or turn_ids[-1]
+    played_ids = turn_ids[: turn_ids.index(last_turn_id) + 1]
+    contents = [
+        (message["role"], message["turn_id"], content)
+        for message in messages
+        if message["turn_id"] in played_ids
+        for content in message["contents"]
+    ]
+    questions = [content for role, _, content in contents if role == "user"]
+    if any(content["$type"] != "text" for content in questions):
+        raise CommandError(f"a message of session {session} has files, which a case cannot have")
+    calls = [item for _, turn, item in contents if turn == last_turn_id and item["$type"] == "functionCall"]
+    case: dict[str, Any] = {
+        "name": f"{session}, turn {len(played_ids)}",
+        "agent": agent,
+        "messages": [content["text"] for content in questions],
+        "tools": [{call["name"]: call["arguments"]} for call in calls],
+        "answer": host.run(host.client.turn(agent, session, last_turn_id)).response,
+    }
+    print(yaml.safe_dump([case], sort_keys=False, allow_unicode=True), end="")
+    return OK
+
+
 @host_command("delete")
 @click.option("--history", type=click.Choice(["kept"]), help="'kept': leave what a history provider of the app keeps")
 @click.argument("agent")
@@ -120,7 +154,7 @@ def _count(items: list[Any], name: str) -> str:
 
 sessions = click.Group(
     "sessions",
-    commands=[_list, _show, _verify, _repair, _export, _import, _fork, _delete],
+    commands=[_list, _show, _verify, _repair, _export, _import, _fork, _case, _delete],
     help="Manage the stored sessions of a running host.",
     epilog="Exit status: 0 all is well, 1 problems were found, 2 the command could not be carried out.",
 )
