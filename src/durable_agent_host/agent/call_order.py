@@ -6,31 +6,27 @@ five places in them, see `durable_agent_host.agent.feature.RunPart`.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
 from durable_agent_host.agent.declarations import RemovedTool, is_hand_off, runs_at_client
 from durable_agent_host.agent.feature import CurrentRun, RunPart
-from durable_agent_host.agent.http_exchange import ExchangeRecorder
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
-from durable_agent_host.agent.layers.journal import JournalCompactionCalls, JournalModelCalls, JournalToolCalls
+from durable_agent_host.agent.layers.journal import JournalModelCalls, JournalToolCalls
 from durable_agent_host.agent.layers.nested_run import StopNestedRun
 from durable_agent_host.agent.layers.response import ReadResponse, read_strategy_response
 from durable_agent_host.agent.layers.retry import RetryModelCalls
 from durable_agent_host.agent.layers.run_tool import RunTool
 from durable_agent_host.agent.layers.running_call import AwaitCallback, EnterToolCall, RunningTool
 from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall
-from durable_agent_host.agent.response_limits import check_model_call, stream_with_timeout, turn_traffic
-from durable_agent_host.agent.run_result import Failed, RunStoppedError
+from durable_agent_host.agent.response_limits import stream_with_timeout, turn_traffic
 from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.agent.tool_invocation import DID_NOT_RUN, ToolCallEnd, ToolInvocation, ToolLayer, text_result
-from durable_agent_host.errors import TurnLimitError
 
 
 @dataclass(frozen=True)
 class ModelLayers:
-    """The layers of the model calls of one run, and who admits those of compaction strategies."""
+    """The layers of the model calls of one run."""
 
     journal: JournalModelCalls
     answer_layers: Sequence[ModelLayer]
@@ -38,27 +34,8 @@ class ModelLayers:
     retry: RetryModelCalls
     background: FetchBackgroundAnswers
     request_layers: Sequence[ModelLayer]
-    exchange_recorder: ExchangeRecorder | None
     response: ReadResponse
     nested: StopNestedRun | None
-    admit: Callable[[], Awaitable[bool]]
-
-    async def admit_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
-        """Make a call of a compaction strategy if limits and features admit it; a layer of its chain.
-
-        Raises:
-            RunStoppedError: a limit is exceeded, which ends the turn.
-        """
-        traffic = turn_traffic()
-        try:
-            check_model_call(traffic.bounds)
-            traffic.inner_calls += 1
-            await self.admit()
-            async with aclosing(call_next(call)) as items:
-                async for item in items:
-                    yield item
-        except TurnLimitError as error:
-            raise RunStoppedError(Failed(error)) from error
 
 
 @dataclass(frozen=True)
@@ -81,6 +58,7 @@ def new_model_layers(run: CurrentRun, *, drops_continuations: bool = False) -> M
         drops_continuations: whether replayed responses omit their conversation ids, which the service has lost.
     """
     parts = run.parts if run.nested is None else ()  # agents within have neither answers nor services of their own
+    recorder = run.start.exchange_recorder
     return ModelLayers(
         journal=JournalModelCalls(
             run.journal,
@@ -102,11 +80,13 @@ def new_model_layers(run: CurrentRun, *, drops_continuations: bool = False) -> M
             label=run.start.attempt.label,
         ),
         background=FetchBackgroundAnswers(run.journal, run.observers),
-        request_layers=[part.request for part in run.parts if part.request is not None],
-        exchange_recorder=run.start.exchange_recorder if run.nested is None else None,
+        request_layers=[
+            *(part.request for part in run.parts if part.request is not None),
+            *([recorder.record_call] if recorder.is_enabled and run.nested is None else []),
+            _limit_time,
+        ],
         response=ReadResponse(run.output),
         nested=run.nested,
-        admit=run.admit,
     )
 
 
@@ -150,25 +130,13 @@ def chain_model_call(of_run: ModelLayers, call: ModelCall) -> ModelStream:
     if call.options.get("background"):
         layers.append(of_run.background)
     layers += of_run.request_layers
-    if of_run.exchange_recorder is not None and of_run.exchange_recorder.is_enabled:
-        layers.append(of_run.exchange_recorder.record_call)
-    layers.append(_limit_time)
     return _chain(layers, of_run.response)(call)
 
 
-def chain_compaction_call(run: CurrentRun, call: ModelCall) -> ModelStream:
+def chain_strategy_call(run: CurrentRun, call: ModelCall) -> ModelStream:
     """Make a model call of a compaction strategy through its layers."""
     of_run = new_model_layers(run)
-    layers: list[ModelLayer] = [
-        JournalCompactionCalls(run.journal),
-        of_run.admit_call,
-        of_run.retry,
-        *of_run.request_layers,
-    ]
-    if of_run.exchange_recorder is not None and of_run.exchange_recorder.is_enabled:
-        layers.append(of_run.exchange_recorder.record_call)
-    layers.append(_limit_time)
-    return _chain(layers, read_strategy_response)(call)
+    return _chain([of_run.retry, *of_run.request_layers], read_strategy_response)(call)
 
 
 def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolCallEnd]:

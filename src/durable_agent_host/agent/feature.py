@@ -101,6 +101,11 @@ class AttemptStart:
     wait_rules: WaitRules
     started_at: float = field(default_factory=time.perf_counter)
 
+    @property
+    def session_name(self) -> str:
+        """The name of the session, with its agent's."""
+        return f"{self.request.agent}@{self.request.session_id}"
+
     def seconds(self) -> float:
         """Return how long the attempt has lasted."""
         return time.perf_counter() - self.started_at
@@ -187,9 +192,8 @@ class CurrentRun:
 
     def rehydrate(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare earlier messages for the model."""
-        provider, request = self.agent.provider, self.start.request
-        marked_messages = self.losses.mark(messages, self.session, provider)
-        return provider.replay(marked_messages, session_id=f"{request.agent}@{request.session_id}")
+        marked_messages = self.losses.mark(messages, self.session, self.agent.provider)
+        return self.agent.provider.replay(marked_messages, session_id=self.start.session_name)
 
 
 class Clock(Protocol):

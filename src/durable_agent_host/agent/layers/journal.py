@@ -42,7 +42,7 @@ from durable_agent_host.codec.journal_entry import (
     replayed_updates,
     tool_result_text,
 )
-from durable_agent_host.errors import InvalidAnswerError, LogError, ProviderError
+from durable_agent_host.errors import InvalidAnswerError, LogError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ending import CALLS_NOT_RUN, end_of_answer
 from durable_agent_host.model.journal_entry import (
@@ -168,39 +168,6 @@ class JournalModelCalls:
             await self.journal.append(entry)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
-
-
-@dataclass(frozen=True)
-class JournalCompactionCalls:
-    """Answers finished calls of compaction strategies, and records the others.
-
-    Attributes:
-        journal: of the run.
-    """
-
-    journal: Journal
-
-    async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
-        """Answer a call, or record its response before it is passed on.
-
-        Raises:
-            ProviderError: the call has failed earlier, before a model call that is finished.
-        """
-        recorded = self.journal.recorded
-        recorded_response = recorded.compaction_responses.get(call.path)
-        if recorded_response is not None:
-            yield CompletedResponse(decode_model_response(recorded_response), ())
-            return
-        if CallPath().model_call(call.position) in recorded.responses:
-            raise ProviderError("the model call of a compaction had failed", retryable=False)
-        async with aclosing(call_next(call)) as items:
-            async for item in items:
-                if isinstance(item, CompletedResponse):
-                    try:
-                        await self.journal.append(ModelCallCompletedEntry(call.path, encode_answer(item.response)))
-                    except LogError as error:
-                        raise RunStoppedError(stop_of(error)) from error
-                yield item
 
 
 def _build_completed(

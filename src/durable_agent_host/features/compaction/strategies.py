@@ -19,12 +19,17 @@ from agent_framework import (
     normalize_messages,
 )
 
-from durable_agent_host.agent.call_order import chain_compaction_call
+from durable_agent_host.agent.call_order import chain_strategy_call
 from durable_agent_host.agent.feature import CurrentRun
 from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.agent.model_call import CompletedResponse, ModelCall
 from durable_agent_host.agent.nested_agents import MOST_NESTED, copy_strategy, with_clients
+from durable_agent_host.agent.response_limits import check_model_call, turn_traffic
+from durable_agent_host.agent.run_result import Failed, RunStoppedError, stop_of
+from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer
+from durable_agent_host.errors import LogError, ProviderError, TurnLimitError
 from durable_agent_host.model.call_path import CallPath
+from durable_agent_host.model.journal_entry import ModelCallCompletedEntry
 
 # Model calls of a compaction strategy: answered from the journal, or made and journaled.
 #
@@ -61,14 +66,37 @@ class CompactionModelCalls:
             ProviderError: the call failed earlier, before a model call that is finished.
             Exception: raised by the client, when a retry would not help.
         """
+        run = self._run
         path = self._path.compaction_call(self._count)
         self._count += 1
-        model_call = ModelCall(path, None, self._run.agent.provider, messages, options, lambda _, __: call())
-        response: ChatResponse[Any] = ChatResponse()
-        async with aclosing(chain_compaction_call(self._run, model_call)) as items:
-            async for item in items:
-                response = cast("CompletedResponse", item).response
+        recorded_response = run.journal.recorded.compaction_responses.get(path)
+        if recorded_response is not None:
+            response = decode_model_response(recorded_response)
+        elif self._path in run.journal.recorded.responses:
+            raise ProviderError("the model call of a compaction had failed", retryable=False)
+        else:
+            response = await self._make_call(
+                ModelCall(path, None, run.agent.provider, messages, options, lambda _, __: call())
+            )
         self.usage = add_usage_details(self.usage, response.usage_details)
+        return response
+
+    async def _make_call(self, call: ModelCall) -> ChatResponse[Any]:
+        """Make a call if limits and features admit it, and record its response."""
+        run, traffic = self._run, turn_traffic()
+        response: ChatResponse[Any] = ChatResponse()
+        try:
+            check_model_call(traffic.bounds)
+            traffic.inner_calls += 1
+            await run.admit()
+            async with aclosing(chain_strategy_call(run, call)) as items:
+                async for item in items:
+                    response = cast("CompletedResponse", item).response
+            await run.journal.append(ModelCallCompletedEntry(call.path, encode_answer(response)))
+        except TurnLimitError as error:
+            raise RunStoppedError(Failed(error)) from error
+        except LogError as error:
+            raise RunStoppedError(stop_of(error)) from error
         return response
 
 

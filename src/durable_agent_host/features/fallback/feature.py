@@ -53,10 +53,8 @@ class FallbacksOfAttempt:
         self._switches = [*map(switch_of_entry, run.journal.entries_of(NAME))] or self._switches
         own_client = AnsweringClient(run.agent.client, run.agent.provider)
         active = ActiveClient([own_client, *self._clients], self._switches)
-        session_id = f"{run.start.request.agent}@{run.start.request.session_id}"
-        label = run.start.attempt.label
         return RunPart(
-            service=FallBack(active, run.journal, run.progress, run.breaks, session_id=session_id, label=label),
+            service=FallBack(active, run),
             reader=active,
             sends_transcript=active.has_switched,
         )

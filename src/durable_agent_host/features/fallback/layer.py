@@ -11,16 +11,15 @@ from dataclasses import dataclass, replace
 
 from agent_framework import ChatResponseUpdate
 
+from durable_agent_host.agent.feature import CurrentRun
 from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
 from durable_agent_host.agent.observer import RunRestarted
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
-from durable_agent_host.agent.stream_progress import StreamProgress
 from durable_agent_host.errors import LogError, ProviderError, log_reason
 from durable_agent_host.features.fallback.clients import ActiveClient, Switch, entry_of_switch, without_conversation
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.journal_entry import JournalStep, ModelCallStartedEntry
-from durable_agent_host.turn_log.journal import Journal
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -31,19 +30,11 @@ class FallBack:
 
     Attributes:
         active: which client answers.
-        journal: of the run.
-        progress: where a broken stream is recorded.
-        breaks: how often a call was retried until its stream broke midway.
-        session_id: unique to the conversation.
-        label: of the run, for log lines.
+        run: of the turn's agent.
     """
 
     active: ActiveClient
-    journal: Journal
-    progress: StreamProgress
-    breaks: dict[CallPath, int]
-    session_id: str
-    label: str
+    run: CurrentRun
 
     async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
         """Make a call by the client that answers, or by the next one when its service does not."""
@@ -51,7 +42,7 @@ class FallBack:
         while True:
             is_fallback = active.index > 0
             has_switched = active.has_switched
-            sent_call = active.make_call(call, self.session_id)
+            sent_call = active.make_call(call, self.run.start.session_name)
             has_started = False
             try:
                 async with aclosing(call_next(sent_call)) as items:
@@ -63,12 +54,16 @@ class FallBack:
                         yield item if is_update or not is_fallback else replace(item, is_folded=True)
             except Exception as error:
                 next_index = self._next_index(call.path)
-                if next_index is None or self.progress.restart is not None or not _is_service_failure(sent_call, error):
+                if (
+                    next_index is None
+                    or self.run.progress.restart is not None
+                    or not _is_service_failure(sent_call, error)
+                ):
                     raise
                 await self._switch(sent_call, next_index, error)
                 if has_started or call.options.get("conversation_id"):
-                    self.progress.restart = RunRestarted(log_reason(error), 0.0)
-                    self.breaks.pop(call.path, None)  # the next run counts the retries of its client from 0
+                    self.run.progress.restart = RunRestarted(log_reason(error), 0.0)
+                    self.run.breaks.pop(call.path, None)  # the next run counts the retries of its client from 0
                     raise
             else:
                 return
@@ -88,9 +83,15 @@ class FallBack:
         reason = log_reason(call.provider.explain(error) or error)
         current = self.active.index
         _LOGGER.warning(
-            "%s: %s does not answer, %s does: %s", self.label, self._name(current), self._name(index), reason
+            "%s: %s does not answer, %s does: %s",
+            self.run.start.attempt.label,
+            self._name(current),
+            self._name(index),
+            reason,
         )
-        if self.journal.recorded.continuations.get(call.path) is not None:  # another service has no part of the answer
+        if (
+            self.run.journal.recorded.continuations.get(call.path) is not None
+        ):  # another service has no part of the answer
             await self._append(ModelCallStartedEntry(call.path, None))
         switch = Switch(call.path, index, current)
         await self._append(entry_of_switch(switch, self._name(index), reason))
@@ -98,7 +99,7 @@ class FallBack:
 
     async def _append(self, step: JournalStep) -> None:
         try:
-            await self.journal.append(step)
+            await self.run.journal.append(step)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
