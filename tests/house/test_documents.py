@@ -47,6 +47,7 @@ def test_files_that_documents_name_are_there():
         (document, name)
         for document, text in documents.items()
         for name in (*NAMED_FILE.findall(text), *REPOSITORY_PATH.findall(text))
+        if f"```python\n# {name}\n" not in text
     ]
     assert len(paths) > len(documents)
     assert not [f"{document}: {name}" for document, name in paths if not _is_there(name, document)]
