@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from agent_framework import FunctionTool
 
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.model.session import Session
@@ -187,3 +188,28 @@ def test_sources_have_one_form(model: HostileModel, name: str):
     (completed,) = played.data("message.completed")
     assert (completed["text"], completed["citations"]) == (played.body["response"], citations)
     assert play(model, kind, COMPLETE_STREAMS[kind], entries=played.outcome.entries).outcome.text == "Hi"
+
+
+@pytest.mark.parametrize("tools", [(), (FunctionTool(name="known", func=lambda: "done"),)], ids=["none", "another"])
+def test_a_call_of_a_tool_that_the_agent_does_not_have_is_told(model: HostileModel, tools: Sequence[FunctionTool]):
+    """Events and a step have it, beside the calls of other tools, and the model is told that it did not run."""
+    kind = "chat-completions"
+    names = ["absent", *(tool.name for tool in tools)]
+    calls = [
+        {"index": index, "id": f"call_{index}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for index, name in enumerate(names)
+    ]
+    bodies = to_wire(kind, chat_response({"tool_calls": calls}, finish="tool_calls")), COMPLETE_STREAMS[kind]
+    played = play(model, kind, *bodies, tools=tools)
+    outcomes = ["not_run", "success"][: len(names)]
+    assert played.body["response"] == ("Hi" if tools else "")
+    assert [data["name"] for data in played.data("tool.started")] == names
+    assert [data["outcome"] for data in played.data("tool.completed")] == outcomes
+    steps = [(step["name"], step["outcome"]) for step in played.steps if step["kind"] == "tool_call"]
+    assert steps == [*zip(names, outcomes, strict=True)]
+    requests = [request.body for request in model.received[1:]]
+    play(model, kind, COMPLETE_STREAMS[kind], entries=played.outcome.entries)
+    for body in map(json.loads, [*requests, model.received[-1].body]):
+        result = next(message["content"] for message in body["messages"] if message["role"] == "tool")
+        assert result == "Error: The tool did not run: the agent has no tool 'absent'."
+        assert "absent" not in json.dumps(body.get("tools"))

@@ -154,6 +154,7 @@ class _ModelResponse:
         self._call_next = call_next
         self._request_messages = [*context.messages]
         self._responses: list[ChatResponse[Any]] = []
+        self._run_tools = cast("list[Any]", (context.options or {}).get("tools", []))
         self._items: ModelStream
 
     async def begin(self) -> None:
@@ -164,7 +165,7 @@ class _ModelResponse:
     async def _send(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Any:
         self._context.messages = [*messages]
         tools = [tool for tool in options.get("tools") or () if not isinstance(tool, RemovedTool)]
-        self._context.options = {**options, "tools": tools} if "tools" in options else {**options}
+        self._context.options = {**options, "tools": tools or None}
         await self._call_next()
         return self._context.result
 
@@ -179,6 +180,7 @@ class _ModelResponse:
                     else:
                         response = item.response
             self._responses.append(response)
+            self._add_unknown_tools(response)
             more = self._continuation_messages(response) or await self._answer_requests(response)
             if not more:
                 return
@@ -189,6 +191,14 @@ class _ModelResponse:
                 )
             self._request_messages = [*self._request_messages, *more]
             await self.begin()
+
+    def _add_unknown_tools(self, response: ChatResponse[Any]) -> None:
+        """Let the calls of tools that the agent does not have pass through their chain, which answers them."""
+        names = {getattr(tool, "name", None) for tool in self._run_tools}
+        contents = (content for message in response.messages for content in message.contents)
+        calls = [content for content in contents if content.type == "function_call" and not content.informational_only]
+        unknown_names = dict.fromkeys(str(call.name) for call in calls if call.name not in names)
+        self._run_tools += [RemovedTool(name, ends_run=not names) for name in unknown_names]
 
     async def _answer_requests(self, response: ChatResponse[Any]) -> Sequence[Message]:
         if self._calls.answer_requests is None or not (replies := await self._calls.answer_requests(response)):
@@ -318,8 +328,7 @@ class _RunClient:
         client: Any = super()
         chat_options = cast("Mapping[str, Any]", options or {})
         tools = self.host_tools(normalize_tools(chat_options.get("tools")))
-        if tools := [*tools, *self.host_tools(self.removed_tools(tools))]:
-            options = {**chat_options, "tools": tools}
+        options = {**chat_options, "tools": [*tools, *self.host_tools(self.removed_tools(tools))]}
         client_kwargs = dict(client_kwargs or {})
         chain = [*as_middleware_list(client_kwargs.get("middleware")), *as_middleware_list(middleware)]
         journal_middleware = self.innermost_chat_middleware

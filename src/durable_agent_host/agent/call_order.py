@@ -145,7 +145,8 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
         return of_run.journal(call, of_run.running_call.callback.resume)
     if of_run.is_nested and is_hand_off(call.tool):
         return of_run.run_tool(call)
-    layers: list[ToolLayer] = [of_run.progress.end_run] if of_run.progress.has_client_calls else []
+    ends_run = of_run.progress.has_client_calls or getattr(call.tool, "ends_run", False)
+    layers: list[ToolLayer] = [of_run.progress.end_run] if ends_run else []
     layers.append(of_run.journal)
     if of_run.progress.is_invalid_call(call):
         layers.append(of_run.progress.reject_invalid_call)
@@ -159,8 +160,8 @@ def chain_tool_call(of_run: ToolLayers, call: ToolInvocation) -> Awaitable[ToolC
     return _chain(layers, of_run.run_tool)(call)
 
 
-async def _reject_removed(_: ToolInvocation) -> ToolCallEnd:
-    return text_result("error", f"{DID_NOT_RUN}the app no longer has it.")
+async def _reject_removed(call: ToolInvocation) -> ToolCallEnd:
+    return text_result("not_run", f"{DID_NOT_RUN}the agent has no tool {call.name!r}.")
 
 
 def _limit_time(call: ModelCall, call_next: NextModelCall) -> ModelStream:

@@ -96,7 +96,15 @@ def is_hand_off(tool: FunctionTool) -> bool:
 
 
 class RemovedTool(FunctionTool):
-    """Stands for a tool of which a turn has calls, and that the agent no longer has; no model call offers it."""
+    """Stands for a tool of which a turn has calls, and that the agent does not have; no model call offers it."""
+
+    def __init__(self, name: str, *, runs_at_client: bool = False, ends_run: bool = False) -> None:
+        self.ends_run = ends_run
+        super().__init__(name=name, func=None if runs_at_client else _do_nothing, input_model={"type": "object"})
+
+
+def _do_nothing() -> None:
+    """Be the function of a tool that is never called."""
 
 
 CLIENT_RESULT: Final = ContextVar[Any]("durable_agent_client_result")

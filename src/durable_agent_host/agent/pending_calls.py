@@ -170,10 +170,7 @@ class PendingCalls:
                 kinds[call["name"]] = call["kind"]
         for tool in tools:
             kinds.pop(getattr(tool, "name", ""), None)
-        return [
-            RemovedTool(name=name, func=None if kind == "client_tool" else _do_nothing, input_model={"type": "object"})
-            for name, kind in kinds.items()
-        ]
+        return [RemovedTool(name, runs_at_client=kind == "client_tool") for name, kind in kinds.items()]
 
     def callback_id(self, call: ToolInvocation) -> str:
         """Return the id under which a call waits for its callback: the same however often its tool has started."""
@@ -196,10 +193,6 @@ class PendingCalls:
         self.pending.append(call.to_json())
         await self._observers.notify(CallPending(call.to_json(), replayed=recorded_call is not None))
         _LOGGER.info("turn %s: call %s of %s waits (%s)", self._turn_id, call.call_id, call.name, call.kind)
-
-
-def _do_nothing() -> None:
-    """Be the function of a tool that is never called."""
 
 
 def _is_same_value(left: Any, right: Any) -> bool:

@@ -14,13 +14,8 @@ from durable_agent_host.errors import log_reason
 from durable_agent_host.turn_log.protocol import TurnLog
 
 _LOGGER = logging.getLogger(__name__)
-_LOCK: Final = threading.Lock()
-_WAIT_SECONDS: Final = 5.0
-"""How long a turn waits for the loading to finish."""
 _PYTHONS_OLD_THRESHOLD: Final = 10
 _OLD_THRESHOLD: Final = 50
-_LOADING: Final[set[threading.Thread]] = set()
-_WARM: Final[set[type[ModelProvider]]] = set()
 
 
 def warm_up_in_background(
@@ -33,20 +28,11 @@ def warm_up_in_background(
     Returns:
         The thread that loads; it does not keep the process alive.
     """
-    kinds = {type(provider): provider for provider in providers}
     thread = threading.Thread(
-        target=_warm_up, args=(kinds, open_log, [*modules]), name="durable-agent-warm-up", daemon=True
+        target=_warm_up, args=(providers, open_log, modules), name="durable-agent-warm-up", daemon=True
     )
-    _LOADING.add(thread)
     thread.start()
     return thread
-
-
-async def wait_until_warm() -> None:
-    """Wait for the loading to finish: a turn that loads the same concurrently takes twice as long. Bounded."""
-    for thread in tuple(_LOADING):
-        await asyncio.to_thread(thread.join, _WAIT_SECONDS)
-        _LOADING.discard(thread)
 
 
 def _collect_rarely() -> None:
@@ -60,16 +46,10 @@ def _collect_rarely() -> None:
         gc.set_threshold(young, middle, _OLD_THRESHOLD)
 
 
-def _warm_up(
-    kinds: dict[type[ModelProvider], ModelProvider], open_log: Callable[[], TurnLog], modules: Iterable[str]
-) -> None:
+def _warm_up(providers: Iterable[ModelProvider], open_log: Callable[[], TurnLog], modules: Iterable[str]) -> None:
     try:
         submit(_check(open_log))  # on the agents' loop, to which a store's connections belong
-        for kind, provider in kinds.items():
-            with _LOCK:
-                if kind in _WARM:
-                    continue
-                _WARM.add(kind)
+        for provider in providers:
             asyncio.run(provider.warm_up())  # on its own loop: running turns do not wait for it
         for module in modules:
             import_module(module)

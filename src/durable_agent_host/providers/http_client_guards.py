@@ -27,7 +27,6 @@ from durable_agent_host.agent.retry_classification import read_failure
 from durable_agent_host.codec.strict_json import object_at, value_at
 from durable_agent_host.providers.client_errors import response_failure
 from durable_agent_host.providers.event_normalization import EventDecoder, Json, NormalizingDecoder, to_object_list
-from durable_agent_host.providers.stream_completion import is_complete_json
 from durable_agent_host.redaction import add_known_secrets
 
 EVENT_STREAM: Final = "text/event-stream"
@@ -104,21 +103,15 @@ async def _record_response(response: Any) -> None:
         exchange.record_status(response.status_code)
 
     async def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes]:
-        """Yield the body; of a connection that breaks after a complete answer, the answer."""
+        """Yield the body."""
         del response.aiter_bytes  # the client's own method
-        body: list[bytes] = []
         last = b""
-        try:
-            async with aclosing(response.aiter_bytes(chunk_size)) as chunks:
-                async for chunk in chunks:
-                    if exchange is not None:
-                        exchange.record_chunk(chunk)
-                    body += () if is_stream else (chunk,)
-                    last = chunk or last
-                    yield chunk
-        except Exception:
-            if is_stream or not is_complete_json(body):
-                raise
+        async with aclosing(response.aiter_bytes(chunk_size)) as chunks:
+            async for chunk in chunks:
+                if exchange is not None:
+                    exchange.record_chunk(chunk)
+                last = chunk or last
+                yield chunk
         if is_stream and (not last or last.endswith((b"}", b"\n", b"\r"))):
             yield b"\n\n"  # SDKs drop an event without the blank line that ends it
 

@@ -99,7 +99,7 @@ def _result_blocks(content: Any) -> list[Block]:
 
 
 def _accepts_in_result(file: Content) -> bool:
-    return ANTHROPIC.files.fullmatch((file.media_type or "").partition(";")[0]) is not None
+    return ANTHROPIC.files.fullmatch(str(file.media_type).partition(";")[0]) is not None
 
 
 def _document_block(content: Content) -> Block | None:

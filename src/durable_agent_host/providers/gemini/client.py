@@ -119,8 +119,8 @@ class PartPreservingMixin(FoldedStreamMixin):
 
 
 def _accepts_file(file: Content) -> bool:
-    is_known = GEMINI.files.fullmatch((file.media_type or "").partition(";")[0]) is not None
-    return is_known and file.type in {"data", "uri"}
+    media_type = str(file.media_type).partition(";")[0]
+    return file.type in {"data", "uri"} and GEMINI.files.fullmatch(media_type) is not None
 
 
 class _RequestMessages(list[Message]):
