@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -75,6 +76,17 @@ def test_code_in_documents_can_be_read():
                     import_count += 1
                     assert not [alias.name for alias in node.names if not hasattr(module, alias.name)], document
     assert import_count
+
+
+def test_generated_pages_are_current():
+    """`./scripts/reference` has been run, and the site's navigation has every page."""
+    reference = runpy.run_path(str(ROOT / "scripts/supply/reference.py"))
+    assert reference["cli_page"]() == reference["CLI"].read_text()
+    assert reference["llms_text"]() == reference["LLMS"].read_text()
+    pages = {
+        name.removeprefix("docs/") for name in tracked_files() if name.startswith("docs/") and name.endswith(".md")
+    }
+    assert {*re.findall(r"- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)} == pages
 
 
 def test_events_are_documented():
