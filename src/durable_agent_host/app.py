@@ -87,6 +87,7 @@ from durable_agent_host.redaction import add_known_secrets, find_secrets
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.settings import NO_MAINTENANCE, Settings
 from durable_agent_host.store_factory import StoreFactory, choose_turn_log, stores_of
+from durable_agent_host.telemetry import DEV
 from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
 from durable_agent_host.telemetry.turn_metrics import observe_streams
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
@@ -535,6 +536,10 @@ def _prepare_process() -> None:
     """Keep secrets out of the process's logs."""
     add_known_secrets(find_secrets(os.environ))
     redact_log_records()
+    if os.environ.get(DEV):
+        from durable_agent_host.telemetry.dev_lines import shorten_log  # noqa: PLC0415 - for a developer's terminal
+
+        shorten_log()
 
 
 def hub_of(stores: StoreFactory) -> TaskHub:

@@ -42,6 +42,7 @@
 
 import traceback
 from collections.abc import Mapping
+from types import TracebackType
 from typing import Any, Final
 
 from agent_framework.exceptions import AgentFrameworkException
@@ -362,28 +363,45 @@ def strip_error_text(error: BaseException, text: str = "", *, seen: tuple[BaseEx
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None and cause not in seen:
         replacement.__cause__ = strip_error_text(cause, seen=(*seen, error))
-    return replacement.with_traceback(error.__traceback__)
+    return replacement.with_traceback(_app_traceback(error.__traceback__) or error.__traceback__)
+
+
+def _app_traceback(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback with the frames of the app alone; None when it has none."""
+    app_frames: list[TracebackType] = []
+    while trace is not None:
+        if is_app_file(trace.tb_frame.f_code.co_filename):
+            app_frames.append(trace)
+        trace = trace.tb_next
+    app_trace = None
+    for frame in reversed(app_frames):
+        app_trace = TracebackType(app_trace, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return app_trace
 
 
 def locate_error(error: BaseException) -> dict[str, Any]:
     """Return the type of an error, and the file, line and function of the app that it came from.
 
-    Where none of the app's code was running, the place that raised it.
+    Where none of the app's code was running, the place that raised it. Where several functions of the app were, also
+    the ``frames`` of all of them, the innermost last.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    app_frames = [
-        frame for frame in frames if not frame.filename.startswith(_LIBRARIES) and _INSTALLED not in frame.filename
-    ]
     if not frames:
         return {"type": type(error).__name__}
-    last = (app_frames or frames)[-1]
-    return {
-        "type": type(error).__name__,
-        "file": _name_of(last.filename),
-        "line": last.lineno,
-        "function": last.name,
-    }
+    locations = [
+        {"file": _name_of(frame.filename), "line": frame.lineno, "function": frame.name}
+        for frame in [frame for frame in frames if is_app_file(frame.filename)] or frames[-1:]
+    ]
+    return {"type": type(error).__name__, **locations[-1]} | (
+        {"frames": locations[-_MAX_FRAMES:]} if locations[1:] else {}
+    )
 
 
+def is_app_file(path: str) -> bool:
+    """Return whether a file of code is the app's: neither of the host, nor of an installed package, nor of Python."""
+    return not path.startswith(_LIBRARIES) and _INSTALLED not in path
+
+
+_MAX_FRAMES: Final = 20
 _INSTALLED: Final = "site-packages"
 _LIBRARIES: Final = (*(path.removesuffix(_name_of(path)) for path in (__file__, traceback.__file__)), "<")

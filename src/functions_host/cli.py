@@ -82,12 +82,14 @@ def _start(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         )
     except StartupError as error:
         print(f"{error.trace}Error: {error}", file=sys.stderr)
-        return 1
     except SystemExit as error:
         if isinstance(error.code, str):
             print(error.code, file=sys.stderr)
-        return 1
-    return 0
+    else:
+        return 0
+    if "WATCHFILES_CHANGES" in os.environ:  # set for a host that starts again
+        print("Waiting for a change of the app's files.", file=sys.stderr)
+    return 1
 
 
 def _run_reloading(options: argparse.Namespace, arguments: Sequence[str], app_dir: Path, data_dir: Path) -> int:

@@ -148,6 +148,7 @@ def test_a_tool_that_fails_is_found_by_its_traceback(host: AgentHost, model: Hos
     reply = host.run(agent, "Connect", session_id="trace")
     log = "".join(host.output)
     assert 'function_app.py", line 20, in connect' in log
+    assert "run_tool.py" not in log.partition("tool connect failed")[2].partition("ConnectionError\n")[0]
     assert log.count("ConnectionError: cannot connect") == log.count("tool connect failed")
     steps = host.get(f"/agents/{agent}/sessions/trace/turns/{reply.headers['x-ms-turn-id']}/steps").json()["steps"]
     (tool,) = [step for step in steps if step["kind"] == "tool_call"]

@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn, cast
 import click
 
 from durable_agent_host.cli.chat_command import chat
+from durable_agent_host.cli.dev_command import dev
 from durable_agent_host.cli.eval_command import evaluate
 from durable_agent_host.cli.init_command import init
 from durable_agent_host.cli.sessions_command import sessions
@@ -27,7 +28,7 @@ def _start(host_arguments: Sequence[str]) -> None:
     os.execv(sys.executable, [*_HOST, *host_arguments])  # noqa: S606 - this program, with its own arguments
 
 
-@click.group(commands=[init, _start, chat, sessions, evaluate])
+@click.group(commands=[init, _start, dev, chat, sessions, evaluate])
 @click.version_option(package_name="durable-agent-host", message="%(prog)s %(version)s")
 def _cli() -> None:
     """Host agents durably, on this machine."""

@@ -1,25 +1,30 @@
 """Telemetry for the app's operators: the observers of attempts, and the reports of a turn's end."""
 
 import logging
+import os
 from collections.abc import Mapping
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from durable_agent_host.agent.observer import AttemptStarted, Moment, ObservedTurn, TurnObserver
 from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.telemetry import DEV
 from durable_agent_host.telemetry.turn_metrics import TurnMeasurements, count_turn
 from durable_agent_host.telemetry.turn_traces import TurnSpans, log_correlation
 from durable_agent_host.turn.trace_ids import TurnTrace, trace_of
 from durable_agent_host.turn.turn_report import TurnReport
 
+if TYPE_CHECKING:
+    from durable_agent_host.telemetry.dev_lines import DevLines
+
 _LOGGER = logging.getLogger(__name__)
 
 
 class TurnLines:
-    """Logs the beginning of a turn."""
+    """Logs the beginning and the end of a turn."""
 
     async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
-        """Log the line, once per turn."""
+        """Log the beginning, once per turn."""
         match moment:
             case AttemptStarted(replayed=False):
                 found = trace_of(turn.request)
@@ -28,29 +33,36 @@ class TurnLines:
             case _:
                 pass
 
+    def log_end(self, report: TurnReport) -> None:
+        """Log the end."""
+        outcome = report.outcome
+        milliseconds = {kind: round(seconds * 1000) for kind, seconds in report.seconds_by_kind.items()}
+        times = ", ".join(f"{kind} {count}" for kind, count in milliseconds.items() if count)
+        usage = report.usage
+        error: Mapping[str, Any] = outcome.get("error") or {}
+        turn_trace = trace_of(report.request)
+        with log_correlation(turn_trace):
+            _LOGGER.info(
+                "%s %s after %d ms (%s): %d attempts, %d model calls, %d tool calls, %d tokens in, %d out%s",
+                _label(report.request, turn_trace),
+                outcome["status"],
+                round(report.seconds * 1000),
+                times or "not begun",
+                report.attempts,
+                report.metrics.get("model_calls", 0),
+                report.metrics.get("tool_calls", 0),
+                usage.get("input_token_count", 0),
+                usage.get("output_token_count", 0),
+                f", {error['type']}" if error.get("type") else "",
+            )
 
-def log_end(report: TurnReport) -> None:
-    """Log the end of a turn."""
-    outcome = report.outcome
-    milliseconds = {kind: round(seconds * 1000) for kind, seconds in report.seconds_by_kind.items()}
-    times = ", ".join(f"{kind} {count}" for kind, count in milliseconds.items() if count)
-    usage = report.usage
-    error: Mapping[str, Any] = outcome.get("error") or {}
-    turn_trace = trace_of(report.request)
-    with log_correlation(turn_trace):
-        _LOGGER.info(
-            "%s %s after %d ms (%s): %d attempts, %d model calls, %d tool calls, %d tokens in, %d out%s",
-            _label(report.request, turn_trace),
-            outcome["status"],
-            round(report.seconds * 1000),
-            times or "not begun",
-            report.attempts,
-            report.metrics.get("model_calls", 0),
-            report.metrics.get("tool_calls", 0),
-            usage.get("input_token_count", 0),
-            usage.get("output_token_count", 0),
-            f", {error['type']}" if error.get("type") else "",
-        )
+
+def _choose_lines() -> "TurnLines | DevLines":
+    if not os.environ.get(DEV):
+        return TurnLines()
+    from durable_agent_host.telemetry.dev_lines import DevLines  # noqa: PLC0415 - what a developer's terminal needs
+
+    return DevLines()
 
 
 def _label(request: TurnRequest, trace: TurnTrace) -> str:
@@ -58,6 +70,7 @@ def _label(request: TurnRequest, trace: TurnTrace) -> str:
 
 
 _MEASUREMENTS: Final = TurnMeasurements()
+_LINES: Final = _choose_lines()
 
 
 _MAX_REPORTED_TURNS: Final = 1000
@@ -86,7 +99,7 @@ _REPORTED_TURNS: Final = _ReportedTurns()
 
 def turn_observers() -> list[TurnObserver]:
     """Return the observers of an agent's attempts, in their order."""
-    return [TurnSpans(), _MEASUREMENTS, TurnLines()]
+    return [TurnSpans(), _MEASUREMENTS, _LINES]
 
 
 def report_end(report: TurnReport) -> None:
@@ -97,7 +110,7 @@ def report_end(report: TurnReport) -> None:
     """
     if not _REPORTED_TURNS.add(trace_of(report.request).turn):
         return
-    for receive in (count_turn, log_end):
+    for receive in (count_turn, _LINES.log_end):
         try:
             receive(report)
         except Exception as error:  # noqa: BLE001 - telemetry is not part of the turn

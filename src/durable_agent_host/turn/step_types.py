@@ -78,13 +78,19 @@ class ToolAttemptWire(TypedDict):
     at: str | None
 
 
-class RaisedWire(TypedDict):
-    """What a tool raised, and where in the app."""
+class FrameWire(TypedDict):
+    """A line of the app's code that was running."""
 
-    type: str
     file: NotRequired[str]
     line: NotRequired[int]
     function: NotRequired[str]
+
+
+class RaisedWire(FrameWire):
+    """What a tool raised, and where in the app; of several frames all, the innermost last."""
+
+    type: str
+    frames: NotRequired[Sequence[FrameWire]]
 
 
 class ToolCallStepWire(TypedDict):

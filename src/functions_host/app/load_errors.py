@@ -46,28 +46,28 @@ def explain_import(error: Exception, app_dir: Path) -> str:
 
 
 def trace_of_app(error: Exception, app_dir: Path) -> str:
-    """Format the traceback of a failed import from the app's first line on, without the host's own.
+    """Format the traceback of a failed import with the app's own frames, without those of packages and of the host.
 
     Empty for an error with ``needs_traceback = False``: no code is wrong, and its message says what to set.
     """
     if not getattr(error, "needs_traceback", True):
         return ""
     formatted_trace = traceback.TracebackException.from_exception(error)
-    app_frame_indexes = (
-        index for index, frame in enumerate(formatted_trace.stack) if Path(frame.filename).is_relative_to(app_dir)
-    )
-    del formatted_trace.stack[: next(app_frame_indexes, len(formatted_trace.stack))]
+    formatted_trace.stack[:] = _own_frames(formatted_trace.stack, app_dir)
     return "".join(formatted_trace.format())
 
 
-def _own_frames(error: BaseException, app_dir: Path) -> list[traceback.FrameSummary]:
-    frames = traceback.extract_tb(error.__traceback__)
-    return [frame for frame in frames if Path(frame.filename).is_relative_to(app_dir)]
+def _own_frames(frames: traceback.StackSummary, app_dir: Path) -> list[traceback.FrameSummary]:
+    return [
+        frame
+        for frame in frames
+        if Path(frame.filename).is_relative_to(app_dir) and "site-packages" not in frame.filename
+    ]
 
 
 def _find_location(error: Exception, app_dir: Path) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
-    last = (_own_frames(error, app_dir) or frames)[-1]
+    last = (_own_frames(frames, app_dir) or frames)[-1]
     return f"{last.filename}:{last.lineno}"

@@ -1,5 +1,6 @@
 """``start --reload``: a parent process that restarts the host whenever a file of the app changes."""
 
+import logging
 import os
 import shlex
 import sys
@@ -7,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from functions_host.errors import StartupError
+import watchfiles
+
 from functions_host.settings import STOP_SECONDS
 
 _SUFFIXES = (".py", ".json")
@@ -18,14 +20,8 @@ def run_reloading(arguments: Sequence[str], app_dir: Path, data_dir: Path) -> in
     """Run ``start`` with these arguments, again after each change of the app's files, until a signal stops it.
 
     A host that exits, as for an app with an import error, starts again after the next change.
-
-    Raises:
-        StartupError: the package watchfiles is not installed.
     """
-    try:
-        import watchfiles  # noqa: PLC0415 - only this option needs it
-    except ImportError:
-        raise StartupError("--reload needs the package watchfiles; run: pip install watchfiles") from None
+    logging.getLogger("watchfiles").setLevel(logging.ERROR)  # it warns of a process that has ended, and of Ctrl-C
 
     def is_watched(_: Any, name: str) -> bool:
         path = Path(name)

@@ -20,10 +20,11 @@ class Terminal(InTerminal):
 
     Args:
         arguments: after the program's name.
+        env: further environment variables.
     """
 
-    def __init__(self, *arguments: str) -> None:
-        super().__init__(*COMMAND, *arguments, env=clean_environment() | {"TERM": "xterm"})
+    def __init__(self, *arguments: str, **env: str) -> None:
+        super().__init__(*COMMAND, *arguments, env=clean_environment() | {"TERM": "xterm"} | env)
         self.raw = b""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
