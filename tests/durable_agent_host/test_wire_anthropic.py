@@ -1,5 +1,6 @@
 """What a client for Anthropic sends on the next turn: what the service had given out, cold as live."""
 
+import base64
 import json
 
 import pytest
@@ -206,6 +207,37 @@ async def test_a_callers_documents_files_and_cache_marks_are_sent():
             {"type": "document", "source": {"type": "file", "file_id": "file_2"}, "title": "a.pdf"},
         ],
     }
+
+
+@pytest.mark.parametrize(
+    ("media_type", "data", "is_text"),
+    [
+        ("text/csv", b"a;b", True),
+        ("application/json; charset=utf-8", b"{}", True),
+        ("text/x-python", "é".encode(), True),
+        ("application/octet-stream", b"a;b", True),
+        ("application/zip", b"PK\x03\x04\xff", False),
+        ("image/heic", b"\x00\x00\xff", False),
+        ("text/plain", b"", False),
+    ],
+)
+async def test_a_file_of_a_caller_or_a_tool_is_a_document_or_named(media_type: str, data: bytes, is_text: bool):
+    """A text is sent whatever its type is called; what the service does not take is named to the model."""
+    uri = f"data:{media_type.partition(';')[0]};base64,{base64.b64encode(data).decode()}"
+    file = Content("data", uri=uri, media_type=media_type, additional_properties={"filename": "my file"})
+    result = Content.from_function_result("call_1", result=[Content.from_text("see"), file])
+    call = Message("assistant", [Content.from_function_call("call_1", "look", arguments="{}")])
+    client = ANTHROPIC.adapt(AnthropicLab.bare_client())
+    question, _, answer = client._prepare_messages_for_anthropic(
+        [Message("user", [file]), call, Message("tool", [result])]
+    )
+    for block in (question["content"][-1], answer["content"][0]["content"][-1]):
+        if is_text:
+            source = {"type": "text", "media_type": "text/plain", "data": data.decode()}
+            assert block == {"type": "document", "source": source, "title": "my file"}
+        else:
+            assert block["type"] == "text"
+            assert "not sent" in block["text"]
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60), st.integers(1, 9), st.booleans())

@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import Final
 
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.provider import ModelProvider
@@ -14,8 +13,6 @@ from durable_agent_host.errors import log_reason
 from durable_agent_host.turn_log.protocol import TurnLog
 
 _LOGGER = logging.getLogger(__name__)
-_PYTHONS_OLD_THRESHOLD: Final = 10
-_OLD_THRESHOLD: Final = 50
 
 
 def warm_up_in_background(
@@ -35,17 +32,6 @@ def warm_up_in_background(
     return thread
 
 
-def _collect_rarely() -> None:
-    """Let more time pass between full collections, unless the app has set its own thresholds.
-
-    Python waits until the new objects are a quarter of the old ones; frozen ones do not count, so one turn of a long
-    session would be reason enough for several collections, each of which walks its whole conversation.
-    """
-    young, middle, old = gc.get_threshold()
-    if old == _PYTHONS_OLD_THRESHOLD:
-        gc.set_threshold(young, middle, _OLD_THRESHOLD)
-
-
 def _warm_up(providers: Iterable[ModelProvider], open_log: Callable[[], TurnLog], modules: Iterable[str]) -> None:
     try:
         submit(_check(open_log))  # on the agents' loop, to which a store's connections belong
@@ -54,7 +40,6 @@ def _warm_up(providers: Iterable[ModelProvider], open_log: Callable[[], TurnLog]
         for module in modules:
             import_module(module)
         gc.freeze()  # modules and parsers stay: each full collection would walk them, and hold all threads
-        _collect_rarely()
     except Exception as error:  # noqa: BLE001 - an edge: the first turn loads the rest, and reports the error
         _LOGGER.debug("what the first turn needs could not be loaded before it: %s", log_reason(error))
 

@@ -12,7 +12,6 @@ from durable_agent_host.providers.lost_state import fingerprint, with_contents
 
 _FILES: Final = frozenset({"data", "uri", "hosted_file"})
 _REJECTED_FILES: Final = "rejected_files"
-_NOT_SENT: Final = "not sent: this model's service does not take it here"
 
 AcceptsFile = Callable[[Content], bool]
 
@@ -45,8 +44,7 @@ def move_result_files(
                 items.append(item)
                 continue
             is_sent = accepts_in_message(item)
-            where = "in the next message" if is_sent else _NOT_SENT
-            items.append(Content.from_text(f"[file: {file_text(item)}; {where}]"))
+            items.append(Content.from_text(_mention(item, "in the next message") if is_sent else without_file(item)))
             files.extend([item] if is_sent else [])
         return with_items(result, items)
 
@@ -57,6 +55,15 @@ def move_result_files(
         contents = [replace_files(content) for content in message.contents]
         moved_messages.append(message if contents == list(message.contents) else with_contents(message, contents))
     return [*moved_messages, _build_message(files, role)] if files else moved_messages
+
+
+def without_file(file: Content) -> str:
+    """Return what the model is told in place of a file that its service does not take."""
+    return _mention(file, "not sent: this model's service does not take it here")
+
+
+def _mention(file: Content, where: str) -> str:
+    return f"[file: {file_text(file)}; {where}]"
 
 
 def with_items(result: Content, items: list[Content]) -> Content:
@@ -97,10 +104,7 @@ def omit_rejected_files(
         if message.role == "assistant"
         else with_contents(
             message,
-            [
-                content if accepts(content) else Content.from_text(f"[file: {file_text(content)}; {_NOT_SENT}]")
-                for content in message.contents
-            ],
+            [content if accepts(content) else Content.from_text(without_file(content)) for content in message.contents],
         )
         for message in move_result_files(messages, accepts, lambda _file: False)
     ]

@@ -64,6 +64,10 @@ class Service:
     accepts_reasoning_texts: bool = True
     rejected_fields: frozenset[str] = frozenset()
 
+    def accepts_type(self, media_type: str | None) -> bool:
+        """Return whether a user's message may have a file of a type, with or without parameters."""
+        return self.files.fullmatch(str(media_type).partition(";")[0].lower()) is not None
+
 
 UNKNOWN: Final = Service(name="unknown")
 

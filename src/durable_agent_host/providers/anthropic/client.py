@@ -7,6 +7,7 @@ own class. They read the stream's events (`stream_events`), and send messages ba
 
 # ruff: noqa: SLF001 - the overrides call what they override
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
@@ -38,7 +39,7 @@ from durable_agent_host.providers.call_pairing import declared_tool_names, with_
 from durable_agent_host.providers.event_normalization import NormalizedEventsMixin
 from durable_agent_host.providers.lost_state import accepted_request_options, rules_for, with_contents
 from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, as_objects, refusal_properties
-from durable_agent_host.providers.result_files import move_result_files
+from durable_agent_host.providers.result_files import move_result_files, without_file
 from durable_agent_host.providers.services import ANTHROPIC
 
 # Writes contents without metadata: from callers, tools, and other providers' models.
@@ -54,7 +55,8 @@ Prepare = Callable[[Message], list[Block]]
 _FOREIGN: Final = frozenset({"mcp_server_tool_call", "mcp_server_tool_result"})
 """Contents of other providers that the framework would write as blocks that the service rejects."""
 
-_DOCUMENTS: Final = {"application/pdf": "base64", "text/plain": "text"}
+_PDF: Final = "application/pdf"
+_DOCUMENTS: Final = frozenset({_PDF, "text/plain"})
 
 
 def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
@@ -99,27 +101,40 @@ def _result_blocks(content: Any) -> list[Block]:
 
 
 def _accepts_in_result(file: Content) -> bool:
-    return ANTHROPIC.files.fullmatch(str(file.media_type).partition(";")[0]) is not None
+    return ANTHROPIC.accepts_type(file.media_type) or bool(_file_text(file))
+
+
+def _file_text(file: Content) -> str:
+    """Return the text of a file, whatever its type is called; empty for one that is no text in UTF-8."""
+    data = str(file.uri).partition(",")[2] if file.type == "data" else ""
+    try:
+        text = base64.b64decode(data, validate=True).decode("utf-8-sig")
+    except ValueError:
+        return ""
+    return text if text.strip() and "\0" not in text else ""
 
 
 def _document_block(content: Content) -> Block | None:
+    """Return the block of a file that the framework would leave out, or send so that the service refuses it."""
+    media_type = str(content.media_type).partition(";")[0].lower()
     if content.type == "hosted_file":
-        kind = (content.media_type or "").partition("/")[0]
-        if kind == "image":
+        if media_type.startswith("image/"):
             return {"type": "image", "source": {"type": "file", "file_id": content.file_id}}
-        if content.media_type in _DOCUMENTS:
+        if media_type in _DOCUMENTS:
             return _document({"type": "file", "file_id": content.file_id}, content)
         return {"type": "container_upload", "file_id": content.file_id}
-    if content.type == "data" and (encoding := _DOCUMENTS.get(content.media_type or "")) is not None:
-        data = str(content.uri).partition(",")[2]
-        return (
-            _document({"type": encoding, "media_type": content.media_type, "data": data}, content)
-            if encoding == "base64"
-            else None
-        )
-    if content.type == "uri" and content.media_type == "application/pdf":
+    if content.type not in {"data", "uri"}:
+        return None
+    if media_type == _PDF and content.type == "uri":
         return _document({"type": "url", "url": content.uri}, content)
-    return None
+    if media_type == _PDF:
+        data = str(content.uri).partition(",")[2]
+        return _document({"type": "base64", "media_type": _PDF, "data": data}, content)
+    if ANTHROPIC.accepts_type(media_type):
+        return None
+    if text := _file_text(content):
+        return _document({"type": "text", "media_type": "text/plain", "data": text}, content)
+    return {"type": "text", "text": without_file(content)}
 
 
 def _document(source: Block, content: Content) -> Block:

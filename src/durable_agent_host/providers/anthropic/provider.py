@@ -41,7 +41,7 @@ class AnthropicProvider(GenericProvider):
 
     target = ReplayTarget(
         PROVIDER,
-        media=re.compile(r"image/(png|jpeg|gif|webp)|application/pdf|text/plain"),
+        media=re.compile(r"image/(png|jpeg|gif|webp)|application/.*|text/.*"),
     )
     overrides = BlockPreservingMixin
     compaction_type = "compaction"

@@ -56,9 +56,9 @@ def check_chat(contents: Iterable[Content]) -> None:
 
 def accepts_file(content: Content, service: Service) -> bool:
     """Return whether a service takes a file in a user's message: bytes, or a picture by its URL."""
-    media_type = (content.media_type or "").partition(";")[0]
-    is_readable = content.type == "data" or (content.type == "uri" and media_type.startswith("image/"))
-    return is_readable and service.files.fullmatch(media_type) is not None
+    is_image = (content.media_type or "").startswith("image/")
+    is_readable = content.type == "data" or (content.type == "uri" and is_image)
+    return is_readable and service.accepts_type(content.media_type)
 
 
 def audio_part(content: Content) -> dict[str, Any] | None:
