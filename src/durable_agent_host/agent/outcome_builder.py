@@ -283,15 +283,12 @@ async def _with_entries(run: CurrentRun, agent_response: AgentResponse[Any], sta
     served_by = _pop_served_by(run, agent_response)
     if agent_response.additional_properties.pop(CALLS_NOT_RUN, None):  # the service's own record has them
         run.session.service_session_id = None
-    metrics = run.start.attempt.metrics
     if run.agent.has_journal:  # its updates lack calls: of agents within it, before approvals, rejected ones
-        agent_response.usage_details = metrics.usage or agent_response.usage_details
-        if run.context is not None:
-            agent_response.usage_details = add_usage_details(agent_response.usage_details, run.context.usage)
+        agent_response.usage_details = usage_of(run) or agent_response.usage_details
     elif responses := run.journal.recorded.responses:
         # a workflow reports the tokens of some of its agents, as its outputs are chosen
         usages = (decode_usage(response["usage"]) for response in responses.values() if response.get("usage"))
-        usages = [*usages, metrics.usage_of_failures]
+        usages = [*usages, run.start.attempt.metrics.usage_of_failures]
         agent_response.usage_details = reduce(add_usage_details, cast("Iterable[Any]", usages), None)
     stored_request = request
     response = agent_response
