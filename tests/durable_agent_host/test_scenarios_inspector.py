@@ -103,6 +103,27 @@ async def test_a_person_approves_and_forks(site: InspectorSite, model: PracticeM
         assert site.host.session("Payer", "asks") == before
 
 
+async def test_addresses_lead_to_what_they_name(site: InspectorSite, model: PracticeModel, tmp_path: Path):
+    """An agent that is not there gets no message; an empty session says so; Ctrl+Enter sends a dialog's form."""
+    async with open_browser(site.url("Nobody", "addressed"), tmp_path / "browser") as page:
+        await page.until("notice", lambda text: "no agent Nobody" in text)
+        assert await page.evaluate("[at.session, $('ask').hidden]") == [None, True]
+        await page.evaluate("location.hash = '#/Rester/addressed'")
+        await page.until("messages", lambda text: "This session has no message yet." in text)
+        assert await page.evaluate("$('notice').textContent") == ""
+        await page.evaluate("location.hash = '#/Rester/addressed/no-turn'")
+        await page.until("summary", lambda text: "no such turn" in text)
+        model.plan({"text": "Sent by keys."})
+        enter = "new KeyboardEvent('keydown', {key: 'Enter', ctrlKey: true, bubbles: true, cancelable: true})"
+        await page.evaluate(
+            "newSession(); const field = document.querySelector('dialog textarea'); field.value = 'Hello';"
+            f"field.dispatchEvent({enter})"
+        )
+        texts = await page.until("messages", lambda text: "Sent by keys." in text)
+        assert "no message yet" not in texts[-1]
+        assert await page.evaluate("$('dialog').open") is False
+
+
 async def test_a_result_is_given_on_the_page(site: InspectorSite, model: PracticeModel, tmp_path: Path):
     """A call that waits for the client gets what somebody types: JSON where it is JSON."""
     model.plan({"calls": [{"name": "locate", "arguments": {"precise": True}}]}, {"text": "You are in Rome."})
