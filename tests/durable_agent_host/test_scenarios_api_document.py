@@ -142,7 +142,7 @@ def test_the_events_of_the_documents_table_have_the_members_of_their_types():
         before, _, after = re.sub(r"\([^)]*\)", "", members).partition(":")
         documented.setdefault(event, set()).update(NAME.findall(before) or NAME.findall(after))
     described = {
-        each["title"]: _members(each["properties"]["data"]["contentSchema"])
+        each["title"]: _members(each["properties"]["data"])
         for each in api_document()["components"]["schemas"]["Event"]["oneOf"]
     }
     assert documented.keys() == EVENTS.keys()

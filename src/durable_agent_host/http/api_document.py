@@ -1,7 +1,8 @@
 """The API as an OpenAPI document, made of the table of routes and of the types of answers and events.
 
-The schema of a body of type ``text/event-stream`` is that of each of its events, ``components/schemas/Event``: OpenAPI
-3.1 says nothing of streams, and so do tools and OpenAPI 3.2 describe them. The JSON of an event is its field ``data``.
+The schema of a body of type ``text/event-stream`` is that of each frame of the stream, ``components/schemas/Frame``:
+OpenAPI 3.1 says nothing of streams, and so do tools and OpenAPI 3.2 describe them. The text in its field ``data`` is
+the JSON of the ``data`` of ``components/schemas/Event``, of which generators make types.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from pydantic import Json, TypeAdapter
+from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from durable_agent_host.codec.log_entry import encode_compact
@@ -85,12 +86,15 @@ def api_document(parts: frozenset[RoutePart] = frozenset(get_args(RoutePart))) -
         paths.setdefault(f"/{route.template}", {})[route.method.lower()] = builder.build(route)
     schemas_by_name = dict(definitions["$defs"])
     if "workflows" in parts:
-        paths |= {path: builder.with_problems(methods) for path, methods in _WORKFLOWS["paths"].items()}
+        paths |= _WORKFLOWS["paths"]
         schemas_by_name |= _WORKFLOWS["schemas"]
     event = {
-        "description": "An event of a stream. `id` is its offset in the turn's log.",
+        "description": "An event of a stream, with `data` parsed. `id` is its offset in the turn's log.",
         "oneOf": [builder.event(name, rule.data) for name, rule in turn_events.EVENTS.items()],
     }
+    text = builder.schema(str)
+    fields = {"id": text, "event": text, "data": {**text, "contentMediaType": _JSON}}
+    frame = {"type": "object", "properties": fields, "required": [*fields]}
     document = {
         "openapi": "3.1.1",
         "info": {
@@ -99,13 +103,16 @@ def api_document(parts: frozenset[RoutePart] = frozenset(get_args(RoutePart))) -
             "description": "Durable sessions of agents. Ignore members that you do not know: versions may add some.",
         },
         "paths": paths,
-        "components": {"schemas": {**schemas_by_name, "Event": event}, "securitySchemes": _SECURITY_SCHEMES},
+        "components": {
+            "schemas": {**schemas_by_name, "Event": event, "Frame": frame},
+            "securitySchemes": _SECURITY_SCHEMES,
+        },
     }
     return parse_strict(encode_compact(document).replace('Wire"', '"'))
 
 
 def _list_types(routes: Sequence[Route]) -> Sequence[Any]:
-    kinds: list[Any] = [ProblemWire, str, *(Json[rule.data] for rule in turn_events.EVENTS.values())]
+    kinds: list[Any] = [ProblemWire, str, *(rule.data for rule in turn_events.EVENTS.values())]
     for route in routes:
         kinds += [parameter.type for parameter in route.parameters]
         bodies = (route.bodies, *route.replies.values())
@@ -134,7 +141,7 @@ class _OperationBuilder:
             "summary": route.summary,
             "parameters": [
                 *(
-                    {"name": name, "in": "path", "required": True, "description": meaning, "schema": self._schema(str)}
+                    {"name": name, "in": "path", "required": True, "description": meaning, "schema": self.schema(str)}
                     for name, meaning in _PATH_PARAMETERS.items()
                     if f"{{{name}}}" in route.template
                 ),
@@ -147,31 +154,18 @@ class _OperationBuilder:
             operation["requestBody"] = {"content": self._content(route.bodies, _JSON)}
         return operation
 
-    def with_problems(self, operations: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Add to the operations of a path what the app answers in place of upstream."""
-        statuses = (*_PROBLEMS, HTTPStatus.CONFLICT)
-        problems = {
-            str(int(status)): {"description": HTTPStatus(status).phrase, "content": self._body(status, [ProblemWire])}
-            for status in statuses
-        }
-        return {
-            method: {**operation, "responses": {**operation["responses"], **problems, "401": _KEY_NEEDED}}
-            for method, operation in operations.items()
-        }
-
     def event(self, name: str, data: Any) -> Mapping[str, Any]:
         """Describe an event."""
-        offset = {"type": "string", "pattern": "^[0-9]+$"}
-        members = {"id": offset, "event": {"const": name}, "data": self._schema(Json[data])}
-        properties = {**members, "retry": {"type": "integer"}}
-        return {"title": name, "type": "object", "properties": properties, "required": [*members]}
+        members = {"id": self.schema(str), "event": {"const": name}, "data": {"type": "object", **self.schema(data)}}
+        return {"title": name, "type": "object", "properties": members, "required": [*members]}
 
-    def _schema(self, kind: Any) -> Mapping[str, Any]:
+    def schema(self, kind: Any) -> Mapping[str, Any]:
+        """Return the schema of a type."""
         return next(schema for other, schema in self._schemas if other == kind)
 
     def _parameter(self, parameter: Parameter) -> Mapping[str, Any]:
         name, kind, meaning, position = parameter
-        return {"name": name, "in": position, "description": meaning, "schema": self._schema(kind)}
+        return {"name": name, "in": position, "description": meaning, "schema": self.schema(kind)}
 
     def _response(self, route: Route, status: int, body: Sequence[Any]) -> Mapping[str, Any]:
         response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
@@ -191,13 +185,13 @@ class _OperationBuilder:
         if status < HTTPStatus.MULTIPLE_CHOICES and "{file}" not in route.template and not route.accepts_token:
             names += ("x-ms-session-id", "x-ms-thread-id") if is_run or "{session}" in route.template else ()
             names += ("x-ms-turn-id",) if is_run or "{turn}" in route.template else ()
-        return {name: {"required": True, "schema": self._schema(str)} for name in names}
+        return {name: {"required": True, "schema": self.schema(str)} for name in names}
 
     def _content(self, body: Sequence[Any], json_type: str) -> Mapping[str, Any]:
-        kinds = [self._schema(kind) for kind in body if not isinstance(kind, str)]
+        kinds = [self.schema(kind) for kind in body if not isinstance(kind, str)]
         content: dict[str, Any] = {kind: {"schema": {}} for kind in body if isinstance(kind, str)}
         if EVENTS in content:
-            content[EVENTS] = {"schema": {"$ref": "#/components/schemas/Event"}}
+            content[EVENTS] = {"schema": {"$ref": "#/components/schemas/Frame"}}
         if kinds:
             content[json_type] = {"schema": kinds[0] if len(kinds) == 1 else {"anyOf": kinds}}
         return content
