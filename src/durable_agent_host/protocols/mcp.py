@@ -115,16 +115,14 @@ async def _run_turn(
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
     turn = completed_turn or await client.wait_or_queue(request, seconds=wait_seconds)
     await client.claims.reject_foreign_turn(request, turn.outcome)
-    if (running_id := turn.request.turn_id) != request.turn_id:
+    is_queued = turn.request.turn_id != request.turn_id
+    if is_queued or turn.outcome is None:
+        reason = "is queued behind a turn that waits" if is_queued else "waits"
+        result = "call again with the same idempotencyKey"
+        if not key:
+            result = f"GET /api/agents/{agent}/sessions/{request.session_id}/turns/{request.turn_id} for the result"
         raise TurnError(
-            f"turn {request.turn_id} of session {request.session_id} is queued behind turn {running_id}, which waits "
-            "for an answer: give it over HTTP, then call again with the same idempotencyKey"
-        )
-    if turn.outcome is None:
-        tool_names = ", ".join(str(call["name"]) for call in turn.pending)
-        raise TurnError(
-            f"turn {request.turn_id} of session {request.session_id} waits for an answer to {tool_names}: "
-            "give it over HTTP, then call again with the same idempotencyKey"
+            f"the turn {reason} for a person's answer: GET /api/pending shows where to give it; then {result}"
         )
     if turn.outcome.error is not None:
         raise TurnError(str(turn.outcome.error.get("message")))
