@@ -516,7 +516,9 @@ def test_another_principal_must_approve(site: Site, model: PracticeModel):
     export = exported(site.ask("GET", f"{url.partition('/turns')[0]}/export", "ada@contoso").text)
     approvals = export["data"]["conversationHistory"][-1]["extensionData"]["durableAgentHost"]["answers"]
     assert {call_id: approval["by"] for call_id, approval in approvals.items()} == expected_approvers
-    assert approvals[pending_calls["lend"]["call_id"]]["reason"] == long
+    lend = approvals[pending_calls["lend"]["call_id"]]
+    assert lend["reason"] == long
+    assert (lend["askedBy"]["principal"], lend["name"], lend["outcome"]) == ("ada", "lend", "success")
     purge_response = requests.delete(f"{site.host.management}/instances/{pending_turn['turn_id']}")
     assert purge_response.ok
     view = site.ask("GET", url, "ada@contoso").json()

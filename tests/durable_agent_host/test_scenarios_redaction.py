@@ -226,7 +226,11 @@ def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path
     assert (first_call["arguments"]["card"], first_call["arguments"]["reason"]) == (MASK, MASK)
     path = f"/agents/Teller/sessions/{session}/turns/{run_response.json()['turn_id']}"
     decisions = [
-        {"call_id": first_call["call_id"], "approved": True},
+        {
+            "call_id": first_call["call_id"],
+            "approved": True,
+            "arguments": {"card": "none", "reason": SECRETS["denial"]},
+        },
         {"call_id": second_call["call_id"], "approved": False, "reason": f"ask {SECRETS['denial']}"},
     ]
     for body in decisions:
@@ -234,13 +238,26 @@ def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path
         assert response.ok, response.text
         assert leaks(response.content) == []
         decision = response.json()["answers"][0]
-        assert decision is None or ("truncated" in decision) == ("reason" in body)
+        assert (decision["redacted"], "truncated" in decision) == (True, False)
     final_turn = host.end_of_turn(f"{host.url}/api{path}")
     while final_turn["status"] == "waiting":
         final_turn = host.end_of_turn(f"{host.url}/api{path}")
     assert final_turn["response"] == "Paid."
-    assert set(leaks(sent(model))) >= {"payment", "reason", "denial", "steered"}
-    assert f"paid with {SECRETS['payment']}" in sent(model).decode()
+    views = {answer["call_id"]: answer for answer in final_turn["answers"]}
+    assert views[first_call["call_id"]]["arguments"] == {"card": "none", "reason": MASK}
+    assert MASK in views[second_call["call_id"]]["reason"]
+    steps = host.get(f"{path}/steps").json()["steps"]
+    shown = {call["call_id"]: call["answer"] for step in steps for call in step.get("calls", ())}
+    assert shown[first_call["call_id"]]["arguments"] == {"card": "none", "reason": MASK}
+    export = host.get(f"/agents/Teller/sessions/{session}/export").text
+    response_entry = json.loads(export.strip().splitlines()[-1])
+    record = response_entry["extensionData"]["durableAgentHost"]["answers"]
+    first, second = record[first_call["call_id"]], record[second_call["call_id"]]
+    assert first["askedArguments"] == {"card": MASK, "reason": MASK}
+    assert (first["arguments"], first["redacted"]) == ({"card": "none", "reason": MASK}, True)
+    assert (first["approved"], first["outcome"], len(first["idempotencyKey"])) == (True, "success", 32)
+    assert (second["approved"], second["outcome"]) == (False, "denied")
+    assert set(leaks(sent(model))) >= {"denial", "steered"}
     assert leaks(read_views(host, "Teller", session)) == []
     wait_until(lambda: leaks(read_all_bytes(folder)) == [])
 

@@ -1,7 +1,7 @@
 """The first observer of a turn: writes events for clients to the turn log, from which they are streamed."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from agent_framework import AgentResponseUpdate
 
@@ -56,21 +56,10 @@ from durable_agent_host.turn.turn_events import (
 )
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_wire import decode_response_messages
+from durable_agent_host.turn_log.writer import TurnLogWriter
 
 _WITHOUT_BEGIN: Final = frozenset({"invalid_arguments", "denied", "not_run"})
 """Outcomes of calls that did not begin, for observers; clients get both events of every call."""
-
-
-class EventAppender(Protocol):
-    """The part of the turn log's writer that is used here."""
-
-    async def put(self, event: str, data: Mapping[str, Any], cursor: int | None = None, /) -> None:
-        """Append an event for clients, soon."""
-        ...
-
-    def append_soon(self, entry: LogEntry, /) -> None:
-        """Append an entry only for readers of the log, soon."""
-        ...
 
 
 class EventWriter:
@@ -87,7 +76,7 @@ class EventWriter:
         nested_events: which clients have, as `JournalState` lists them.
     """
 
-    def __init__(self, writer: EventAppender, redactor: Redactor | None = None) -> None:
+    def __init__(self, writer: TurnLogWriter, redactor: Redactor | None = None) -> None:
         self.reader: EventReader | None = None
         self.nested_events: set[tuple[str, str | int]] = set()
         self._writer = writer

@@ -293,13 +293,14 @@ async def _with_entries(run: CurrentRun, agent_response: AgentResponse[Any], sta
     stored_request = request
     response = agent_response
     replies = run.start.replies
+    call_views = await _describe_replied_calls(run) if replies else {}
     if (redactor := run.start.redactor) is not None:
         stored_request, response, replies = await run_in_thread_if_long(
             [request, agent_response, replies],
             lambda: (
                 redactor.request(request),
                 redactor.response(agent_response),
-                {call_id: redactor.data(answer) for call_id, answer in run.start.replies.items()},
+                {call_id: redactor.reply(answer) for call_id, answer in run.start.replies.items()},
             ),
         )
     end = AnswerEnd()
@@ -309,6 +310,7 @@ async def _with_entries(run: CurrentRun, agent_response: AgentResponse[Any], sta
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, model_info=served_by)
     for complete in [part.complete_stored for part in run.parts if part.complete_stored is not None]:
         complete(answer.get("messages") or (), run.session)
+    replies = {call_id: {**reply, **call_views.get(call_id, {})} for call_id, reply in replies.items()}
     entries = (encode_request_entry(stored_request), with_replies(answer, replies))
     is_redacted = stored_request is not request or response is not agent_response
     if is_redacted:
@@ -334,6 +336,23 @@ async def _with_entries(run: CurrentRun, agent_response: AgentResponse[Any], sta
         redacted=is_redacted,
         is_structured=is_structured(answer),
     )
+
+
+async def _describe_replied_calls(run: CurrentRun) -> dict[str, dict[str, Any]]:
+    """Return, by id, what the record of a pending call says beside its answer; arguments are as clients have them."""
+    records = await run.start.attempt.read_again()
+    request = run.start.request
+    requester = {"principal": request.principal, "tenant": request.tenant} if request.principal else None
+    paths = {str(path): path for path in records.tools}
+    views: dict[str, dict[str, Any]] = {}
+    for call_id, call in records.pending_calls.items():
+        view = {"kind": call["kind"], "name": call["name"], "askedBy": requester, "askedArguments": call["arguments"]}
+        if (path := paths.get(call["path"])) is not None:
+            end = records.tools[path].finished
+            view["idempotencyKey"] = run.journal.idempotency_key(path)
+            view["outcome"] = end.outcome if end else "unknown"
+        views[call_id] = view
+    return views
 
 
 def _pop_served_by(run: CurrentRun, response: AgentResponse[Any]) -> dict[str, str]:

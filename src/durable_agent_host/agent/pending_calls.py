@@ -129,7 +129,7 @@ class PendingCalls:
             if answer.get("approved") is not True:
                 return deny(f" Reason: {answer['reason']}" if answer.get("reason") else "")
             changed_arguments = answer.get("arguments")
-            if changed_arguments is not None and not _is_same_value(changed_arguments, arguments):
+            if changed_arguments is not None and changed_arguments != arguments:
                 arguments = changed_arguments
                 changes += 1
                 changed_by = answer.get("by")
@@ -193,21 +193,6 @@ class PendingCalls:
         self.pending.append(call.to_json())
         await self._observers.notify(CallPending(call.to_json(), replayed=recorded_call is not None))
         _LOGGER.info("turn %s: call %s of %s waits (%s)", self._turn_id, call.call_id, call.name, call.kind)
-
-
-def _is_same_value(left: Any, right: Any) -> bool:
-    """Compare JSON by value: ``1`` and ``1.0`` are the same number, ``true`` is none."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        left_fields = cast("dict[str, Any]", left)
-        right_fields = cast("dict[str, Any]", right)
-        return left_fields.keys() == right_fields.keys() and all(
-            _is_same_value(value, right_fields[name]) for name, value in left_fields.items()
-        )
-    if isinstance(left, list) and isinstance(right, list):
-        left_items = cast("list[Any]", left)
-        right_items = cast("list[Any]", right)
-        return len(left_items) == len(right_items) and all(map(_is_same_value, left_items, right_items))
-    return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
 async def answer_requests(

@@ -26,32 +26,31 @@ from durable_agent_host.model.ending import STRUCTURED, AnswerEnd, end_of_answer
 from durable_agent_host.model.turn import TurnRequest
 
 _REPLIES: Final = "answers"
-_ANSWER_FIELDS: Final = ("approved", "reason", "by", "at")
+_ANSWER_FIELDS: Final = ("approved", "reason", "arguments", "by", "at", "expired", "redacted")
+_CALL_FIELDS: Final = ("kind", "name", "askedBy", "askedArguments", "idempotencyKey", "outcome")
 
 
 def with_replies(entry: Mapping[str, Any], replies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Record in a response who answered for the turn's calls.
+    """Record in a response the answers to the turn's calls, with the calls.
 
     Returns:
         A copy, or the entry itself when there is nothing to record.
     """
-    recorded_replies = {
-        call_id: {name: answer[name] for name in _ANSWER_FIELDS if answer.get(name) is not None}
-        for call_id, answer in replies.items()
-        if answer.get("by")
-    }
-    if not recorded_replies:
+    if not replies:
         return cast("dict[str, Any]", entry)
+    recorded_replies = {
+        call_id: {name: answer[name] for name in (*_ANSWER_FIELDS, *_CALL_FIELDS) if answer.get(name) is not None}
+        for call_id, answer in replies.items()
+    }
     return with_extension(entry, extension_of(entry) | {_REPLIES: recorded_replies})
 
 
 def replies_of(entry: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
-    """Return who answered for the calls of a stored response's turn.
-
-    Returns:
-        By call id: ``approved``, ``reason``, ``by`` and ``at``.
-    """
-    return object_at(extension_of(entry), _REPLIES) if entry is not None else {}
+    """Return the answers to the calls of a stored response's turn, by call id."""
+    replies = object_at(extension_of(entry), _REPLIES) if entry is not None else {}
+    return {
+        call_id: {name: reply[name] for name in _ANSWER_FIELDS if name in reply} for call_id, reply in replies.items()
+    }
 
 
 _LIST: Final[Any] = list

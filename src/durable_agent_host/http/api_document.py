@@ -93,7 +93,7 @@ def api_document(parts: frozenset[RoutePart] = frozenset(get_args(RoutePart))) -
         "oneOf": [builder.event(name, rule.data) for name, rule in turn_events.EVENTS.items()],
     }
     text = builder.schema(str)
-    fields = {"id": text, "event": text, "data": {**text, "contentMediaType": _JSON}}
+    fields = {"id": text, "event": text, "data": text}
     frame = {"type": "object", "properties": fields, "required": [*fields]}
     document = {
         "openapi": "3.1.1",

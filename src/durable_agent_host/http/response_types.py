@@ -79,7 +79,7 @@ class WaitingTurnWire(WaitingWire, TurnUrlsWire):
 
 
 class ReplyWire(TypedDict, total=False):
-    """The answer to a pending call; `truncated` stands for what was too long to travel, or is to be redacted."""
+    """The answer to a pending call; `truncated` stands for what was too long to travel."""
 
     approved: bool
     reason: str | None
@@ -90,6 +90,7 @@ class ReplyWire(TypedDict, total=False):
     answered_by: PrincipalWire
     answered_at: str
     truncated: bool
+    redacted: bool
 
 
 class CallReplyWire(ReplyWire):

@@ -267,9 +267,6 @@ def answer_view(call_id: str, answer: Mapping[str, Any]) -> CallReplyWire:
     """Return the answer to a pending call."""
     view: dict[str, Any] = {"call_id": call_id}
     view |= {_ANSWER_NAMES.get(name, name): value for name, value in answer.items() if name not in {"stored", "digest"}}
-    if "stored" in answer:
-        emptied_fields = ("reason", "arguments") if "approved" in answer else ("result",)
-        view |= dict.fromkeys(emptied_fields) | {"truncated": True}
     return cast("CallReplyWire", view)
 
 

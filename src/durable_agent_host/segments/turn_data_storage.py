@@ -195,26 +195,27 @@ class TurnDataStorage:
         """Store the parts of answers to pending calls that are too large to travel.
 
         Returns:
-            The answers as they travel, with ``stored`` where those parts are stored.
+            The answers as they travel, redacted, with ``stored`` where their parts are stored, and ``truncated`` where
+            they are too large to travel.
 
         Raises:
             LogError: the store does not answer.
+            RedactionError: the app's function failed; nothing was stored.
         """
+        redactor = self.find_redactor(request.agent)
         travelling_replies: dict[str, Mapping[str, Any]] = {}
         for call_id, answer in replies.items():
-            travelling_replies[call_id] = answer
+            visible_reply = dict(answer)
+            if redactor is not None:
+                visible_reply = await run_in_thread_if_long(answer, lambda answer=answer: redactor.reply(answer))
             stored_fields = {name: answer[name] for name in _LONG_ANSWER_FIELDS if name in answer}
-            is_stored = (
-                self.find_redactor(request.agent) is not None or len(json_bytes_of(dict(answer))) > TRAVELS_BYTES
-            )
-            if is_stored and any(value is not None for value in stored_fields.values()):
-                remaining_fields = {name: value for name, value in answer.items() if name not in stored_fields}
-                travelling_replies[call_id] = {
-                    **remaining_fields,
-                    "stored": await self._store_json(
-                        request, stored_fields, namespace=self._message_namespace(request)
-                    ),
-                }
+            if len(json_bytes_of(visible_reply)) > TRAVELS_BYTES:
+                visible_reply |= dict.fromkeys(stored_fields) | {"truncated": True}
+            if visible_reply != answer:
+                visible_reply["stored"] = await self._store_json(
+                    request, stored_fields, namespace=self._message_namespace(request)
+                )
+            travelling_replies[call_id] = visible_reply
         return travelling_replies
 
     async def load_replies(

@@ -144,6 +144,9 @@ class StepReader:
         self._show_sent_call()
         if outcome is not None:
             self._interrupt()
+            if self._attempt is None and self._turn.replies:  # the log is deleted
+                calls = [self._waiting_call(call_id) for call_id in self._turn.replies]
+                self._add(WaitStepWire(kind="wait", reason="person", began_at=None, ended_at=None, calls=calls))
             self._steps.append(
                 {"kind": "end", "status": _status_of(outcome), "error": outcome.error, "at": outcome.ended_at or None}
             )

@@ -251,13 +251,22 @@ class Redactor:
         """
         return tuple(self.data(call) for call in calls)
 
+    def reply(self, reply: Mapping[str, Any]) -> dict[str, Any]:
+        """Redact the answer to a pending call; one that has changed is marked.
+
+        Raises:
+            RedactionError: the app's function failed.
+        """
+        redacted = self.data(reply)
+        return redacted if redacted == reply else {**redacted, "redacted": True}
+
     def data(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Redact an event's data; names of calls and tools stay.
 
         Raises:
             RedactionError: the app's function failed.
         """
-        read = dict.fromkeys(("result", "reason", "text", "files"), self.value) | {"arguments": self.arguments}
+        read = dict.fromkeys(("result", "error", "reason", "text", "files"), self.value) | {"arguments": self.arguments}
         redacted = {name: read[name](value) if name in read and value else value for name, value in data.items()}
         if redacted.get("citations"):
             text, new_text = data["text"], redacted["text"]

@@ -50,7 +50,7 @@ _MAX_CHARACTERS: Final = 5800
 """Of the custom status as JSON: twice as many bytes, encrypted, are less than 16 KiB."""
 MAX_VISIBLE: Final = 25
 """Maximum calls, and answers, shown at once. As calls are answered, later ones move up."""
-_HOST_FIELDS: Final = frozenset({"by", "at", "stored", "digest"})
+_HOST_FIELDS: Final = frozenset({"by", "at", "stored", "digest", "redacted", "truncated"})
 _LONG_FIELDS: Final = ("arguments", "reason", "schema", "progress", "result", "error")
 
 
@@ -138,17 +138,13 @@ def parse_replies(payload: Any) -> list[tuple[str, dict[str, Any]]]:
             continue
         if not isinstance(call_id, str) or (answer := _parse_answer(fields)) is None:
             continue
-        for name in ("by", "at", "digest"):
-            if fields.get(name):
-                answer[name] = fields[name]
-        if isinstance(stored_name := fields.get("stored"), str):
-            answer["stored"] = stored_name
+        answer |= {name: fields[name] for name in _HOST_FIELDS if fields.get(name)}
         replies.append((call_id, answer))
     return replies
 
 
 def _parse_answer(fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a decision, a result, an error or progress; None for something else. The rest may be stored elsewhere."""
+    """Return a decision, a result, an error or progress; None for something else."""
     if isinstance(is_approved := fields.get("approved"), bool):
         reason = fields.get("reason")
         arguments = fields.get("arguments")
@@ -161,7 +157,7 @@ def _parse_answer(fields: Mapping[str, Any]) -> dict[str, Any] | None:
         return {"error": fields["error"]}
     if "progress" in fields:
         return {"progress": fields["progress"]}
-    return {"result": fields.get("result")} if "result" in fields or "stored" in fields else None
+    return {"result": fields["result"]} if "result" in fields else None
 
 
 def expired_answer(call: Mapping[str, Any]) -> dict[str, Any]:
