@@ -21,7 +21,7 @@ from agent_framework_durabletask import (
 from durable_agent_host.activities import plan_times, run_limits
 from durable_agent_host.agent.agent_options import (
     AgentOptions,
-    check_approvals,
+    check_tools,
     choose_redactor,
 )
 from durable_agent_host.agent.agent_runner import AgentRunner
@@ -69,8 +69,8 @@ from durable_agent_host.features.registry import (
     FeatureChoices,
     app_features,
 )
+from durable_agent_host.hook_validation import as_list
 from durable_agent_host.http.app_routes import hosted_agents
-from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
 from durable_agent_host.http.gate import Authorize, Authorizer, Identify
 from durable_agent_host.http.request_handling import HandlerContext, RoutePart
@@ -89,7 +89,6 @@ from durable_agent_host.settings import NO_MAINTENANCE, Settings
 from durable_agent_host.store_factory import StoreFactory, choose_turn_log, stores_of
 from durable_agent_host.telemetry import DEV
 from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
-from durable_agent_host.telemetry.turn_metrics import observe_streams
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.turn_redactor import Redact, Redactor
 
@@ -100,7 +99,6 @@ if TYPE_CHECKING:
     from durable_agent_host.agent_client import AgentClient
 
 _LOGGER = logging.getLogger(__name__)
-observe_streams(lambda: EventStream.live)
 
 
 class DurableAgentApp(AgentFunctionApp):
@@ -191,9 +189,9 @@ class DurableAgentApp(AgentFunctionApp):
         self._default_ttl = ttl_seconds(session_ttl, self.settings.session_ttl_seconds)
         self._open_stores()
         super().__init__(
-            agents=cast("Any", agents),
+            agents=cast("Any", as_list("agents", agents)),
             workflow=workflow,
-            workflows=workflows,
+            workflows=workflows if isinstance(workflows, Mapping) else as_list("workflows", workflows),
             http_auth_level=self._agents_auth_level,
             enable_health_check=enable_health_check,
             enable_http_endpoints=enable_http_endpoints,
@@ -262,7 +260,7 @@ class DurableAgentApp(AgentFunctionApp):
             agent: of the framework, any object with a ``run`` and a ``name``, or a function that builds a new one.
             callback: receives every update of this agent.
             enable_http_endpoint: reachable by HTTP; by default the app's setting, but not for a workflow's agents.
-            enable_mcp_tool_trigger: an MCP tool; by default the app's setting.
+            enable_mcp_tool_trigger: an MCP tool; by default the app's setting, but not for a workflow's agents.
             entity_id: another name than the agent's own, as upstream's workflows use it.
             allowed_options: options that clients may set for a turn; by default the app's.
             compaction: how this agent's context is compacted; by default the agent's own strategy, then the app's.
@@ -281,8 +279,9 @@ class DurableAgentApp(AgentFunctionApp):
         name = validate_agent_name(entity_id or getattr(agent, "name", None))
         if self._is_hosted(name, agent):
             return
-        if entity_id is not None and enable_http_endpoint is None:
+        if entity_id is not None and not enable_http_endpoint:
             enable_http_endpoint = False
+            enable_mcp_tool_trigger = enable_mcp_tool_trigger or False
         choices = Choices(budgets, compaction, fallbacks, response_retries)
         redactors = [options.redactor for options in self._options.values() if options.redactor is not None]
         features = self._choices.features(name, agent, choices, provider_for)
@@ -293,7 +292,7 @@ class DurableAgentApp(AgentFunctionApp):
             features=features,
             redactor=choose_redactor(name, features, redact or self._default_redact, redactors),
         )
-        check_approvals(agent)
+        check_tools(agent)
         reject_external_stores(name, agent)
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
@@ -514,7 +513,9 @@ class DurableAgentApp(AgentFunctionApp):
         register_executor_activity(cast("DFApp", self), workflow, executor_id)
 
     def _setup_workflow_orchestration(self, workflow: Workflow) -> None:
-        register_workflow_orchestration(cast("DFApp", self), workflow, run_workflow_orchestrator)
+        register_workflow_orchestration(
+            cast("DFApp", self), workflow, run_workflow_orchestrator, self._services.hub.secret
+        )
 
     def _is_owned_orchestration(self, status: Any, workflow_name: str) -> bool:
         strip_pickled_reason(status)

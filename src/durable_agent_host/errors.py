@@ -74,14 +74,20 @@ class SettingError(DurableAgentHostError):
     """A setting is missing or invalid; the message names it and says what to set.
 
     Attributes:
-        needs_traceback: False when no code of the app is at fault; read by the embedded host.
+        needs_traceback: False, because the message says all; read by the embedded host.
     """
 
     needs_traceback: Final = False
 
 
 class RegistrationError(DurableAgentHostError):
-    """An agent cannot be registered: its name is missing or taken."""
+    """An agent, a workflow or an argument of the app cannot be used; the message says what to write.
+
+    Attributes:
+        needs_traceback: as in `SettingError`.
+    """
+
+    needs_traceback: Final = False
 
 
 class RequestError(DurableAgentHostError):

@@ -1,8 +1,8 @@
-"""Check an app's functions when they are given, not at the first request that needs them."""
+"""Check an app's arguments at its start, not at the first request that needs them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from inspect import iscoroutinefunction, signature
-from typing import Any
+from typing import Any, cast
 
 from durable_agent_host.errors import RegistrationError
 
@@ -28,3 +28,16 @@ def check_hook(name: str, hook: Callable[..., Any] | None, *argument_names: str,
         hook_signature.bind(*argument_names)
     except TypeError as error:
         raise RegistrationError(f"{name} cannot be called as {call}: {error}") from None
+
+
+def as_list(name: str, values: Any) -> list[Any]:
+    """Return the values of an argument that takes several; none for None.
+
+    Raises:
+        RegistrationError: it is something else than a list, as one of its values.
+    """
+    if values is None:
+        return []
+    if isinstance(values, str | Mapping) or not hasattr(values, "__iter__"):
+        raise RegistrationError(f"{name} is a {type(cast('Any', values)).__name__}: give a list, {name}=[…]")
+    return [*cast("Iterable[Any]", values)]

@@ -84,7 +84,6 @@ class Settings(ResponseLimits):
             trigger's schedule: six fields, or ``off``. Default every 15 minutes.
         adopt_sessions: who may take over sessions without an owner, in an app that identifies its callers:
             ``anybody``, ``nobody`` or ``role:NAME``. Default ``anybody``, for sessions older than owners.
-        max_stream_readers: how many clients may follow one turn's events in one process; 429 above. Default 100.
         max_arriving_bytes: how much of large bodies may be arriving at once in one process; 429 above. Bytes, default
             256 MiB: eight of the largest uploads.
         notify_secret: signs the notifications that are sent to a URL: ``whsec_`` and base64; several
@@ -115,7 +114,6 @@ class Settings(ResponseLimits):
     piece_grace_seconds: float = 3600.0
     maintenance_schedule: str = "0 */15 * * * *"
     adopt_sessions: str = ANYBODY
-    max_stream_readers: int = 100
     max_arriving_bytes: int = 256 * 1024 * 1024
     notify_secret: str = field(default="", repr=False)
 

@@ -145,15 +145,25 @@ REDACT = "agent 'Echo' cannot have its 'redact': .*"
         ({"response_retries": "2"}, "response_retries is '2': give a whole number"),
         (
             {"fallbacks": OpenAIChatClient(model="m", api_key="k")},
-            "fallbacks is a OpenAIChatClient: give a list of chat clients",
+            r"fallbacks is a OpenAIChatClient: give a list, fallbacks=\[…\]",
         ),
         ({"fallbacks": [1]}, "fallback"),
+        ({"agents": Silent("Other")}, r"agents is a Silent: give a list, agents=\[…\]"),
+        (
+            {"agents": [OpenAIChatClient(model="m", api_key="k")]},
+            r"a chat client: write Agent\(client, name=",
+        ),
+        ({"agents": ["Helper"]}, "agents has a str, which is no agent"),
+        ({"agents": [Agent(OpenAIChatClient(model="m", api_key="k"))]}, "an agent has no name"),
+        ({"agents": [Agent(OpenAIChatClient(model="m", api_key="k"), name="A", tools=["x"])]}, "'x' as a tool"),
     ],
 )
 def test_invalid_arguments_are_rejected_at_start(arguments: dict[str, Any], message: str):
     """Not at the first request; the error names the argument and what to pass."""
     with pytest.raises(RegistrationError, match=message):
-        DurableAgentApp(agents=[Agent(OpenAIChatClient(model="m", api_key="k"), name="Echo")], **arguments)
+        DurableAgentApp(
+            **{"agents": [Agent(OpenAIChatClient(model="m", api_key="k"), name="Echo")]} | cast("Any", arguments)
+        )
 
 
 def test_who_adopts_sessions_requires_identify():

@@ -20,7 +20,6 @@ SETTINGS = {
     "MAX_REQUEST_BYTES": 900_000,
     "MAX_UPLOAD_BYTES": 1_200_000,
     "MAX_RECEIPTS": 3,
-    "MAX_STREAM_READERS": 2,
     "MAX_ARRIVING_BYTES": 2_000_000,
 }
 AGENT = "/agents/Hostile"
@@ -186,36 +185,6 @@ def test_receipts_of_a_session_are_limited(limited_host: AgentHost):
     for turn in turns:
         assert requests.delete(f"{limited_host.management}/instances/{turn}").ok
     assert [limited_host.get(f"{path}/turns/{turn}").status_code for turn in turns] == [404, 404] + [200] * max_receipts
-
-
-def test_stream_readers_of_a_turn_are_limited(limited_host: AgentHost, model: PracticeModel):
-    """Whether they follow it or ask for it with its key, and however many come at once; one that leaves makes room."""
-    max_readers = SETTINGS["MAX_STREAM_READERS"]
-    model.plan({"text": "A slow answer. " * 1000, "chunk_characters": 4, "delay_milliseconds": 40})
-    body = {"message": "hi", "session_id": "followed"}
-    key = {"Idempotency-Key": "followed"}
-    stream = key | {"Accept": "text/event-stream"}
-    url = f"{limited_host.url}/api/agents/Reader/run"
-    start_response = limited_host.run("Reader", body, headers=key | {"x-ms-wait-for-response": "false"})
-    assert start_response.status_code == 202, start_response.text
-    events = start_response.json()["turn_url"] + "/events"
-
-    def follow(number: int) -> requests.Response:
-        if number % 2:
-            return requests.get(events, stream=True)
-        return requests.post(url, json=body, headers=stream, stream=True)
-
-    with ThreadPoolExecutor(8) as threads:
-        responses = list(threads.map(follow, range(8)))
-    rejections = [response for response in responses if response.status_code == 429]
-    streams = [response for response in responses if response.status_code == 200]
-    assert (len(streams), len(rejections)) == (max_readers, 8 - max_readers)
-    assert {response.headers["Retry-After"] for response in rejections} == {"5"}
-    assert all("2 clients follow turn" in response.json()["detail"] for response in rejections)
-    for response in streams:
-        response.close()
-    wait_until(lambda: all(follow(number).status_code == 200 for number in (0, 1)))
-    requests.post(start_response.json()["turn_url"] + "/cancel")
 
 
 def test_lists_and_pages_are_limited(limited_host: AgentHost):

@@ -108,8 +108,12 @@ def test_no_caller_names_a_class(site: Site, tmp_path: Path):
     document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": [], "extensionData": {"note": bad}}}
     response = site.ask("POST", f"{SESSIONS}/imported/import", "ada:only-session.import", json=document)
     assert (response.status_code, "names a class" in response.text) == (400, True), response.text
-    for instance_id in start_on_each_way(site, "agent_turn", {"agent": "Echo", "message": "hi", "options": bad}):
-        assert REJECTION in end_of(site, instance_id)["output"]
+    for name, start_input in {"agent_turn": {"agent": "Echo", "options": bad}, "dafx-nesting": bad}.items():
+        for instance_id in start_on_each_way(site, name, start_input):
+            assert REJECTION in end_of(site, instance_id)["output"]
+    numbers = b'{"a": NaN, "b": [-Infinity]}'
+    response = site.ask("POST", "/workflow/nesting/run", "ada", data=numbers, headers=JSON)
+    assert (response.status_code, "NaN" in response.text) == (400, True), response.text
     site.host.signal("Echo", "never-named", "run", {"message": "hi", "options": bad})
     site.host.signal("Echo", "never-named", "reset", bad)
     assert site.run("ada@contoso", "hi", "after").ok

@@ -35,14 +35,16 @@ class AgentOptions:
     redactor: Redactor | None
 
 
-def check_approvals(agent: SupportsAgentRun) -> None:
-    """Check that each tool that needs approval belongs to an agent with a journal; elsewhere nobody is asked.
+def check_tools(agent: SupportsAgentRun) -> None:
+    """Check that tools are tools, and that those that need approval are of an agent with a journal: others ask nobody.
 
     Raises:
         RegistrationError: one does not, of the agent or of those within it.
     """
     for member in list_agents(agent):
         for tool in (*(member.default_options.get("tools") or ()), *member.mcp_tools):
+            if isinstance(tool, str | int):
+                raise RegistrationError(f"agent {member.name!r} has {tool!r} as a tool: write the function")
             if getattr(tool, "approval_mode", None) == "always_require" and (why_not := why_no_journal(member)):
                 raise RegistrationError(
                     f"tool {tool.name!r} of agent {member.name!r} needs approval, for which nobody would be asked: "

@@ -238,18 +238,14 @@ def validate_agent_name(name: object) -> str:
     """
     if isinstance(name, str) and _FUNCTION_NAME.fullmatch(name):
         return name
-    raise RegistrationError(
-        f"the agent's name is {name!r}: give it a name of 1 to 120 letters, digits, '_' and '-', because its "
-        "entity becomes a function of that name"
-    )
+    problem = "an agent has no name" if name is None else f"an agent cannot be named {name!r}"
+    raise RegistrationError(f"{problem}: write Agent(…, name='Helper'), with up to 120 letters, digits, '_' and '-'")
 
 
 def duplicate_name_error(existing_name: str, name: str) -> RegistrationError:
     """Make the error for a name that another agent has, ignoring case."""
-    return RegistrationError(
-        f"two agents are named {existing_name!r} and {name!r}, and Durable Functions does not tell them apart: "
-        "rename one"
-    )
+    case = "" if existing_name == name else f" and {name!r}, which differ only in case"
+    return RegistrationError(f"two agents are named {existing_name!r}{case}: rename one")
 
 
 def why_no_journal(agent: object) -> str:

@@ -57,6 +57,10 @@ def build_agent(source: AgentSource) -> SupportsAgentRun:
     Raises:
         RegistrationError: it is or uses a workflow that all sessions would share, or the function returns no agent.
     """
+    if not hasattr(source, "run") and (hasattr(source, "get_response") or not callable(source)):
+        is_client = hasattr(source, "get_response")
+        fix = "a chat client: write Agent(client, name='Helper')" if is_client else "no agent: write Agent(…)"
+        raise RegistrationError(f"agents has a {type(source).__name__}, which is {fix}")
     if not is_factory(source):
         agent = cast("SupportsAgentRun", source)
         if holders := list(_list_state_holders(agent, set())):

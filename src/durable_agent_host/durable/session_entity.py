@@ -89,7 +89,7 @@ def _response_schema(response_format: Any) -> dict[str, Any] | None:
         return loaded_class.model_json_schema()
     raise RequestError(
         f"response_format names {schema.get('module')}.{schema.get('qualname')}, which this app has not "
-        "loaded_class: import it in function_app.py, or give a JSON schema"
+        "loaded: import it in function_app.py, or give a JSON schema"
     )
 
 

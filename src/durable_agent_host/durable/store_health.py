@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -23,7 +22,6 @@ CHECK_KEY: Final = "durable-agent-host.health"
 """The entity that is signalled. It never has a state, so it never exists; a session with this id is not affected."""
 
 _LOGGER = logging.getLogger(__name__)
-_KEYS: Final = re.compile(r"(?<=[?&]code=)[^&\s]+|(?<=://)[^/@\s]*(?=@)")
 
 
 class _Probe:
@@ -48,8 +46,7 @@ class _Probe:
         done, _ = await asyncio.wait({task}, timeout=max(left, 0.0))
         error = task.result() if done else TimeoutError(f"no answer for {ANSWER_SECONDS:g} s")
         if error is not None and not self._was_reported:
-            reason = _KEYS.sub("...", " ".join(str(error).split())[:400])
-            _LOGGER.warning("%s cannot be written: %s: %s", self._label, type(error).__name__, reason)
+            _LOGGER.warning("%s cannot be written: %s: %s", self._label, type(error).__name__, error)
         elif error is None and self._was_reported:
             _LOGGER.warning("%s can be written again", self._label)
         self._was_reported = error is not None
@@ -96,8 +93,7 @@ class StoreProbes:
             raise error
         if error is not None:
             raise LogUnavailableError(
-                f"the turn log cannot be written ({_KEYS.sub('...', str(error))}). Nothing was begun without it: "
-                "try again later"
+                f"the turn log cannot be written ({error}). Nothing was begun without it: try again later"
             ) from error
 
     async def find_problems(self, client: DurableOrchestrationClient) -> dict[str, Exception | None]:

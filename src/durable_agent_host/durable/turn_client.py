@@ -31,6 +31,7 @@ from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_orchestrator import REPLIES_EVENT, TURN_ORCHESTRATION
+from durable_agent_host.durable.workflow_functions import mark_workflow_input
 from durable_agent_host.durable.workflow_runs import WorkflowQuestion as WorkflowQuestion  # noqa: PLC0414 - routes import it from here
 from durable_agent_host.durable.workflow_runs import WorkflowRuns, orchestration_name
 from durable_agent_host.errors import (
@@ -86,7 +87,7 @@ MAX_ADMISSION_POLL_SECONDS = 0.05
 AFTER_RUN_SECONDS = 0.05
 PROGRESS_SECONDS: Final = 30
 """Between two notes of progress that are kept of a call: each is an event of the turn's orchestration, or recorded."""
-_STORE_ERROR = re.compile(r"status code 503\b|\bStore(?:Full|Damaged|Gone)?Error\b")
+_STORE_ERROR: Final = re.compile(r"status code 503\b|\bStore\w*Error\b")
 
 
 @dataclass(frozen=True)
@@ -435,6 +436,11 @@ class TurnClient:
         """Parse the token of a deferred call; None when the app has not made it."""
         await self._secret.ready()
         return parse_token(self._secret, token)
+
+    async def mark_workflow_input(self, workflow: str, run_id: str, value: Any) -> dict[str, Any]:
+        """Return the input with which the app starts a run of a workflow."""
+        await self._secret.ready()
+        return mark_workflow_input(self._secret, workflow, run_id, value)
 
     async def with_digests(self, turn_id: str, replies: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return answers with what tells each from another answer to the same call."""

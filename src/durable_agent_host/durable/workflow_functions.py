@@ -1,8 +1,8 @@
 """Orchestrations of hosted workflows, and activities of their executors that are not agents.
 
-What a workflow calls is given objects of Python, which upstream pickles into the input of the workflow inside. Anybody
-who can start the orchestration can write such an input, so it counts only where a workflow has called it; elsewhere it
-is data, and no part of it is unpickled.
+What a workflow calls is given objects of Python, which upstream pickles into the input of the workflow inside. Such an
+input counts only where a workflow has called it; elsewhere it is data, and no part of it is unpickled. From outside, a
+workflow is started by its route alone: what has no mark of the app is refused before it is parsed.
 
 An executor that holds agents calls them within its activity, without the host's limits.
 """
@@ -26,16 +26,25 @@ from agent_framework_durabletask._workflows.serialization import (
 )
 
 from durable_agent_host.codec.strict_json import CLASS_FIELDS, names_python_class
+from durable_agent_host.durable.app_secret import AppSecret, start_purpose
 from durable_agent_host.durable.run_questions import run_asking
 from durable_agent_host.errors import RegistrationError
 
 type RunWorkflow = Callable[[df.DurableOrchestrationContext, Workflow, Any, dict[str, Any]], Generator[Any, Any, Any]]
 
+_INPUT_JSON: Final = "input_json"
+"""In the input of a marked start: what the run gets, as text, of which the SDK makes no object."""
 _AGENT_ONLY: Final = re.compile(r"agent_framework_orchestrations\.(?!_concurrent)")
 """Modules of executors whose requests upstream gives to agents as empty texts, or to all agents again and again."""
 
 
-def register_workflow_orchestration(app: df.DFApp, workflow: Workflow, run: RunWorkflow) -> None:
+def mark_workflow_input(secret: AppSecret, workflow: str, run_id: str, value: Any) -> dict[str, Any]:
+    """Return the input of an orchestration that the app starts; the secret must be `ready`."""
+    text = json.dumps(strip_pickle_markers(strip_subworkflow_markers(value)))
+    return secret.mark(start_purpose(workflow_orchestrator_name(workflow), run_id), {_INPUT_JSON: text})
+
+
+def register_workflow_orchestration(app: df.DFApp, workflow: Workflow, run: RunWorkflow, secret: AppSecret) -> None:
     """Register the orchestration of a workflow, under upstream's name.
 
     Raises:
@@ -48,18 +57,27 @@ def register_workflow_orchestration(app: df.DFApp, workflow: Workflow, run: RunW
                 "an agent, agents=[make_agent], where make_agent() calls the workflow's builder, build() and as_agent()"
             )
     bind: Any = app
+    name = workflow_orchestrator_name(workflow.name)
 
-    @bind.function_name(workflow_orchestrator_name(workflow.name))
-    @bind.orchestration_trigger(context_name="context")
-    def workflow_orchestrator(context: df.DurableOrchestrationContext) -> Generator[Any, Any, Any]:
+    def run_workflow(context: df.DurableOrchestrationContext) -> Generator[Any, Any, Any]:
         value: Any = context.get_input()
         if _is_called_by_workflow(context):
             root = value[SUBWORKFLOW_ADDRESS_KEY]
             address = {"workflow": root["root_workflow_name"], "run_id": root["root_instance_id"]}
         else:
-            value = strip_pickle_markers(strip_subworkflow_markers(value))
+            if context.parent_instance_id:
+                value = strip_pickle_markers(strip_subworkflow_markers(value))
+            else:
+                value = json.loads(value[_INPUT_JSON])
             address = {"workflow": workflow.name, "run_id": context.instance_id}
         return (yield from run_asking(context, address, lambda asking: run(asking, workflow, value, {})))
+
+    guarded_run = secret.guard(name, run_workflow)
+
+    @bind.function_name(name)
+    @bind.orchestration_trigger(context_name="context")
+    def workflow_orchestrator(context: df.DurableOrchestrationContext) -> Generator[Any, Any, Any]:
+        return (yield from guarded_run(context))
 
     _ = workflow_orchestrator
 

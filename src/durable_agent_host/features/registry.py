@@ -14,7 +14,7 @@ from durable_agent_host.features.budgets.feature import BudgetsOfAgent
 from durable_agent_host.features.budgets.options import choose_budgets, default_budgets
 from durable_agent_host.features.compaction.feature import CompactionOfAgent, check_strategy, choose_compaction
 from durable_agent_host.features.fallback import clients as fallback
-from durable_agent_host.features.fallback.feature import Fallbacks, choose_fallbacks, list_clients
+from durable_agent_host.features.fallback.feature import Fallbacks, choose_fallbacks
 from durable_agent_host.features.histories.feature import Histories
 from durable_agent_host.features.histories.providers import history_providers
 from durable_agent_host.features.notifications.delivery import NOTIFY_ORCHESTRATION, notifications
@@ -23,6 +23,7 @@ from durable_agent_host.features.pending_calls.feature import PendingKinds
 from durable_agent_host.features.response_format.feature import ResponseFormats, choose_response_retries
 from durable_agent_host.features.steering import feature as steering
 from durable_agent_host.features.steering.feature import Steering
+from durable_agent_host.hook_validation import as_list
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.step_types import ShowEntry
@@ -76,7 +77,7 @@ class FeatureChoices:
         check_strategy(choices.compaction, "the app")
         self._budgets = default_budgets(choices.budgets)
         self._compaction = choices.compaction
-        self._fallbacks = list_clients(choices.fallbacks)
+        self._fallbacks = as_list("fallbacks", choices.fallbacks)
         self._response_retries = choices.response_retries
 
     def features(

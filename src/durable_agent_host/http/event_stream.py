@@ -9,11 +9,10 @@ after the last entry. The next page is read when the client has taken the previo
 import asyncio
 import logging
 import math
-import weakref
-from collections.abc import AsyncGenerator, Callable, Container, Mapping
+from collections.abc import AsyncGenerator, Container, Mapping
 from contextlib import aclosing, suppress
 from http import HTTPStatus
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from azurefunctions.extensions.http.fastapi import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -66,32 +65,10 @@ class EventStream(_Stream):
     Args:
         events: as bytes.
         headers: further headers.
-        on_end: called once, when the stream was sent or never will be.
     """
 
-    live: ClassVar[int] = 0
-    """How many this process is sending."""
-
-    def __init__(
-        self, events: AsyncGenerator[bytes], headers: Mapping[str, str], on_end: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, events: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
         super().__init__(events, {**STREAM_HEADERS, **headers})
-        self._on_end = weakref.finalize(self, on_end)  # called once, whether or not the server ever reads the events
-        self._on_end.atexit = False
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events as they come."""
-        EventStream.live += 1
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            EventStream.live -= 1
-            self._on_end()
-
-    async def aclose(self) -> None:
-        """Release the resources, for a reader of the events."""
-        await super().aclose()
-        self._on_end()
 
 
 class PartStream(_Stream):

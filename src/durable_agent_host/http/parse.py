@@ -185,12 +185,28 @@ def reject_python_objects(text: str) -> None:
         )
 
 
+def parse_json_or_text(body: bytes) -> Any:
+    """Parse a body that is JSON, and return any other as text; raises as `parse_json` does for other reasons."""
+    text = text_of(body)
+    try:
+        return _parse(text, "the body")
+    except json.JSONDecodeError:
+        return text
+
+
 def _json_of(text: str, where: str) -> Any:
+    try:
+        return _parse(text, where)
+    except json.JSONDecodeError as error:
+        raise RequestError(f"{where} is not valid JSON: {error}") from None
+
+
+def _parse(text: str, where: str) -> Any:
     reject_python_objects(text)
     try:
         return parse_strict(text)
-    except json.JSONDecodeError as error:
-        raise RequestError(f"{where} is not valid JSON: {error}") from None
+    except json.JSONDecodeError:
+        raise
     except RecursionError:
         raise RequestError(f"{where} is JSON that is nested too deeply") from None
     except ValueError:

@@ -62,7 +62,7 @@ def problem_of_error(
     error: Exception, *, headers: Mapping[str, str] | None = None, **members: Unpack[ProblemTurnWire]
 ) -> Response:
     """Answer with the message of one of our errors; any other is a 500 without its text."""
-    if isinstance(error, errors.LogUnavailableError):
+    if isinstance(error, errors.LogError):
         headers = {"Retry-After": str(LOG_RETRY_SECONDS), **(headers or {})}
     if isinstance(error, errors.TooManyRequestsError):
         headers = {"Retry-After": str(math.ceil(error.retry_after_seconds)), **(headers or {})}

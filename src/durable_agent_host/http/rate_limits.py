@@ -1,14 +1,12 @@
-"""Limits of one process: bytes of bodies that arrive, and clients that follow one turn."""
+"""The limit of one process for bytes of bodies that arrive."""
 
-from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Final
 
-from durable_agent_host.errors import BodiesTooLargeError, TooManyRequestsError
+from durable_agent_host.errors import BodiesTooLargeError
 
-READERS_RETRY_SECONDS: Final = 5
 ARRIVING_RETRY_SECONDS: Final = 5
 UNCOUNTED_BYTES: Final = 64 * 1024
 """The beginning of each body that `ArrivingBodies` does not count, so that short requests are always let in."""
@@ -56,38 +54,3 @@ class ArrivingBodies:
         finally:
             with self._lock:
                 self._bytes -= counted_bytes
-
-
-class StreamReaders:
-    """Counts the clients that follow a turn, in this process.
-
-    Args:
-        max_per_turn: the maximum per turn.
-    """
-
-    def __init__(self, max_per_turn: int) -> None:
-        self._max_per_turn = max_per_turn
-        self._readers: Counter[str] = Counter()
-
-    def enter(self, turn_id: str) -> Callable[[], None]:
-        """Count one more client that follows a turn.
-
-        Returns:
-            A function to call once, when the client has left.
-
-        Raises:
-            TooManyRequestsError: the maximum is reached.
-        """
-        if self._readers[turn_id] >= self._max_per_turn:
-            raise TooManyRequestsError(
-                f"{self._max_per_turn} clients follow turn {turn_id!r} already: close one, or get the turn's status",
-                retry_after_seconds=READERS_RETRY_SECONDS,
-            )
-
-        self._readers[turn_id] += 1
-        return lambda: self._leave(turn_id)
-
-    def _leave(self, turn_id: str) -> None:
-        self._readers[turn_id] -= 1
-        if not self._readers[turn_id]:
-            del self._readers[turn_id]

@@ -33,7 +33,7 @@ from durable_agent_host.http.parse import (
     reject_repeated_parameters,
 )
 from durable_agent_host.http.problem_details import problem, problem_of_error
-from durable_agent_host.http.rate_limits import ArrivingBodies, StreamReaders
+from durable_agent_host.http.rate_limits import ArrivingBodies
 from durable_agent_host.http.response_types import HostedAgentWire
 from durable_agent_host.model.access import RequestContext
 from durable_agent_host.model.conversation_file import ServiceFileReader
@@ -115,11 +115,6 @@ class HandlerContext:
     list_hosted_agents: Callable[[], list[HostedAgentWire]]
     workflows: Collection[str]
     feature_views: Mapping[str, ShowEntry] = MappingProxyType({})
-
-    @cached_property
-    def readers(self) -> StreamReaders:
-        """The clients that follow turns."""
-        return StreamReaders(self.settings.max_stream_readers)
 
     def agent(self, name: str) -> str:
         """Find an agent by the name in a URL, ignoring case.

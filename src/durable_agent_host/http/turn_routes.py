@@ -383,7 +383,7 @@ async def _stream(
         hidden_events=hidden_events,
         running=running,
     )
-    return EventStream(events, turn_headers(request), host.readers.enter(request.turn_id))
+    return EventStream(events, turn_headers(request))
 
 
 def _first_offset(last_event_id: int | None) -> int:

@@ -27,7 +27,7 @@ from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.turn_client import ClientFor, TurnClient
 from durable_agent_host.errors import RegistrationError, RequestError
 from durable_agent_host.http.gate import Action, Authorizer, IncomingRequest
-from durable_agent_host.http.parse import BodyLimit, read_body, reject_python_objects, text_of
+from durable_agent_host.http.parse import BodyLimit, parse_json, parse_json_or_text, read_body
 from durable_agent_host.http.problem_details import problem
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
@@ -92,9 +92,8 @@ def can_be_named(ids_by_name: Mapping[str, str], *names: str) -> bool:
     )
 
 
-def _new_run(owner: Owner, query: Mapping[str, str], secret: str) -> str:
+def _new_run(owner: Owner, requested_id: str, secret: str) -> str:
     """Name a run that a caller starts."""
-    requested_id = query.get(_RUN_ID) or uuid.uuid4().hex
     if len(stored_id := run_of(owner, requested_id, secret)) > _MOST_CHARACTERS:
         max_characters = _MOST_CHARACTERS - _MARK_CHARACTERS - 1
         raise RequestError(
@@ -173,9 +172,8 @@ class WorkflowRoute:
             authorized_request = authorized_request._replace(
                 body=await read_body(request.headers, stream, self._limit, count)
             )
-        reject_python_objects(text_of(authorized_request.body))  # upstream fails at other encodings
         try:
-            answer = await upstream(authorized_request)
+            answer = await upstream(await self._mark(authorized_request, turns))
         except RecursionError:
             if not authorized_request.body:
                 raise
@@ -199,10 +197,23 @@ class WorkflowRoute:
             raise RequestError(f"runId is {query[_RUN_ID]!r}: use letters, digits, '-', '_', '.', ':' and the like")
         if not can_be_named(path, INSTANCE_ID, _REQUEST_ID):
             path = {**path, INSTANCE_ID: uuid.uuid4().hex}  # there is no such run
-        if (owner := turns.context.access.owner) is None:
-            return WorkflowRequest(query, path)
+        owner = turns.context.access.owner
         if self._action == "workflow.run":
-            run_id = _new_run(owner, query, await turns.claims.id_secret())
+            run_id = query.get(_RUN_ID) or uuid.uuid4().hex
+            if owner is not None:
+                run_id = _new_run(owner, run_id, await turns.claims.id_secret())
             return WorkflowRequest({**query, _RUN_ID: run_id}, path)
+        if owner is None:
+            return WorkflowRequest(query, path)
         run_id = await find_run(turns, self._name, path.get(INSTANCE_ID, ""), self._action)
         return WorkflowRequest(query, {**path, INSTANCE_ID: run_id})
+
+    async def _mark(self, request: WorkflowRequest, turns: TurnClient) -> WorkflowRequest:
+        """Check the body, and mark that of a start, which upstream passes on, as the app's."""
+        if self._action == "workflow.respond":
+            parse_json(request.body)
+        if self._action != "workflow.run" or not request.body:
+            return request
+        value = parse_json_or_text(request.body)
+        marked_input = await turns.mark_workflow_input(self._name, request.query[_RUN_ID], value)
+        return request._replace(body=json.dumps(marked_input).encode())

@@ -1,9 +1,8 @@
 """Metrics of turns: counted at their ends from their reports, and during their attempts."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from threading import Lock
 from typing import Any, Final
 
 from opentelemetry import metrics
@@ -23,9 +22,6 @@ SCOPE: Final = "durable_agent_host"
 """The name of our meter and tracer."""
 PREFIX: Final = SCOPE + "."
 
-MOST_MODELS: Final = 100
-"""How many names of models a process distinguishes: services send them, and each has a series for each agent."""
-OTHER: Final = "other"
 AGENT: Final = "gen_ai.agent.name"
 MODEL: Final = "gen_ai.response.model"
 
@@ -55,39 +51,12 @@ LOST: Final = _counter("attempts.lost", "Attempts of turns whose process ended."
 STORED: Final = _counter("stored", "Bytes of the entries that turns added to conversations.", "By")
 
 
-def observe_streams(count: Callable[[], int]) -> None:
-    """Let the number of event streams that are being sent be observed."""
-    _METER.create_observable_up_down_counter(
-        PREFIX + "streams", [lambda _: [metrics.Observation(count())]], "1", "Event streams that are being sent."
-    )
-
-
 _KINDS: Final = {"input_token_count": "input", "output_token_count": "output"}
 _PARTS: Final = {
     "cache_read_input_token_count": "cache_read",
     "cache_creation_input_token_count": "cache_creation",
     "reasoning_output_token_count": "reasoning",
 }
-
-
-class ModelLabels:
-    """The names of models that a process distinguishes in its metrics: the first ones that it meets."""
-
-    def __init__(self) -> None:
-        self._labels: set[str] = set()
-        self._lock = Lock()
-
-    def label(self, model: str) -> str:
-        """Give the label of a model: its name, bounded, or that of all others."""
-        name = bounded_name(model)
-        with self._lock:
-            if name not in self._labels and len(self._labels) >= MOST_MODELS:
-                return OTHER
-            self._labels.add(name)
-            return name
-
-
-_MODELS: Final = ModelLabels()
 
 
 def count_turn(report: TurnReport) -> None:
@@ -101,7 +70,7 @@ def count_turn(report: TurnReport) -> None:
         QUEUE.record(report.seconds_by_kind[QUEUED], agent)
     models: Mapping[str, Mapping[str, int]] = report.metrics.get("models", {})
     for model_name, usage in models.items():
-        model = _MODELS.label(model_name)
+        model = bounded_name(model_name)
         for instrument, label, kinds in ((TOKENS, "gen_ai.token.type", _KINDS), (PARTS, "part", _PARTS)):
             for name, kind in kinds.items():
                 if count := usage.get(name, 0):

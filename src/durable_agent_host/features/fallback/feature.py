@@ -1,7 +1,7 @@
 """Fallbacks as a feature: chosen by the app, checked when it starts, and asked in each run of a turn's agent."""
 
 from collections.abc import Sequence
-from typing import Any, cast, override
+from typing import Any, override
 
 from agent_framework import SupportsAgentRun
 
@@ -19,6 +19,7 @@ from durable_agent_host.features.fallback.clients import (
     switch_of_entry,
 )
 from durable_agent_host.features.fallback.layer import FallBack
+from durable_agent_host.hook_validation import as_list
 
 
 class Fallbacks(AgentFeature):
@@ -60,17 +61,6 @@ class FallbacksOfAttempt:
         )
 
 
-def list_clients(fallbacks: Any) -> tuple[Any, ...]:
-    """Return the clients that an app gives.
-
-    Raises:
-        RegistrationError: it gives no list.
-    """
-    if not isinstance(fallbacks, Sequence):
-        raise RegistrationError(f"fallbacks is a {type(fallbacks).__name__}: give a list of chat clients, in order")
-    return tuple(cast("Sequence[Any]", fallbacks))
-
-
 def choose_fallbacks(
     name: str,
     agent: SupportsAgentRun,
@@ -88,7 +78,7 @@ def choose_fallbacks(
     why_not = why_no_journal(agent)
     if fallbacks is None and why_not:
         return ()
-    clients = default if fallbacks is None else list_clients(fallbacks)
+    clients = default if fallbacks is None else as_list("fallbacks", fallbacks)
     if clients and why_not:
         raise RegistrationError(f"{label} can have no fallbacks: {why_not}")
     for client in clients:

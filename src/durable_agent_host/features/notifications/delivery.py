@@ -27,7 +27,7 @@ from durable_agent_host.model.ending import visible_turn_status
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.settings import Settings
-from durable_agent_host.turn.error_texts import failure_reason
+from durable_agent_host.turn.error_texts import error_details, failure_reason
 from durable_agent_host.turn.plan import WAITING
 from durable_agent_host.turn.turn_events import TURN_CANCELLED, TURN_COMPLETED, TURN_FAILED, TURN_WAITING
 
@@ -159,7 +159,7 @@ class NotificationSender:
         except NotificationError as error:
             failure = {"reason": str(error), "retryable": error.retryable}
         except Exception as error:  # noqa: BLE001 - the app's function may raise anything
-            failure = {"reason": f"{type(error).__name__}: {error}", "retryable": True}
+            failure = {"reason": error_details(error)["message"], "retryable": True}
         await client.raise_event(notification.key, f"{END_EVENT}-{attempt}", failure)
 
 

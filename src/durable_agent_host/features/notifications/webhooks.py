@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
 from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
@@ -14,6 +14,7 @@ from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 from durable_agent_host.errors import NotificationError, SettingError
 from durable_agent_host.features.notifications.notification import Notification, Notify
 from durable_agent_host.hook_validation import check_hook
+from durable_agent_host.redaction import add_known_secrets
 from durable_agent_host.settings import PREFIX, Settings
 
 TIMEOUT_SECONDS: Final = 10.0
@@ -39,6 +40,7 @@ def make_notify(notify: Notify | str | None, settings: Settings) -> Notify | Non
         raise SettingError(
             f"notify is a URL, and {PREFIX}NOTIFY_SECRET is not the secret of its receiver, 'whsec_' and base64: set it"
         ) from error
+    add_known_secrets([notify.partition("://")[2], *(value for _, value in parse_qsl(parts.query))])
     return partial(_post, notify, webhooks)
 
 

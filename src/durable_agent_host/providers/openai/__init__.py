@@ -53,7 +53,7 @@ def chat_client_from_environment(environment: Mapping[str, str] = os.environ) ->
         return OpenAIChatClient(model=model, api_key=key, base_url=setting("OPENAI_BASE_URL"))
     raise SettingError(
         "no model is configured: set AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_DEPLOYMENT, or OPENAI_API_KEY and "
-        "OPENAI_MODEL, in the environment or in local.settings.json (./scripts/demo needs none of them)"
+        "OPENAI_MODEL, in the environment or in local.settings.json (without a key: python -m practice_model)"
     )
 
 
