@@ -358,8 +358,7 @@ class DurableAgentApp(AgentFunctionApp):
         client_for = partial(client_for_binding, self._services)
         adapt_http_functions(functions, self._gate, client_for, self.settings.max_request_bytes)
         providers = (runner.provider for runner in self._runners.values() if not is_factory(runner.agent))
-        uses_mcp = any(getattr(runner.agent, "mcp_tools", ()) for runner in self._runners.values())
-        warm_up_in_background([*providers], self._open_log, ["mcp"] if uses_mcp else [])
+        warm_up_in_background([*providers], self._open_log)
         return functions
 
     def validate_function_names(self, functions: list["Function"]) -> None:

@@ -213,3 +213,15 @@ def test_a_call_of_a_tool_that_the_agent_does_not_have_is_told(model: HostileMod
         result = next(message["content"] for message in body["messages"] if message["role"] == "tool")
         assert result == "Error: The tool did not run: the agent has no tool 'absent'."
         assert "absent" not in json.dumps(body.get("tools"))
+
+
+def test_a_last_usage_of_zeros_does_not_replace_the_real_one(model: HostileModel):
+    """Some services send it after the end."""
+    recorded_events = chat_response({"content": "Hi"})
+    zeros = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    recorded_events.insert(-1, recorded_events[-2] | {"usage": zeros})
+    assert play(model, "chat-completions", to_wire("chat-completions", recorded_events)).body["usage"] == {
+        "input_token_count": 3,
+        "output_token_count": 2,
+        "total_token_count": 5,
+    }

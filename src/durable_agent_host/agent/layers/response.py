@@ -56,6 +56,7 @@ class ReadResponse:
                 async for update in until_its_end(stream, lambda u: lacks_finish_reason(u) or is_truncated(u), None):
                     traffic.count_contents(update.contents)
                     _correct(update, update.contents)
+                    update.contents = [content for content in update.contents if not _is_zero_usage(content)]
                     for released_update in calls.add(update):
                         yield released_update
                     self.output.coalesce(calls.updates, call.position, call.provider)
@@ -127,6 +128,11 @@ def _check_response(call: ModelCall, response: ChatResponse[Any]) -> ChatRespons
         error.usage = cast("Any", response.usage_details)
         raise error
     return response
+
+
+def _is_zero_usage(content: Content) -> bool:
+    """Return whether a content has only zeros as token counts, which some services send after the real ones."""
+    return content.type == "usage" and not any((content.usage_details or {}).values())
 
 
 def _is_call(content: Content) -> bool:
