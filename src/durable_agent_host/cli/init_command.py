@@ -49,8 +49,7 @@ def init(folder: Path, template: str) -> None:
         f"The app is in {folder.resolve()}. Next:\n\n"
         f"  {enter}{python} -m venv .venv && .venv/bin/pip install -qr requirements-dev.txt\n"
         "  .venv/bin/pytest\n"
-        "  .venv/bin/python -m practice_model & OPENAI_BASE_URL=http://127.0.0.1:8901/v1 OPENAI_API_KEY=practice "
-        f"OPENAI_MODEL=practice .venv/bin/{_PACKAGE} start"
+        f"  .venv/bin/{_PACKAGE} dev"
     )
 
 
