@@ -1,15 +1,21 @@
 """The command ``durable-agent-host chat``: a conversation with an agent of a running host, in the terminal."""
 
+import base64
 import importlib
 import json
-import os
+import mimetypes
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final
 
 import click
+from rich.console import Console
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.text import Text
 
 from durable_agent_host.agent_client import TurnEvent
 from durable_agent_host.cli.host_command import (
@@ -28,6 +34,11 @@ from durable_agent_host.turn import turn_events
 _PROMPT: Final = "> "
 _QUESTION: Final = "Approve? [y]es, [n]o, [e]dit the arguments: "
 _SHORT: Final = 200
+_HELP: Final = """/new         begins a new session
+/fork        continues in a copy of the session, which stays as it is
+/file PATH   sends a file with the next message
+Ctrl-C       cancels the running turn
+Ctrl-D       ends the command"""
 
 
 @host_command("chat", epilog="Exit status: 0, 1 a turn failed, 2 the command could not be carried out, 130 Ctrl-C.")
@@ -36,9 +47,10 @@ _SHORT: Final = 200
 def chat(host: RunningHost, session: str, agent: str | None) -> int:
     """Talk to an agent of a running host.
 
-    AGENT may be left out when there is one. Answers stream; a tool that needs approval asks for it. Ctrl-C cancels the
-    running turn, a second one leaves it running; Ctrl-D ends. When the host dies, the answer continues where it is
-    back. Without a terminal, each line of standard input is a message, and answers are written when they are complete.
+    AGENT may be left out when there is one. Answers stream; a tool that needs approval asks for it. /help lists the
+    commands. Ctrl-C cancels the running turn, a second one leaves it running; Ctrl-D ends. When the host dies, the
+    answer continues where it is back. Without a terminal, each line of standard input is a message, and answers are
+    written when they are complete.
     """
     return _Chat(host, agent or _only_agent(host), session).hold()
 
@@ -67,13 +79,19 @@ class _Chat:
         self._session = session
         self._asks = sys.stdin.isatty()
         self._screen = _Screen()
+        self._files: list[Mapping[str, Any]] = []
         self._status = OK
 
     def hold(self) -> int:
         """Read messages until there are no more."""
         try:
             self._catch_up()
-            for message in self._messages():
+            for text in self._messages():
+                if self._asks and text.startswith("/"):
+                    self._obey(text)
+                    continue
+                message = [{"type": "text", "text": text}, *self._files] if self._files else text
+                self._files = []
                 session_id = self._session or None
                 turn = self._host.run(self._host.client.run(self._agent, message, session_id=session_id, wait=False))
                 self._session = turn.session_id
@@ -83,6 +101,39 @@ class _Chat:
         if self._session and self._screen.is_terminal:
             self._screen.line(f"[session {self._session}: {self._how_to_return()} continues it]")
         return self._status
+
+    def _obey(self, text: str) -> None:
+        """Carry out a command of the user's."""
+        name, _, argument = text.partition(" ")
+        match name:
+            case "/help":
+                self._screen.line(_HELP)
+            case "/new":
+                self._session = ""
+                self._print_remark("the next message begins a new session")
+            case "/fork" if self._session:
+                try:
+                    answer = self._host.run(self._host.client.fork(self._agent, self._session))
+                except AgentClientError as error:
+                    self._print_remark(str(error))
+                    return
+                self._session = answer["session_id"]
+                self._print_remark(f"this is session {self._session} now, with {answer['message_count']} entries")
+            case "/file" if argument:
+                self._add_file(Path(argument.strip()).expanduser())
+            case _:
+                self._print_remark(f"{text} is no command, or lacks something: /help lists the commands")
+
+    def _add_file(self, path: Path) -> None:
+        try:
+            data = base64.b64encode(path.read_bytes()).decode()
+        except OSError as error:
+            self._print_remark(f"{path} cannot be read: {error.strerror}")
+            return
+        media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        kind = media_type.partition("/")[0] if media_type.startswith(("image/", "audio/")) else "file"
+        self._files.append({"type": kind, "data": data, "media_type": media_type, "name": path.name})
+        self._print_remark(f"{path.name} ({media_type}) is sent with the next message")
 
     def _how_to_return(self) -> str:
         return f"durable-agent-host chat {self._agent} --session {self._session}{self._host.options}"
@@ -217,12 +268,13 @@ def _result(call_id: str) -> dict[str, Any] | None:
 
 
 class _Screen:
-    """Standard output: text of a model as it arrives, and lines about what happens around it; styled in a terminal."""
+    """Standard output: the model's text as Markdown, as it arrives, and lines about what happens around it."""
 
     def __init__(self) -> None:
         self.is_terminal = sys.stdout.isatty()
-        has_styles = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-        self._color = None if has_styles else False
+        self._console = Console(highlight=False)
+        self._live: Live | None = None
+        self._block = ""
         self._is_at_line_start = True
         self._text_kind = ""
 
@@ -230,47 +282,71 @@ class _Screen:
         """Show one event of a turn; ignore unknown ones."""
         match event.name:
             case turn_events.MESSAGE_DELTA:
-                self._continue_text("message", event.data["text"])
+                self._continue_answer(event.data["text"])
             case turn_events.REASONING_DELTA | turn_events.TOOL_DELTA:
-                self._continue_text(event.name, event.data["text"], dim=True)
+                self._continue_text(event.name, event.data["text"])
             case turn_events.TOOL_STARTED:
-                self.line(f"→ {_named_call(event.data)}", bold=True)
+                self.line(f"→ {_named_call(event.data)}", "bold")
             case turn_events.TOOL_PROGRESS:
-                self.line(f"  {event.data['text']}", dim=True)
+                self.line(f"  {event.data['text']}", "dim")
             case turn_events.TOOL_COMPLETED:
                 result = _short(event.data.get("result") or "")
-                self.line(f"← {event.data['outcome']}{f': {result}' if result else ''}", dim=True)
+                self.line(f"← {event.data['outcome']}{f': {result}' if result else ''}", "dim")
             case turn_events.CALL_PENDING:
-                self.line(f"? {_named_call(event.data)} {_wait_text(event.data)}", bold=True)
+                self.line(f"? {_named_call(event.data)} {_wait_text(event.data)}", "bold")
             case turn_events.TURN_RESTARTED:
                 restart = "the host was restarted: the following replaces what the model had begun to say"
-                self.line(f"[{restart}]", dim=True)
+                self.line(f"[{restart}]", "dim")
             case turn_events.TURN_FAILED:
-                self.line(_failure(event), fg="red")
+                self.line(_failure(event), "red")
             case turn_events.TURN_CANCELLED:
-                self.line("[the turn was cancelled; its output is kept]", dim=True)
+                self.line("[the turn was cancelled; its output is kept]", "dim")
             case _:
                 pass
 
-    def _continue_text(self, kind: str, text: str, **style: Any) -> None:
-        """Continue a line with text of a model; control characters are shown, not executed."""
+    def _continue_answer(self, text: str) -> None:
+        """Continue the answer: what follows its last complete paragraph or block of code is drawn anew."""
+        if self._live is None:
+            self.break_line()
+            self._live = Live(console=self._console, auto_refresh=False)
+            self._live.start()
+        self._block += printable(text)
+        complete, separator, unfinished = self._block.rpartition("\n\n")
+        if separator and complete.count("```") % 2 == 0:
+            self._block = complete
+            self.break_line()
+            self._console.print()
+            self._continue_answer(unfinished)
+        elif self._block.strip():
+            self._live.update(Markdown(self._block, hyperlinks=False), refresh=True)
+
+    def _continue_text(self, kind: str, text: str) -> None:
+        """Continue a line of reasoning, or of a tool; control characters are shown, not executed."""
         if self._text_kind != kind:
             self.break_line()
             self._text_kind = kind
         if text:
-            click.secho(printable(text), nl=False, color=self._color, **style)
+            self._console.print(Text(printable(text), "dim"), end="", soft_wrap=True)
             self._is_at_line_start = text.endswith("\n")
 
-    def line(self, text: str, **style: Any) -> None:
+    def line(self, text: str, style: str = "") -> None:
         """Write a separate line."""
+        if not self.is_terminal:
+            print(printable(text))
+            return
         self.break_line()
         self._text_kind = ""
-        click.secho(printable(text), color=self._color, **style)
+        self._console.print(Text(printable(text), style), soft_wrap=True)
 
     def break_line(self) -> None:
-        """End an unfinished line."""
+        """End an unfinished line or answer."""
+        if self._live is not None:
+            self._live.update(Markdown(self._block, hyperlinks=False), refresh=True)
+            self._live.stop()
+            self._live = None
+            self._block = ""
         if not self._is_at_line_start:
-            click.echo()
+            self._console.print()
         self._is_at_line_start = True
 
 
