@@ -1,16 +1,19 @@
 """The wheel: an app in an empty folder needs nothing else of this repository."""
 
 import os
+import re
 import subprocess
 import sys
 import venv
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
 import requests
+from packaging.requirements import Requirement
 
 from tests.house.distributions import needed_by
 from tests.house.source import PACKAGES, PLUG_INS, ROOT, SHARED
@@ -77,6 +80,26 @@ def test_the_wheel_has_the_packages_and_nothing_else(wheel):
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {*PACKAGES, *SHARED, *PLUG_INS}
     assert {f"{package}/py.typed" for package in (*PACKAGES, *SHARED, *PLUG_INS)} <= names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_its_metadata_suits_an_index(wheel):
+    """The description has no link that leads nowhere there; each requirement needs the Python that the wheel needs.
+
+    Otherwise pip before 24.1 looks for requirements on an older Python, and names one of them that it does not find.
+    """
+    archive = zipfile.ZipFile(wheel)
+    [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+    metadata = Parser().parsestr(archive.read(name).decode())
+    assert not re.findall(r"\]\((?!https?:|#)[^)]*", metadata.get_payload())
+    assert metadata["Requires-Python"] == ">=3.13"
+    requirements = map(Requirement, metadata.get_all("Requires-Dist"))
+    without_marker = {
+        requirement.name
+        for requirement in requirements
+        for extra in ("", "host", "redis")
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra, "python_version": "3.12"})
+    }
+    assert not without_marker
 
 
 def test_an_app_of_ten_lines_serves_a_turn(environment, tmp_path):
