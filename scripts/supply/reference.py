@@ -8,9 +8,11 @@ from pathlib import Path
 import click
 
 from durable_agent_host.cli.main import _cli
+from durable_agent_host.http.routes import ROUTES
 
 ROOT = Path(__file__).resolve().parents[2]
 CLI = ROOT / "docs/reference/cli.md"
+HTTP = ROOT / "docs/reference/http.md"
 LLMS = ROOT / "docs/llms.txt"
 SITE = "https://github.com/durable-agent-host/durable-agent-host/blob/main/docs/"
 SHARED = ("--help", "--url", "--key", "--header")
@@ -41,6 +43,19 @@ def _rows(parent: click.Context, name: str, command: click.Command) -> list[str]
     return [f"| {' | '.join(' '.join(cell.split()).replace('|', '/') for cell in row)} |" for row in rows]
 
 
+def http_page() -> str:
+    """Return the page of the routes with a row for each."""
+    rows = ["| route | does | parameters | statuses | action |", "|---|---|---|---|---|"]
+    for route in ROUTES:
+        about = re.sub(r"`+([^`]*)`+", r"`\1`", route.summary)
+        parameters = ", ".join(f"`{each.name}`" for each in route.parameters)
+        statuses = ", ".join(str(int(status)) for status in (*route.replies, *route.problems))
+        rows.append(
+            f"| `{route.method} /api/{route.template}` | {about} | {parameters} | {statuses} | `{route.action}` |"
+        )
+    return GENERATED.sub(lambda _: "\n" + "\n".join(rows) + "\n\n", HTTP.read_text())
+
+
 def llms_text() -> str:
     """Return the list of all pages in the order of the site, each with its first paragraph."""
     lines = ["# durable-agent-host", ""]
@@ -59,4 +74,5 @@ def llms_text() -> str:
 
 if __name__ == "__main__":
     CLI.write_text(cli_page())
+    HTTP.write_text(http_page())
     LLMS.write_text(llms_text())

@@ -81,8 +81,8 @@ def test_code_in_documents_can_be_read():
 def test_generated_pages_are_current():
     """`./scripts/reference` has been run, and the site's navigation has every page."""
     reference = runpy.run_path(str(ROOT / "scripts/supply/reference.py"))
-    assert reference["cli_page"]() == reference["CLI"].read_text(), "run ./scripts/reference"
-    assert reference["llms_text"]() == reference["LLMS"].read_text(), "run ./scripts/reference"
+    for name, page in (("cli_page", "CLI"), ("http_page", "HTTP"), ("llms_text", "LLMS")):
+        assert reference[name]() == reference[page].read_text(), "run ./scripts/reference"
     pages = {
         name.removeprefix("docs/") for name in tracked_files() if name.startswith("docs/") and name.endswith(".md")
     }
