@@ -10,6 +10,7 @@ from pathlib import Path
 
 import uvicorn
 
+from practice_model.play.plans import PlanError, read_plans
 from practice_model.rules.requests import Rules
 from practice_model.server import PracticeModel
 
@@ -17,7 +18,7 @@ from practice_model.server import PracticeModel
 def main() -> int:
     """Run the practice model until it is stopped; return the exit status."""
     arguments = argument_parser("python -m practice_model").parse_args()
-    return serve(arguments, lambda rules: PracticeModel(rules, arguments.requests))
+    return serve(arguments, PracticeModel)
 
 
 def serve(arguments: argparse.Namespace, build_model: Callable[[Rules], PracticeModel]) -> int:
@@ -27,15 +28,14 @@ def serve(arguments: argparse.Namespace, build_model: Callable[[Rules], Practice
         arguments: of `argument_parser`.
         build_model: the rules that the arguments choose → the model.
     """
-    if arguments.requests and not arguments.requests.parent.is_dir():
-        print(f"Folder of --requests {str(arguments.requests)!r} does not exist: create it first.", file=sys.stderr)
-        return 1
     try:
+        plans = read_plans(arguments.plan) if arguments.plan else []
         listener = _listen(arguments.host, arguments.port)
-    except OSError as error:
+    except (OSError, PlanError) as error:
         print(error, file=sys.stderr)
         return 1
     model = build_model(Rules(is_strict=arguments.strict))
+    model.plans.extend(plans)
     host, port = listener.getsockname()[:2]
     _Server(model, f"http://{host}:{port}/v1").run(sockets=[listener])
     return 0
@@ -81,7 +81,7 @@ def argument_parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(program, description="Local models for practice: OpenAI's APIs, without a key.")
     parser.add_argument("--port", type=int, default=8901, help="port to listen on, 0 for a free one (default 8901)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--requests", type=Path, help="file that every request is appended to as a JSON line")
+    parser.add_argument("--plan", type=Path, help="YAML file of plans: messages and their answers")
     parser.add_argument("--strict", action="store_true", help="also enforce rules that are only inferred")
     return parser
 

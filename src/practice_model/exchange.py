@@ -41,13 +41,8 @@ _SECRET_HEADERS = frozenset({"authorization", "api-key", "cookie"})
 
 @dataclass
 class RequestLog:
-    """Requests in order of arrival; an entry is complete once its response has been sent.
+    """Requests in order of arrival; an entry is complete once its response has been sent."""
 
-    Args:
-        file: receives complete entries as JSON lines; None for memory only.
-    """
-
-    file: Path | None = None
     entries: list[Json] = field(default_factory=list[Json])
     count: int = 0
 
@@ -75,9 +70,6 @@ class RequestLog:
     def close_entry(self, entry: Json, *, outcome: str, milliseconds: float, **details: Any) -> None:
         """Complete an entry."""
         entry.update(details, ended=outcome, milliseconds_streaming=round(milliseconds, 3))
-        if self.file:
-            with self.file.open("a") as file:
-                file.write(json.dumps(entry) + "\n")
 
 
 HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]

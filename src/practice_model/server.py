@@ -5,7 +5,6 @@ For tests: `/practice/plans` (POST a plan, GET, DELETE), `/practice/requests` (G
 """
 
 import secrets
-from pathlib import Path
 from typing import ClassVar
 
 from starlette.applications import Starlette
@@ -27,14 +26,13 @@ class PracticeModel:
 
     Args:
         rules: rules enforced on requests.
-        requests_file: receives each finished request as a JSON line.
         seed: seed of the generated ids; random by default, so two runs never share an id.
     """
 
     plan_class: ClassVar[type[Plan]] = Plan
 
-    def __init__(self, rules: Rules | None = None, requests_file: Path | None = None, seed: str | None = None) -> None:
-        self._shared_state = SharedState(IdGenerator(seed or secrets.token_hex(8)), [], RequestLog(requests_file))
+    def __init__(self, rules: Rules | None = None, seed: str | None = None) -> None:
+        self._shared_state = SharedState(IdGenerator(seed or secrets.token_hex(8)), [], RequestLog())
         self.request_log = self._shared_state.request_log
         self.plans = self._shared_state.plans
         self.responses = self.build_responses(self._shared_state, rules or Rules())

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import httpx2
+import pytest
 
 from practice_model.__main__ import _listen
 from tests.processes import Server
@@ -14,16 +15,26 @@ from tests.processes import Server
 COMMAND = [sys.executable, "-m", "practice_model"]
 
 
-def test_it_prints_its_url_serves_and_stops_cleanly(tmp_path):
-    """One line when it is ready, exit status 0 on SIGTERM, the requests in the file."""
-    log = tmp_path / "requests.jsonl"
-    with Server(*COMMAND, "--port", "0", "--requests", str(log)) as model:
-        body = {"model": "practice", "input": "Hello"}
-        response = httpx2.post(f"{model.url}/responses", json=body, headers={"authorization": "Bearer x"})
-        assert response.json()["status"] == "completed"
+def test_it_prints_its_url_serves_its_plans_and_stops_cleanly(tmp_path):
+    """One line when it is ready, exit status 0 on SIGTERM, the answers of a file of plans."""
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        "- when: price\n  steps:\n  - calls: [{name: price, arguments: {item: pen}}]\n  - text: Two euros.\n"
+    )
+    with Server(*COMMAND, "--port", "0", "--plan", str(plan)) as model:
+        tools = [{"type": "function", "name": "price", "parameters": {"type": "object", "properties": {}}}]
+
+        def ask(text):
+            body = {"model": "practice", "input": text, "tools": tools}
+            response = httpx2.post(f"{model.url}/responses", json=body, headers={"authorization": "Bearer x"})
+            return response.json()["output"][0]
+
+        call = ask("The price?")
+        assert (call["name"], json.loads(call["arguments"])) == ("price", {"item": "pen"})
+        assert ask("Another question")["content"][0]["text"].startswith("You asked")
+        assert ask("The price!")["content"][0]["text"] == "Two euros."
         assert model.stop() == 0
         assert re.fullmatch(r"Practice model ready: http://127\.0\.0\.1:\d+/v1\n", model.text)
-    assert json.loads(log.read_text())["body"] == body
 
 
 def test_it_stops_while_a_stream_is_running():
@@ -60,6 +71,17 @@ def test_a_port_in_use_is_reported_in_one_sentence():
     )
 
 
-def test_an_unwritable_requests_file_is_reported_in_one_sentence(tmp_path):
-    """Its folder must exist."""
-    assert "create it first" in run_and_fail("--port", "0", "--requests", str(tmp_path / "no" / "requests.jsonl"))
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("- steps: [{txt: a}]", "Unknown keys in the plan: ['txt']"),
+        ("steps", "A plan is a JSON object with 'steps'"),
+        ("- [", "has no list of plans"),
+        ("7", "has no list of plans"),
+    ],
+)
+def test_a_file_without_plans_is_reported(tmp_path, text, reason):
+    """The key that is wrong, or what is missing; nothing starts."""
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(text)
+    assert reason in run_and_fail("--port", "0", "--plan", str(plan))

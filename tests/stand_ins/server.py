@@ -55,7 +55,6 @@ class StandIns(PracticeModel):
     Args:
         recordings: folder of recorded traffic.
         rules: rules enforced on requests of Responses.
-        requests_file: receives each finished request as a JSON line.
         seed: seed of the generated ids.
     """
 
@@ -65,11 +64,10 @@ class StandIns(PracticeModel):
         self,
         recordings: Path | None = None,
         rules: Rules | None = None,
-        requests_file: Path | None = None,
         seed: str | None = None,
     ) -> None:
         self._recordings = recordings
-        super().__init__(rules, requests_file, seed)
+        super().__init__(rules, seed)
 
     def build_responses(self, shared_state: SharedState, rules: Rules) -> ResponsesService:
         """Make the service with recordings."""

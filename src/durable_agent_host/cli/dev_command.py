@@ -26,10 +26,11 @@ _KEY_LINE: Final = re.compile(rf'^(?!\s*//).*"(?:{"|".join(_KEYS)})"\s*:\s*"[^"]
 
 @click.command("dev", context_settings={"ignore_unknown_options": True})
 @click.option("--app", default=".", metavar="DIR", help="the app's folder (default: .)")
+@click.option("--plan", metavar="FILE", help="let the practice model answer by the plans of this YAML file")
 @click.option("--no-open", is_flag=True, help="do not open the inspector in the browser")
 @click.option("-v", "--verbose", is_flag=True, help="show all log records, and requests")
 @click.argument("host_arguments", metavar="[OPTIONS-OF-START]", nargs=-1, type=click.UNPROCESSED)
-def dev(*, app: str, no_open: bool, verbose: bool, host_arguments: Sequence[str]) -> None:
+def dev(*, app: str, plan: str | None, no_open: bool, verbose: bool, host_arguments: Sequence[str]) -> None:
     """Run a function app while you write it.
 
     The host starts again when a file of the app changes; its sessions stay. Without a key, the practice model answers.
@@ -39,14 +40,15 @@ def dev(*, app: str, no_open: bool, verbose: bool, host_arguments: Sequence[str]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     processes: list[subprocess.Popen[str]] = []
     try:
-        if not _has_key(Path(app)):
-            model = _start(["practice_model", "--port", "0"], environment)
+        if plan or not _has_key(Path(app)):
+            model = _start(["practice_model", "--port", "0", *(["--plan", plan] if plan else [])], environment)
             processes.append(model)
             url = next(_read_urls(model), "")
             if not url:
                 sys.exit(model.wait())
             environment |= dict.fromkeys(_KEYS, "") | _PRACTICE | {"OPENAI_BASE_URL": url}
-            print(f"Practice model: {url} (no key of a model's service is set)", flush=True)
+            source = f"plans of {plan}" if plan else "no key of a model's service is set"
+            print(f"Practice model: {url} ({source})", flush=True)
         options = ["start", "--reload", "--app", app, *(["-v"] if verbose else []), *host_arguments]
         host = _start(["functions_host", "--called", "durable-agent-host", *options], environment)
         processes.append(host)

@@ -20,7 +20,10 @@ The delivery of a step: `chunk_characters`, `delay_milliseconds` per event, `bre
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, cast
+
+import yaml
 
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.ids import IdGenerator
@@ -91,6 +94,8 @@ class Plan:
             raise PlanError("A plan is a JSON object with 'steps'.")
         fields = cast("Json", body)
         when = cast("dict[str, str]", fields.get("when") or {})
+        if isinstance(when, str):
+            when = {"user_text": when}
         steps = cast("list[Json]", fields.get("steps") or [])
         unknown_keys = (set(fields) - {"when", "times", "by_round", "steps"}) | (set(when) - _WHEN_KEYS)
         for part in [*steps, *(item for step in steps for item in cast("list[Json]", step.get("items") or []))]:
@@ -127,13 +132,26 @@ class Plan:
 
     def to_json(self) -> Json:
         """Return the plan as JSON with its progress."""
-        plan_json: Json = {
+        return {
             "when": dict(self.when),
             "times": self.times,
             "steps": self.steps,
             "played": self.played_count,
+            "by_round": self.by_round,
         }
-        return plan_json | ({"by_round": True} if self.by_round else {})
+
+
+def read_plans(file: Path) -> list[Plan]:
+    """Read a YAML or JSON file with a list of plans.
+
+    Raises:
+        PlanError: a plan is invalid, or the file is no list of plans.
+        OSError: the file cannot be read.
+    """
+    try:
+        return [Plan.parse(body) for body in yaml.safe_load(file.read_text())]
+    except (yaml.YAMLError, TypeError, AttributeError, ValueError) as error:
+        raise PlanError(f"{file} has no list of plans: {error}") from error
 
 
 def run_step(
