@@ -1,7 +1,7 @@
 """What the documents print runs: each Python program, and each command against a host of the program above it.
 
 A Python block whose first line is a comment with a file's name is that file; one without continues the block above it.
-Commands are sent to a host of the page's last `function_app.py`; a page without one has that of the README.
+Commands are sent to a host of the page's last `function_app.py`; pages without one share that of the README.
 A `text` block after commands is what they print, with `…` for what differs.
 """
 
@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.house.source import ROOT, tracked_files
-from tests.kit import AgentHost, PracticeModel, clean_environment, model_environment, start_host
+from tests.kit import AgentHost, PracticeModel, clean_environment, model_environment, running_host, start_host
+from tests.kit_services import free_port
 
 NOT_HERE = ("az", "azd", "docker", "func", "git", "npm", "pip", "pre-commit", "python3.13")
 """Programs that a test does not run: they need Azure, a container, another registry, or change this machine."""
@@ -37,7 +38,6 @@ durable-agent-host() {{
   case $1 in
     start|dev) [ -z "$REAL_START" ] || exec python -m functions_host start --port "$PORT" ;;
     init) python -m durable_agent_host "$@" ;;
-    chat) python -m durable_agent_host "$@" --url "$URL" ;;
     *) python -m durable_agent_host "$@" --url "$URL" ;;
   esac
 }}
@@ -155,29 +155,45 @@ def _squeezed(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
+@pytest.fixture(scope="module")
+def helper_host(
+    practice_model: PracticeModel, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AgentHost]:
+    """A host of the README's program, for all pages without one."""
+    folder = tmp_path_factory.mktemp("helper")
+    _write(Example("README.md"), folder)
+    with running_host(folder / "data", practice_model, app=folder, **environment) as running:
+        yield running
+
+
 @pytest.mark.parametrize(
     "example", [pytest.param(example, id=example.page) for example in EXAMPLES if example.commands]
 )
 def test_commands_run(
-    example: Example, tmp_path: Path, practice_model: PracticeModel, environment: dict[str, str]
+    example: Example,
+    tmp_path: Path,
+    practice_model: PracticeModel,
+    environment: dict[str, str],
+    request: pytest.FixtureRequest,
 ) -> None:
     """Each block of commands succeeds, in order, and prints what the page says."""
     practice_model.reset()
-    addresses = {"127.0.0.1:8081": _address(practice_model)}
-    _write(example, tmp_path, addresses)
-    own_host = start_host(tmp_path / "data", practice_model, app=tmp_path, **environment)
+    script = PRELUDE + "echo '===='\n".join(code for code, _ in example.commands)
+    script = script.replace("127.0.0.1:8081", _address(practice_model))
+    texts = "".join((*example.files.values(), *(code for code, _ in example.commands)))
+    port, variables, own_host = "", {"REAL_START": ""}, None
+    if "kill -9" in texts:
+        port, variables = str(free_port()), {"REAL_START": "yes"}
+    elif re.search(r":7071|durable-agent-host (chat|sessions)", texts):
+        _write(example, tmp_path)
+        if APP in example.files:
+            own_host = start_host(tmp_path / "data", practice_model, app=tmp_path, **environment)
+        port = (own_host or request.getfixturevalue("helper_host")).url.rpartition(":")[2]
+    _write(example, tmp_path, {":7071": f":{port}", "127.0.0.1:8081": _address(practice_model)})
+    variables |= {"URL": f"http://127.0.0.1:{port}", "PORT": port}
     try:
-        addresses |= dict.fromkeys(("127.0.0.1:7071", "localhost:7071"), _address(own_host))
-        _write(example, tmp_path, addresses)
-        script = PRELUDE + "echo '===='\n".join(code for code, _ in example.commands)
-        for old, new in addresses.items():
-            script = script.replace(old, new)
-        variables = {"URL": own_host.url, "REAL_START": "", "PORT": own_host.url.rpartition(":")[2]}
-        if any("kill -9" in code for code, _ in example.commands):
-            own_host.kill()
-            variables["REAL_START"] = "yes"
         ran = subprocess.run(
-            ["bash", "-c", script],
+            ["bash", "-c", script.replace("localhost:7071", "127.0.0.1:7071").replace(":7071", f":{port}")],
             cwd=tmp_path,
             env=environment | variables,
             stdin=subprocess.DEVNULL,
@@ -187,9 +203,10 @@ def test_commands_run(
             timeout=120,
             check=False,
         )
-        assert not ran.returncode, f"{ran.stdout}\n{own_host.text}"
-        for (code, expected), output in zip(example.commands, ran.stdout.split("====\n"), strict=True):
-            pattern = re.escape(_squeezed(expected)).replace("…", ".*?")
-            assert re.search(pattern, _squeezed(output)), f"{code}\nprints\n{output}\nand not\n{expected}"
     finally:
-        own_host.kill()
+        if own_host:
+            own_host.kill()
+    assert not ran.returncode, f"{ran.stdout}\n{own_host.text if own_host else ''}"
+    for (code, expected), output in zip(example.commands, ran.stdout.split("====\n"), strict=True):
+        pattern = re.escape(_squeezed(expected)).replace("…", ".*?")
+        assert re.search(pattern, _squeezed(output)), f"{code}\nprints\n{output}\nand not\n{expected}"
