@@ -31,6 +31,7 @@ from durable_agent_host.agent.hosted_agent import duplicate_name_error, validate
 from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
 from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
+from durable_agent_host.app_functions import as_list
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret, make_token
 from durable_agent_host.durable.function_registration import (
@@ -69,7 +70,6 @@ from durable_agent_host.features.registry import (
     FeatureChoices,
     app_features,
 )
-from durable_agent_host.hook_validation import as_list
 from durable_agent_host.http.app_routes import hosted_agents
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
 from durable_agent_host.http.gate import Authorize, Authorizer, Identify

@@ -94,6 +94,10 @@ class RequestError(DurableAgentHostError):
     """The request cannot be carried out, and the caller can correct it."""
 
 
+class AppFunctionTimeoutError(DurableAgentHostError):
+    """A function of the app takes too long."""
+
+
 class NotFoundError(RequestError):
     """There is no such agent, session or turn."""
 

@@ -1,6 +1,7 @@
 """Functions of an app that are wrong or missing: access is denied, and the reason is logged."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -14,7 +15,9 @@ APP = Path(__file__).parent / "apps" / "hooks"
 @pytest.fixture(scope="module")
 def hooks_host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     """Host the app whose `authorize` says neither yes nor no."""
-    with running_host(tmp_path_factory.mktemp("guarded"), practice_model, app=APP, WRONG="authorize") as host:
+    folder = tmp_path_factory.mktemp("guarded")
+    release = str(folder / "release")
+    with running_host(folder, practice_model, app=APP, WRONG="authorize", RELEASE=release) as host:
         yield host
 
 
@@ -37,6 +40,26 @@ def test_an_invalid_result_of_authorize_is_in_the_log(hooks_host: AgentHost):
     session = hooks_host.run("Helper", "Hello", headers={"x-who": "ann"}).headers["x-ms-session-id"]
     httpx.get(f"{hooks_host.url}/api/agents/Helper/sessions/{session}", headers={"x-who": "wordy"}, timeout=30)
     assert "authorize returned str: return True or False" in "".join(hooks_host.output)
+
+
+def test_a_blocked_function_of_the_app_holds_up_no_other_kind(hooks_host: AgentHost, tmp_path_factory):
+    """As many callers as there are threads wait for a plain `authorize`; another one is identified and answered."""
+    release = tmp_path_factory.getbasetemp() / "guarded0" / "release"
+    session = hooks_host.run("Helper", "Hello", headers={"x-who": "ann"}).headers["x-ms-session-id"]
+    sessions = f"{hooks_host.url}/api/agents/Helper/sessions"
+    limits = httpx.Limits(max_connections=50)
+    with httpx.Client(timeout=60, limits=limits) as client, ThreadPoolExecutor(40) as threads:
+
+        def read(who: str) -> int:
+            return client.get(f"{sessions}/{session}", headers={"x-who": who}).status_code
+
+        blocked = [threads.submit(read, "slow") for _ in range(39)]
+        try:
+            assert [read("ann") for _ in range(3)] == [200] * 3
+            assert not any(future.done() for future in blocked)
+        finally:
+            release.touch()
+        assert {future.result() for future in blocked} == {200}
 
 
 def test_another_approver_needs_identify(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):

@@ -20,6 +20,7 @@ FIXED = {
     "uploads of a session that no message has used": "segments.uploads.MAX_UPLOADS",
     "sessions in a list": "http.parse.DEFAULT_LIMIT",
     "messages in a page": "http.parse.MAX_LIMIT",
+    "imports at once": "http.request_handling.IMPORTS_AT_ONCE",
     "bytes of a page of messages": "segments.conversation_pages.PAGE_BYTES",
     "characters that models send in one attempt of a turn": "agent.response_limits.MAX_TURN_CHARACTERS",
 }

@@ -9,8 +9,8 @@ from durable_agent_host.agent.feature import AgentFeature, history_of
 from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.agent.nested_agents import list_agents
 from durable_agent_host.agent.workflow_agents import AgentSource
+from durable_agent_host.app_functions import check_hook
 from durable_agent_host.errors import RegistrationError
-from durable_agent_host.hook_validation import check_hook
 from durable_agent_host.redaction import add_redaction
 from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.turn_redactor import Redact, Redactor
@@ -65,7 +65,7 @@ def choose_redactor(
     check_hook("redact", redact, "content", is_plain=True)
     if why_not := history_of(features).why_no_redaction:
         raise RegistrationError(f"agent {name!r} cannot be redacted: {why_not}")
-    redactor = next((candidate for candidate in redactors if candidate.does(redact)), None) or Redactor(redact)
+    redactor = next((candidate for candidate in redactors if candidate.redact is redact), None) or Redactor(redact)
     try:
         redactor.check()
     except ValueError as error:

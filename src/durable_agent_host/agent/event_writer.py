@@ -25,12 +25,12 @@ from durable_agent_host.agent.observer import (
 )
 from durable_agent_host.agent.run_result import Postponed
 from durable_agent_host.codec.content import encode_usage
-from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.conversation_file import no_files
 from durable_agent_host.model.log_entry import ATTEMPT_STARTED, MODEL_FAILED, POSTPONED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.redaction import mask_secrets
+from durable_agent_host.segments.turn_data_storage import redact_in_thread
 from durable_agent_host.stream.live_events import ContinuedEvents, EventReader, LiveEvents, correct_messages
 from durable_agent_host.stream.response_messages import response_messages
 from durable_agent_host.turn.turn_events import (
@@ -131,8 +131,8 @@ class EventWriter:
         """Redact events, and shorten results; with redaction, no chunk of a text is sent."""
         if (redactor := self._redactor) is not None:
             complete_events = [event for event in events if not rule_of_stored(event.event).is_delta]
-            events = await run_in_thread_if_long(
-                complete_events, lambda: [LiveEvent(name, redactor.data(data)) for name, data in complete_events]
+            events = await redact_in_thread(
+                redactor, lambda: [LiveEvent(name, redactor.data(data)) for name, data in complete_events]
             )
         return [with_short_result(event) for event in events]
 

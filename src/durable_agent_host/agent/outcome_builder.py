@@ -24,7 +24,6 @@ from durable_agent_host.codec.message import (
     with_replies,
 )
 from durable_agent_host.codec.strict_json import encode_strict
-from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import (
     CorruptStateError,
     InvalidAnswerError,
@@ -38,6 +37,7 @@ from durable_agent_host.model.ending import CALLS_NOT_RUN, AnswerEnd, end_of_ans
 from durable_agent_host.model.provider_item import SERVICE_TIER, STAMP
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
+from durable_agent_host.segments.turn_data_storage import redact_in_thread
 from durable_agent_host.session.transcript import close_calls, finished_part
 from durable_agent_host.stream.hosted_calls import HOSTED_CONTENTS
 from durable_agent_host.stream.response_messages import response_messages
@@ -266,7 +266,7 @@ async def build_suspended(run: CurrentRun, calls: tuple[Mapping[str, Any], ...])
     """
     visible_calls: Sequence[Mapping[str, Any]] = calls
     if (redactor := run.start.redactor) is not None:
-        visible_calls = await run_in_thread_if_long(calls, lambda: redactor.calls(calls))
+        visible_calls = await redact_in_thread(redactor, lambda: redactor.calls(calls))
     return TurnOutcome(
         turn_id=run.start.request.turn_id,
         status="suspended",
@@ -295,8 +295,8 @@ async def _with_entries(run: CurrentRun, agent_response: AgentResponse[Any], sta
     replies = run.start.replies
     call_views = await _describe_replied_calls(run) if replies else {}
     if (redactor := run.start.redactor) is not None:
-        stored_request, response, replies = await run_in_thread_if_long(
-            [request, agent_response, replies],
+        stored_request, response, replies = await redact_in_thread(
+            redactor,
             lambda: (
                 redactor.request(request),
                 redactor.response(agent_response),

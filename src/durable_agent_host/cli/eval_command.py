@@ -219,32 +219,32 @@ async def _problems(client: AgentClient, case: _Case, turn: _Turn) -> list[str]:
     problems: list[str] = []
     if case.tools is not None and (problem := _problem_of_tools(case.tools, [*turn.calls.values()])):
         problems.append(problem)
-    wanted = _Answer(equals=case.answer) if isinstance(case.answer, str) else case.answer
-    if wanted.equals is not None and turn.text.strip() != wanted.equals.strip():
-        problems.append(f"the answer is {turn.text!r}, not {wanted.equals!r}")
-    if wanted.matches is not None and re.search(wanted.matches, turn.text) is None:
-        problems.append(f"the answer does not match {wanted.matches!r}: {turn.text!r}")
-    if wanted.json_schema is not None:
+    expected = _Answer(equals=case.answer) if isinstance(case.answer, str) else case.answer
+    if expected.equals is not None and turn.text.strip() != expected.equals.strip():
+        problems.append(f"the answer is {turn.text!r}, not {expected.equals!r}")
+    if expected.matches is not None and re.search(expected.matches, turn.text) is None:
+        problems.append(f"the answer does not match {expected.matches!r}: {turn.text!r}")
+    if expected.json_schema is not None:
         try:
             value = json.loads(turn.text) if turn.value is None else turn.value
         except ValueError:
             return [*problems, f"the answer is no JSON: {turn.text!r}"]
-        validator = cast("Any", Draft202012Validator(wanted.json_schema))
+        validator = cast("Any", Draft202012Validator(expected.json_schema))
         problems += [error.message for error in validator.iter_errors(value)]
-    if wanted.judge is not None and (problem := await _problem_of_judge(client, wanted.judge, case, turn)):
+    if expected.judge is not None and (problem := await _problem_of_judge(client, expected.judge, case, turn)):
         problems.append(problem)
     return problems
 
 
-def _problem_of_tools(wanted: Sequence[str | dict[str, dict[str, Any]]], calls: Sequence[tuple[str, Any]]) -> str:
+def _problem_of_tools(expected: Sequence[str | dict[str, dict[str, Any]]], calls: Sequence[tuple[str, Any]]) -> str:
     """Say how the calls differ; arguments are compared where the case has them."""
-    if len(wanted) == len(calls) and all(
+    if len(expected) == len(calls) and all(
         name == item if isinstance(item, str) else item == {name: arguments}
-        for item, (name, arguments) in zip(wanted, calls, strict=True)
+        for item, (name, arguments) in zip(expected, calls, strict=True)
     ):
         return ""
     found = [{name: arguments} for name, arguments in calls]
-    return f"the tools are {json.dumps(found)}, not {json.dumps(wanted)}"
+    return f"the tools are {json.dumps(found)}, not {json.dumps(expected)}"
 
 
 async def _problem_of_judge(client: AgentClient, judge: _Judge, case: _Case, turn: _Turn) -> str:

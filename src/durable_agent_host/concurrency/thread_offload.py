@@ -3,52 +3,40 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, cast
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
 
 MANY: Final = 200
-"""From this many messages or entries, reading them takes longer than crossing threads twice."""
+"""From this many contents, reading them takes longer than crossing threads twice."""
 
 
-MANY_CHARACTERS: Final = 16 * 1024
-"""From this many characters, searching them takes longer than crossing threads twice."""
+def contents_in(messages: Iterable[Any]) -> int:
+    """Count the contents of messages."""
+    return sum(len(message.contents) for message in messages)
 
 
-async def run_in_thread_if_many[T](count: int, do: Callable[[], T], *, many: int = MANY) -> T:
+async def run_in_thread_if_many[T](count: int, do: Callable[[], T]) -> T:
     """Compute in a thread when there are many items, otherwise at once.
 
     Returns:
         What it returns; raises what it raises.
     """
-    return await asyncio.to_thread(do) if count > many else do()
+    return await asyncio.to_thread(do) if count > MANY else do()
 
 
-async def run_in_thread_if_long[T](texts: object, do: Callable[[], T]) -> T:
-    """Compute in a thread when the texts that it searches are long, otherwise at once.
+_COPY_THREAD: Final = ThreadPoolExecutor(1, "copy")
+
+
+async def run_in_copy_thread[*P, T](do: Callable[[*P], T], *arguments: *P) -> T:
+    """Compute a part of an import, an export or a check of a whole session: one at a time, in a thread for those.
+
+    Measured: beside eight imports of 60,000 contents, with threads for each, a list of sessions took 9.6 s.
 
     Returns:
         What it returns; raises what it raises.
     """
-    return await run_in_thread_if_many(_characters_in(texts), do, many=MANY_CHARACTERS)
-
-
-def _characters_in(value: object) -> int:
-    """Count the characters of all texts in a value, and its parts, up to a little more than `MANY_CHARACTERS`."""
-    count = 0
-    pending_values = [value]
-    while pending_values and count <= MANY_CHARACTERS:
-        item = pending_values.pop()
-        count += len(item) if isinstance(item, str) else 1
-        if isinstance(item, Mapping):
-            pending_values += cast("Mapping[object, object]", item).keys()
-            pending_values += cast("Mapping[object, object]", item).values()
-        elif isinstance(item, list | tuple):
-            pending_values += cast("list[object]", item)
-        elif not isinstance(item, type):
-            pending_values += (
-                attribute for name, attribute in getattr(item, "__dict__", {}).items() if name != "raw_representation"
-            )
-    return count
+    return await asyncio.get_running_loop().run_in_executor(_COPY_THREAD, do, *arguments)
 
 
 async def await_in_thread_if_many[T](count: int, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -47,7 +47,7 @@ from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.session_files import SessionFiles
-from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage
+from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, redact_in_thread
 from durable_agent_host.session.admission import GO_ON, find_resume_obstacle, is_retryable
 from durable_agent_host.session.receipts import is_same_request, turn_from_receipt
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
@@ -538,7 +538,9 @@ class TurnClient:
     async def show_progress(self, turn: Turn, call_id: str, progress: Mapping[str, Any]) -> None:
         """Show how far the job of a deferred call is, in the turn's pending call, at once or when it begins to wait."""
         redactor = self.storage.find_redactor(turn.request.agent)
-        text = redactor.text(progress["text"]) if redactor is not None else progress["text"]
+        text = progress["text"]
+        if redactor is not None:
+            text = await redact_in_thread(redactor, lambda: redactor.text(text))
         fields = {"text": text, "fraction": progress["fraction"], "at": datetime.now(UTC).isoformat()}
         if any(call["call_id"] == call_id for call in turn.pending):
             payload = {"call_id": call_id, "progress": fields}

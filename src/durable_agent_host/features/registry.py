@@ -9,6 +9,7 @@ from agent_framework import CompactionStrategy, SupportsAgentRun
 from durable_agent_host.agent.feature import AgentFeature
 from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.agent.provider import ProviderFor
+from durable_agent_host.app_functions import as_list
 from durable_agent_host.durable.function_registration import AppFeature
 from durable_agent_host.features.budgets.feature import BudgetsOfAgent
 from durable_agent_host.features.budgets.options import choose_budgets, default_budgets
@@ -23,7 +24,6 @@ from durable_agent_host.features.pending_calls.feature import PendingKinds
 from durable_agent_host.features.response_format.feature import ResponseFormats, choose_response_retries
 from durable_agent_host.features.steering import feature as steering
 from durable_agent_host.features.steering.feature import Steering
-from durable_agent_host.hook_validation import as_list
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.step_types import ShowEntry

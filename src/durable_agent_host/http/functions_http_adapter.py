@@ -10,6 +10,7 @@ the classic worker does the same.
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import copy_context
 from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any, Final, get_type_hints
@@ -19,6 +20,7 @@ from azure.functions.decorators.constants import HTTP_TRIGGER
 from azurefunctions.extensions.http.fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
+from durable_agent_host.app_functions import threads_of
 from durable_agent_host.durable.turn_client import ClientFor
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.http.gate import Authorizer, IncomingRequest
@@ -82,7 +84,8 @@ def adapt_http_function(
         call_arguments = {**arguments, parameter: functions_request(arguments[parameter], workflow_request)}
         if inspect.iscoroutinefunction(function):
             return await function(**call_arguments)
-        return await asyncio.to_thread(function, **call_arguments)
+        run = partial(copy_context().run, function, **call_arguments)
+        return await asyncio.get_running_loop().run_in_executor(threads_of("route"), run)
 
     async def answer(**arguments: Any) -> Response:
         request = arguments[parameter]

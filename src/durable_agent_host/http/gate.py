@@ -10,11 +10,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final
 
+from durable_agent_host.app_functions import call_app_function, check_hook
 from durable_agent_host.errors import ForbiddenError, RegistrationError
-from durable_agent_host.hook_validation import check_hook
 from durable_agent_host.http.rate_limits import ArrivingBodies
 from durable_agent_host.model.access import (
     ANYBODY,
@@ -127,7 +126,7 @@ class Authorizer:
     async def _principal_of(self, request: IncomingRequest) -> Principal | None:
         if self._identify is None:
             return None
-        principal: Any = await _call_hook(self._identify, request)
+        principal: Any = await call_app_function("identify", self._identify, request)
         if principal is None:
             raise ForbiddenError("the app does not know the caller: send the credentials that it accepts")
         if not isinstance(principal, Principal):
@@ -149,18 +148,10 @@ class Authorizer:
         """
         if self._authorize is None:
             return False
-        is_allowed: Any = await _call_hook(self._authorize, principal, action, session)
+        is_allowed: Any = await call_app_function("authorize", self._authorize, principal, action, session)
         if not isinstance(is_allowed, bool):
             raise TypeError(f"authorize returned {type(is_allowed).__name__}: return True or False")
         return is_allowed
-
-
-async def _call_hook(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of the app; a plain one runs in a thread."""
-    if iscoroutinefunction(function):
-        return await function(*arguments)
-    result = await asyncio.to_thread(function, *arguments)
-    return await result if isawaitable(result) else result
 
 
 async def wait_for_even_time(started_at: float) -> None:

@@ -24,6 +24,7 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (errors.StateError, HTTPStatus.CONFLICT),
     (errors.DiskFullError, HTTPStatus.INSUFFICIENT_STORAGE),
     (errors.LogError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (errors.AppFunctionTimeoutError, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.TurnTimedOutError, HTTPStatus.GATEWAY_TIMEOUT),
     (errors.TurnRejectedError, HTTPStatus.CONFLICT),
     (errors.TurnCancelledError, HTTPStatus.CONFLICT),
@@ -62,7 +63,7 @@ def problem_of_error(
     error: Exception, *, headers: Mapping[str, str] | None = None, **members: Unpack[ProblemTurnWire]
 ) -> Response:
     """Answer with the message of one of our errors; any other is a 500 without its text."""
-    if isinstance(error, errors.LogError):
+    if isinstance(error, errors.LogError | errors.AppFunctionTimeoutError):
         headers = {"Retry-After": str(LOG_RETRY_SECONDS), **(headers or {})}
     if isinstance(error, errors.TooManyRequestsError):
         headers = {"Retry-After": str(math.ceil(error.retry_after_seconds)), **(headers or {})}

@@ -1,5 +1,6 @@
 """What every handler receives, and how a request reaches it: through the gate, with errors turned into answers."""
 
+import asyncio
 import inspect
 import logging
 import time
@@ -51,6 +52,7 @@ CALLER_LEFT: Final = 499
 """The caller has left before its request was read. Source: nginx."""
 NOT_FOR_CACHES: Final = "private, no-store"
 """Shared caches do not know the caller, and store a 404 as well. Source: RFC 9111, sections 3 and 4.2.2."""
+IMPORTS_AT_ONCE: Final = 4
 _WITHOUT_SESSIONS: Final = frozenset[Action]({"health.read", "agents.list"})
 """What shows nothing that is stored, and is answered without the key of it, too."""
 _MAY_HAVE_STARTED: Final = "check the session, or send it again with the same Idempotency-Key"
@@ -115,6 +117,11 @@ class HandlerContext:
     list_hosted_agents: Callable[[], list[HostedAgentWire]]
     workflows: Collection[str]
     feature_views: Mapping[str, ShowEntry] = MappingProxyType({})
+
+    @cached_property
+    def imports(self) -> asyncio.Semaphore:
+        """The imports that run."""
+        return asyncio.Semaphore(IMPORTS_AT_ONCE)
 
     def agent(self, name: str) -> str:
         """Find an agent by the name in a URL, ignoring case.

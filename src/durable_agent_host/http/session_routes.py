@@ -18,7 +18,14 @@ from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.codec.entity_state import document_digest, encode_budget_usage, owner_of_document
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import DurableAgentHostError, NotFoundError, RequestError, StateError, TurnRejectedError
+from durable_agent_host.errors import (
+    DurableAgentHostError,
+    NotFoundError,
+    RequestError,
+    StateError,
+    TooManyRequestsError,
+    TurnRejectedError,
+)
 from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.parse import (
     MAX_LIMIT,
@@ -31,6 +38,7 @@ from durable_agent_host.http.parse import (
 )
 from durable_agent_host.http.problem_details import problem_of_error
 from durable_agent_host.http.request_handling import (
+    IMPORTS_AT_ONCE,
     HandlerContext,
     RouteRequest,
     named_session,
@@ -64,6 +72,7 @@ from durable_agent_host.turn_log.protocol import FILES_SECONDS
 
 _LOGGER = logging.getLogger(__name__)
 _DRAIN_SECONDS: Final = 5.0
+_IMPORT_RETRY_SECONDS: Final = 5
 JSON_LINES: Final = "application/jsonl"
 _BACKUP_MARK: Final = ".before-repair-"
 
@@ -114,8 +123,13 @@ async def import_session(host: HandlerContext, call: RouteRequest, client: TurnC
     agent, session_id = named_session(host, call)
     host.agents[agent].history.reject_unsupported(agent, "import")
     body = call.stream()
+    if host.imports.locked():
+        raise TooManyRequestsError(
+            f"{IMPORTS_AT_ONCE} imports run already: try again later", retry_after_seconds=_IMPORT_RETRY_SECONDS
+        )
     try:
-        message_count = await client.copies.import_lines(agent, session_id, body)
+        async with host.imports:
+            message_count = await client.copies.import_lines(agent, session_id, body)
     except DurableAgentHostError as error:
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):  # a client that is still sending does not read the answer

@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -46,6 +47,7 @@ from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.segments.turn_data_storage import redact_in_thread
 from durable_agent_host.turn.client_tools import check_fit
 from durable_agent_host.turn.model_call_reader import CallReader, ModelCallListWire
 from durable_agent_host.turn.request_options import check_options
@@ -213,7 +215,11 @@ async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClien
     reader = StepReader(turn, host.feature_views)
     redactor = client.storage.find_redactor(request.agent)
     async for records in read_log(host, request):
-        visible_records = records if redactor is None else await asyncio.to_thread(_redact_records, records, redactor)
+        visible_records = (
+            records
+            if redactor is None
+            else await redact_in_thread(redactor, partial(_redact_records, records, redactor))
+        )
         for record in visible_records:
             await asyncio.sleep(0)
             reader.read([record])

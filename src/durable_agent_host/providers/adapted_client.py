@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdate, Message, ResponseStream
 
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
-from durable_agent_host.concurrency.thread_offload import MANY
+from durable_agent_host.concurrency.thread_offload import MANY, contents_in
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.stream.fold import Fold, ItemReader
 
@@ -89,4 +89,6 @@ def bypass_transform(request_options: Mapping[str, Any], name: str) -> dict[str,
 
 def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any]) -> Any:
     """Start a model call in a thread if it sends many messages, which take long to write, otherwise directly."""
-    return begin() if len(messages) <= MANY else ResponseStream[Any, Any].from_awaitable(asyncio.to_thread(begin))
+    return (
+        begin() if contents_in(messages) <= MANY else ResponseStream[Any, Any].from_awaitable(asyncio.to_thread(begin))
+    )

@@ -4,7 +4,6 @@ The header is the session's document without its conversation; receipts precede 
 one line, and an import also what fills a segment. A session's document in one line is a header that has its entries.
 """
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -17,6 +16,7 @@ from durable_agent_host.codec.offloaded_text import STORED, blob_name, offload
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.codec.session_schema import find_schema_violations, format_violations
 from durable_agent_host.codec.strict_json import encode_strict, object_at, parse_strict
+from durable_agent_host.concurrency.thread_offload import run_in_copy_thread
 from durable_agent_host.errors import LogUnavailableError, RequestError, RequestTooLargeError, StateError
 from durable_agent_host.model.segment_refs import SegmentList, SegmentRef
 from durable_agent_host.model.session import Session, without_workflow_state
@@ -70,7 +70,7 @@ async def export_lines(record: ConversationReader) -> AsyncGenerator[bytes]:
                 yield _line(encode_receipt(receipt))
         for entry in chunk.entries:
             (complete_entry,) = await record.attached((entry,))
-            yield await asyncio.to_thread(_line, complete_entry)
+            yield await run_in_copy_thread(_line, complete_entry)
 
 
 def _line(value: Any) -> bytes:
@@ -112,10 +112,10 @@ async def import_lines(
     number = 0
     async for line in _lines_of(body):
         number += 1
-        value = await asyncio.to_thread(_parse_line, line, number)
+        value = await run_in_copy_thread(_parse_line, line, number)
         if header is None:
             expected_count = value.pop(ENTRY_COUNT, None)
-            header = await asyncio.to_thread(_parse_header, value)
+            header = await run_in_copy_thread(_parse_header, value)
             for receipt in header.receipts:
                 writer.add_receipt(encode_receipt(receipt))
             for entry in header.entries:
@@ -124,7 +124,7 @@ async def import_lines(
             _raise_if_invalid(number, {"extensionData": {"durableAgentHost": {"receipts": [value]}}})
             writer.add_receipt(value)
         else:
-            await asyncio.to_thread(_raise_if_invalid, number, {"conversationHistory": [value]})
+            await run_in_copy_thread(_raise_if_invalid, number, {"conversationHistory": [value]})
             await writer.add_entry(value)
     if header is None:
         raise RequestError(f"{_NO_EXPORT}: it is empty")
@@ -157,6 +157,12 @@ async def _lines_of(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             raise RequestTooLargeError(f"{_NO_EXPORT}: a line has more than {MAX_LINE_BYTES} bytes")
     if last_line := b"".join(parts).strip():
         yield last_line
+
+
+def _offload(entry: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, bytes], int]:
+    """Return an entry without its large texts, those, and the size of the entry."""
+    short_entry, blobs = offload(entry)
+    return short_entry, blobs, len(json_bytes_of(short_entry))
 
 
 def _parse_line(line: bytes, number: int) -> dict[str, Any]:
@@ -229,11 +235,11 @@ class _ConversationWriter:
 
     async def add_entry(self, entry: Mapping[str, Any]) -> None:
         """Add the next entry; write what fills a segment, except for the newest turn, which may have more entries."""
-        short_entry, blobs = offload(entry)
+        short_entry, blobs, size = await run_in_copy_thread(_offload, entry)
         self.entry_count += 1
         self._blobs |= blobs
         self._entries.append(short_entry)
-        self._sizes.append(len(json_bytes_of(short_entry)))
+        self._sizes.append(size)
         turn_id = entry.get("correlationId")
         is_much = len(self._entries) > _WAITING_ENTRIES or sum(self._sizes) > 2 * SEGMENT_BYTES
         if is_much and self._entries[0].get("correlationId") != turn_id:
@@ -281,8 +287,10 @@ class _ConversationWriter:
 
     async def _seal(self, count: int) -> None:
         """Write the first entries as segments, with all receipts."""
-        segments = divide_turns(self._entries[:count], self._sizes[:count], self._receipts, len(self._receipts))
-        self._refs, blobs = add_segments(self._refs, segments)
+        entries, sizes, receipts = self._entries[:count], self._sizes[:count], self._receipts
+        self._refs, blobs = await run_in_copy_thread(
+            lambda: add_segments(self._refs, divide_turns(entries, sizes, receipts, len(receipts)))
+        )
         self._blobs |= blobs
         del self._entries[:count], self._sizes[:count]
         self._receipts = []

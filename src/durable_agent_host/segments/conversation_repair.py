@@ -4,15 +4,16 @@ A first pass finds all problems; memory holds one segment and the ids of open ca
 that have problems anew, and refers to the others as before.
 """
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from durable_agent_host.codec.message import REQUEST, RESPONSE
 from durable_agent_host.codec.offloaded_text import get_offloaded_texts, offload
 from durable_agent_host.codec.session_blobs import json_bytes_of
+from durable_agent_host.concurrency.thread_offload import run_in_copy_thread
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import without_overlay
@@ -55,7 +56,7 @@ async def find_problems(record: ConversationReader) -> ConversationProblems:
     problems = ConversationProblems()
     pairing = CallPairing()
     async for chunk, _ in _chunks(record, problems.changes):
-        readable, changes = await asyncio.to_thread(readable_entries_of, chunk.entries, first=chunk.first)
+        readable, changes = await run_in_copy_thread(partial(readable_entries_of, chunk.entries, first=chunk.first))
         problems.changes += changes
         for position, entry in readable.items():
             if (change := await _find_unreadable_part(record, position, entry)) is not None:

@@ -5,10 +5,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from durable_agent_host.app_functions import call_app_function, name_of_function
 from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
-from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
-from durable_agent_host.errors import CorruptStateError, LogError, LogUnavailableError, StateError
+from durable_agent_host.errors import (
+    AppFunctionTimeoutError,
+    CorruptStateError,
+    LogError,
+    LogUnavailableError,
+    RedactionError,
+    StateError,
+)
 from durable_agent_host.model.conversation_file import ServiceFilesOf, no_files
 from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
 from durable_agent_host.model.session import Session
@@ -126,7 +133,7 @@ class TurnDataStorage:
         redactor = self.find_redactor(request.agent)
         if redactor is None:
             return request
-        return await run_in_thread_if_long(request, lambda: redactor.request(request))
+        return await redact_in_thread(redactor, lambda: redactor.request(request))
 
     async def keep_request(self, request: TurnRequest) -> dict[str, Any]:
         """Store a request's parts that are too large to travel, or all of one that must not travel unredacted.
@@ -207,7 +214,7 @@ class TurnDataStorage:
         for call_id, answer in replies.items():
             visible_reply = dict(answer)
             if redactor is not None:
-                visible_reply = await run_in_thread_if_long(answer, lambda answer=answer: redactor.reply(answer))
+                visible_reply = await redact_in_thread(redactor, lambda answer=answer: redactor.reply(answer))
             stored_fields = {name: answer[name] for name in _LONG_ANSWER_FIELDS if name in answer}
             if len(json_bytes_of(visible_reply)) > TRAVELS_BYTES:
                 visible_reply |= dict.fromkeys(stored_fields) | {"truncated": True}
@@ -357,3 +364,15 @@ def is_session(owner: str) -> bool:
 def session_owner(agent: str, session_id: str) -> str:
     """Return a session as the owner of a namespace: its entity, as Durable Functions writes it."""
     return f"@{entity_name(agent).lower()}@{session_id}"
+
+
+async def redact_in_thread[T](redactor: Redactor, redact_all: Callable[[], T]) -> T:
+    """Compute, in a thread for this, what calls the app's function, which may be slow.
+
+    Raises:
+        RedactionError: the app's function failed, or takes too long.
+    """
+    try:
+        return await call_app_function("redact", redact_all, name=name_of_function(redactor.redact))
+    except AppFunctionTimeoutError as error:
+        raise RedactionError(f"{error}, so nothing of the turn was stored") from None

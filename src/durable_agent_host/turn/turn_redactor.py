@@ -54,15 +54,14 @@ class Redactor:
 
     Args:
         redact: pure; it returns a copy of what it changes.
+
+    Attributes:
+        redact: as given.
     """
 
     def __init__(self, redact: Redact) -> None:
-        self._redact = redact
+        self.redact = redact
         self._harmless: set[str] = set()
-
-    def does(self, redact: Redact) -> bool:
-        """Return whether this applies a given function."""
-        return self._redact is redact
 
     def check(self) -> None:
         """Try the app's function on a text, so that a broken one is reported before a turn needs it.
@@ -350,7 +349,7 @@ class Redactor:
         """Call the app's function; without a usable content, return what it did."""
         content_type = content.type
         try:
-            result: Any = self._redact(content)
+            result: Any = self.redact(content)
         except Exception as error:  # noqa: BLE001 - the app's own function; its words may quote the content
             return None, f"raised {type(error).__name__}"
         if isinstance(result, Content) and result.type == content_type and isinstance(result.text, text_type):

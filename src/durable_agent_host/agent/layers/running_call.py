@@ -25,7 +25,6 @@ from durable_agent_host.agent.tool_invocation import (
     text_result,
 )
 from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result
-from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.concurrency.thread_safe_waiters import call_in_loop
 from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.call_path import CallPath
@@ -164,7 +163,7 @@ class AwaitCallback:
         reply = await self.pending_calls.answer_or_ask(pending_call)
         if reply is None:
             return WaitingToolCall("waits for its callback")
-        return await run_in_thread_if_long(reply, lambda: self._result_of_reply(call, pending_call, reply))
+        return await asyncio.to_thread(self._result_of_reply, call, pending_call, reply)
 
     def _result_of_reply(self, call: ToolInvocation, pending_call: PendingCall, reply: Mapping[str, Any]) -> ToolResult:
         """Return the result of a call from the answer to it; what is wrong with the answer is told to the model."""

@@ -36,11 +36,11 @@ from agent_framework import (
 from durable_agent_host.agent.feature import CurrentRun
 from durable_agent_host.codec.message import encode_message
 from durable_agent_host.codec.overlay import encode_overlay
-from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import CorruptStateError, log_reason
 from durable_agent_host.features.compaction.strategies import Compaction, CompactionModelCalls, answering, tightened
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.overlay import MessagePosition, Overlay
+from durable_agent_host.segments.turn_data_storage import redact_in_thread
 from durable_agent_host.session.context_selection import RECORD, decode_position, expand_to_groups
 
 _LOGGER = logging.getLogger(__name__)
@@ -296,7 +296,7 @@ class ContextWindow:
         if overlay is None:
             return None
         if (redactor := self.run.start.redactor) is not None:
-            overlay = await run_in_thread_if_long(overlay, partial(redactor.overlay, overlay))
+            overlay = await redact_in_thread(redactor, partial(redactor.overlay, overlay))
         return {} if overlay.is_full else encode_overlay(overlay)
 
     def overlay(self, response: Sequence[Message] | None) -> Overlay | None:

@@ -9,6 +9,7 @@ from durable_agent_host.agent.call_middleware import supports_middleware
 from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
 from durable_agent_host.agent.hosted_agent import why_no_journal
 from durable_agent_host.agent.provider import ProviderFor
+from durable_agent_host.app_functions import as_list
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.features.fallback.clients import (
     NAME,
@@ -19,7 +20,6 @@ from durable_agent_host.features.fallback.clients import (
     switch_of_entry,
 )
 from durable_agent_host.features.fallback.layer import FallBack
-from durable_agent_host.hook_validation import as_list
 
 
 class Fallbacks(AgentFeature):

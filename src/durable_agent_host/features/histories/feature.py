@@ -23,7 +23,6 @@ from durable_agent_host.agent.durable_session import DurableSession
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.feature import AgentFeature, AttemptFeature, AttemptStart, CurrentRun, RunPart
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import HistoryError, log_reason
 from durable_agent_host.features.histories.coalescing_provider import CoalescingHistoryProvider
 from durable_agent_host.features.histories.message_names import (
@@ -39,6 +38,7 @@ from durable_agent_host.features.histories.providers import (
     history_providers,
     primary_provider,
 )
+from durable_agent_host.segments.turn_data_storage import redact_in_thread
 from durable_agent_host.session.transcript import sendable
 from durable_agent_host.stream.fold import fold_contents
 
@@ -77,16 +77,14 @@ class RunHistoryProviders:
     Attributes:
         run: the same.
         may_have_saved: whether an earlier attempt may have saved the turn's messages.
-        clean: returns messages as they may be kept.
+        redactor: for stored messages, or None.
     """
 
     def __init__(self, run: CurrentRun) -> None:
         start = run.start
         self.run = run
         self.may_have_saved = start.attempt.number > 1
-        self.clean: Callable[[Sequence[Message]], Sequence[Message]] = (
-            list if start.redactor is None else start.redactor.messages
-        )
+        self.redactor = start.redactor
         resumptions = start.attempt.recorded.resumptions  # each has names of its own for the turn's messages
         self._prefix = f"{resumptions}." if resumptions else ""
         self._has_saved = False
@@ -216,9 +214,8 @@ class _ProviderInRun:
     async def select_unsaved(self, messages: Sequence[Message], load: Callable[[], Any]) -> list[Message]:
         """Name messages, and leave out those that the provider already has."""
         unnamed_messages = [candidate for candidate in messages if name_of(candidate) is None]
-        unnamed_messages = await run_in_thread_if_long(
-            unnamed_messages, partial(self._histories.clean, unnamed_messages)
-        )
+        if (redactor := self._histories.redactor) is not None:
+            unnamed_messages = await redact_in_thread(redactor, partial(redactor.messages, unnamed_messages))
         context_messages = with_names(self._run.start.request.turn_id, unnamed_messages, prefix="context-")
         names = iter(context_messages)
         named_messages = [next(names) if name_of(candidate) is None else candidate for candidate in messages]

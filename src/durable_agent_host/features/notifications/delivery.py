@@ -9,14 +9,13 @@ import asyncio
 import json
 import logging
 from collections.abc import Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from inspect import isawaitable
 from typing import Any, Final
 from urllib.parse import quote
 
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext
 
+from durable_agent_host.app_functions import call_app_function
 from durable_agent_host.durable.function_registration import AppFeature
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
 from durable_agent_host.durable.workflow_runs import WorkflowRuns
@@ -136,7 +135,6 @@ class NotificationSender:
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
         self._slots = asyncio.Semaphore(DELIVERIES_AT_ONCE)
-        self._threads = ThreadPoolExecutor(DELIVERIES_AT_ONCE, "notify")
         self._deliveries: dict[str, asyncio.Task[None]] = {}
 
     async def start(self, wire: Mapping[str, Any], client: DurableOrchestrationClient) -> None:
@@ -152,10 +150,7 @@ class NotificationSender:
         failure: dict[str, Any] | None = None
         try:
             async with self._slots:
-                loop = asyncio.get_running_loop()
-                delivery = await loop.run_in_executor(self._threads, self._notify, notification)  # it may block
-                if isawaitable(delivery):
-                    await delivery
+                await call_app_function("notify", self._notify, notification)
         except NotificationError as error:
             failure = {"reason": str(error), "retryable": error.retryable}
         except Exception as error:  # noqa: BLE001 - the app's function may raise anything

@@ -1,5 +1,6 @@
 """Sends notifications to a URL, signed by the rules of Standard Webhooks."""
 
+import asyncio
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -11,9 +12,9 @@ from urllib.parse import parse_qsl, urlsplit
 import aiohttp
 from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 
+from durable_agent_host.app_functions import check_hook
 from durable_agent_host.errors import NotificationError, SettingError
 from durable_agent_host.features.notifications.notification import Notification, Notify
-from durable_agent_host.hook_validation import check_hook
 from durable_agent_host.redaction import add_known_secrets
 from durable_agent_host.settings import PREFIX, Settings
 
@@ -41,7 +42,12 @@ def make_notify(notify: Notify | str | None, settings: Settings) -> Notify | Non
             f"notify is a URL, and {PREFIX}NOTIFY_SECRET is not the secret of its receiver, 'whsec_' and base64: set it"
         ) from error
     add_known_secrets([notify.partition("://")[2], *(value for _, value in parse_qsl(parts.query))])
-    return partial(_post, notify, webhooks)
+    return partial(_send, notify, webhooks)
+
+
+def _send(url: str, webhooks: list[Webhook], notification: Notification) -> None:
+    """Send a notification from a loop of its own, whose thread also waits for the name's addresses."""
+    asyncio.run(_post(url, webhooks, notification))
 
 
 async def _post(url: str, webhooks: list[Webhook], notification: Notification) -> None:

@@ -14,7 +14,7 @@ from agent_framework import ChatResponseUpdate, Content, Message, ResponseStream
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.codec.strict_json import object_at
-from durable_agent_host.concurrency.thread_offload import MANY
+from durable_agent_host.concurrency.thread_offload import MANY, contents_in
 from durable_agent_host.model.ending import CONTENT_FILTER, REFUSAL_DETAILS
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.adapted_client import FoldedStreamMixin
@@ -42,7 +42,7 @@ class PartPreservingMixin(FoldedStreamMixin):
 
     def _start_call(self, *, messages: Sequence[Message], options: Mapping[str, Any], **kwargs: Any) -> Any:
         start_call = super()._start_call
-        if len(messages) <= MANY:
+        if contents_in(messages) <= MANY:
             return start_call(messages=messages, options=options, **kwargs)
         client: Any = super()
 

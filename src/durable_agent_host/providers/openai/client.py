@@ -21,7 +21,7 @@ from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.journal_entry import replayed_updates
-from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, run_in_thread_if_many
+from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, contents_in, run_in_thread_if_many
 from durable_agent_host.model.ending import LENGTH
 from durable_agent_host.model.log_entry import CURSOR
 from durable_agent_host.model.provider_item import ITEM, SERVICE_TIER, ItemPart
@@ -291,14 +291,15 @@ class ItemPreservingMixin(FoldedStreamMixin):
                 lambda file: accepts_file(file, service),
             )
 
-        sent_messages = await run_in_thread_if_many(len(messages), prepare_history)
+        sent_messages = await run_in_thread_if_many(contents_in(messages), prepare_history)
         request_options: dict[str, Any] = await await_in_thread_if_many(
-            len(sent_messages), lambda: client._prepare_options(sent_messages, options)
+            contents_in(sent_messages), lambda: client._prepare_options(sent_messages, options)
         )
         items = request_options["input"]
         tool_names = declared_tool_names(request_options.get("tools"))
         request_options["input"] = await run_in_thread_if_many(
-            len(items), lambda: items_for(with_valid_names(with_valid_ids(items, service), tool_names), service)
+            contents_in(sent_messages),
+            lambda: items_for(with_valid_names(with_valid_ids(items, service), tool_names), service),
         )
         if _accepts_encrypted_reasoning(self) and _ENCRYPTED not in (
             include := list(request_options.get("include") or [])

@@ -1,6 +1,8 @@
 """An app with wrong functions: ``authorize`` says neither yes nor no, or nobody is known."""
 
 import os
+import time
+from pathlib import Path
 from typing import Any
 
 from agent_framework import Agent, tool
@@ -15,8 +17,12 @@ def identify(request: Any) -> Principal | None:
 
 
 def authorize(principal: Principal, *_: Any) -> Any:
-    """Answer by the caller's name."""
-    return {"wordy": "no", "forgetful": authorize, "listing": ["nobody"], "silent": None, "friend": True}[principal.id]
+    """Answer by the caller's name; block for one until there is a file."""
+    while principal.id == "slow" and not Path(os.environ["RELEASE"]).exists():
+        time.sleep(0.01)
+    return {"wordy": "no", "forgetful": authorize, "listing": ["nobody"], "silent": None, "friend": True, "slow": True}[
+        principal.id
+    ]
 
 
 @durable_tool(approved_by="another")
