@@ -5,6 +5,7 @@ import gc
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from functools import cache
 
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.provider import ModelProvider
@@ -26,10 +27,15 @@ def _warm_up(providers: Iterable[ModelProvider], open_log: Callable[[], TurnLog]
     try:
         submit(_check(open_log))  # on the agents' loop, to which a store's connections belong
         for provider in providers:
-            asyncio.run(provider.warm_up())  # on its own loop: running turns do not wait for it
+            _load(provider)
         gc.freeze()  # modules and parsers stay: each full collection would walk them, and hold all threads
     except Exception as error:  # noqa: BLE001 - an edge: the first turn loads the rest, and reports the error
         _LOGGER.debug("what the first turn needs could not be loaded before it: %s", log_reason(error))
+
+
+@cache
+def _load(provider: ModelProvider) -> None:
+    asyncio.run(provider.warm_up())  # on its own loop: running turns do not wait for it
 
 
 async def _check(open_log: Callable[[], TurnLog]) -> None:

@@ -63,7 +63,9 @@ def problem_of_error(
     error: Exception, *, headers: Mapping[str, str] | None = None, **members: Unpack[ProblemTurnWire]
 ) -> Response:
     """Answer with the message of one of our errors; any other is a 500 without its text."""
-    if isinstance(error, errors.LogError | errors.AppFunctionTimeoutError):
+    if isinstance(error, errors.LogError | errors.AppFunctionTimeoutError) and not isinstance(
+        error, errors.DiskFullError
+    ):
         headers = {"Retry-After": str(LOG_RETRY_SECONDS), **(headers or {})}
     if isinstance(error, errors.TooManyRequestsError):
         headers = {"Retry-After": str(math.ceil(error.retry_after_seconds)), **(headers or {})}

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from durable_agent_host.errors import DiskFullError, LogError
 from durable_agent_host.http.problem_details import problem_of_error, problem_of_outcome
 
 
@@ -29,3 +30,12 @@ def test_what_the_service_asks_for_is_passed_on():
     """The model service's wait is the client's Retry-After."""
     answer = problem_of_outcome({"type": "ProviderError", "message": "slow", "retry_after_seconds": 7.0})
     assert answer.headers["Retry-After"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retry_after"), [(LogError("a"), 503, "5"), (DiskFullError("a"), 507, None)]
+)
+def test_a_full_disk_does_not_ask_for_a_retry(error, status, retry_after):
+    """A store that does not answer may do so in a moment; a disk needs somebody who makes room."""
+    answer = problem_of_error(error)
+    assert (answer.status_code, answer.headers.get("Retry-After")) == (status, retry_after)
