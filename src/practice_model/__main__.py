@@ -11,7 +11,6 @@ from pathlib import Path
 import uvicorn
 
 from practice_model.play.plans import PlanError, read_plans
-from practice_model.rules.requests import Rules
 from practice_model.server import PracticeModel
 
 
@@ -21,12 +20,12 @@ def main() -> int:
     return serve(arguments, PracticeModel)
 
 
-def serve(arguments: argparse.Namespace, build_model: Callable[[Rules], PracticeModel]) -> int:
+def serve(arguments: argparse.Namespace, build_model: Callable[[], PracticeModel]) -> int:
     """Run a model until it is stopped; return the exit status.
 
     Args:
         arguments: of `argument_parser`.
-        build_model: the rules that the arguments choose → the model.
+        build_model: makes the model.
     """
     try:
         plans = read_plans(arguments.plan) if arguments.plan else []
@@ -34,7 +33,7 @@ def serve(arguments: argparse.Namespace, build_model: Callable[[Rules], Practice
     except (OSError, PlanError) as error:
         print(error, file=sys.stderr)
         return 1
-    model = build_model(Rules(is_strict=arguments.strict))
+    model = build_model()
     model.plans.extend(plans)
     host, port = listener.getsockname()[:2]
     _Server(model, f"http://{host}:{port}/v1").run(sockets=[listener])
@@ -82,7 +81,6 @@ def argument_parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=8901, help="port to listen on, 0 for a free one (default 8901)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--plan", type=Path, help="YAML file of plans: messages and their answers")
-    parser.add_argument("--strict", action="store_true", help="also enforce rules that are only inferred")
     return parser
 
 

@@ -15,7 +15,7 @@ def main() -> int:
     if arguments.recordings and not arguments.recordings.is_dir():
         print(f"Recordings folder {str(arguments.recordings)!r} does not exist: pass another DIR.", file=sys.stderr)
         return 1
-    return serve(arguments, lambda rules: StandIns(arguments.recordings, rules))
+    return serve(arguments, lambda: StandIns(arguments.recordings))
 
 
 if __name__ == "__main__":

@@ -113,11 +113,13 @@ class Plan:
         return self.times is not None and self.played_count >= self.times * len(self.steps)
 
     def matches(self, parsed_request: ParsedRequest) -> bool:
-        """Return whether the plan applies to this request."""
+        """Return whether the plan applies: to the latest message of the user, or to an earlier one that it answers."""
+        is_started = self.played_count % len(self.steps) and not self.by_round
+        user_text = "\n".join(parsed_request.user_texts) if is_started else parsed_request.user_text
         return (
             not self.is_over
-            and self.when.get("user_text", "") in parsed_request.user_text
-            and ("agent" not in self.when or self.when["agent"] in parsed_request.agent)
+            and self.when.get("user_text", "") in user_text
+            and self.when.get("agent", "") in parsed_request.agent
             and self.when.get("model", parsed_request.model) == parsed_request.model
         )
 
