@@ -149,6 +149,54 @@ async def test_results_of_a_services_tools_are_displayed(site: InspectorSite, mo
         assert "no output" not in text
 
 
+async def test_sessions_of_all_agents_are_found_by_what_was_said(
+    site: InspectorSite, model: PracticeModel, tmp_path: Path
+):
+    """One list with first words as titles and in the tab; a word of an answer finds its session."""
+    model.plan({"text": "The heron stands still."}, {"text": "Nothing else."})
+    for agent, session, message in (("Rester", "bird", "Which bird waits?"), ("Guide", "stone", "Which stone waits?")):
+        assert site.host.run(agent, {"message": message, "session_id": session}).ok
+    async with open_browser(f"{site.host.url}/api/inspector", tmp_path / "browser") as page:
+        await page.until("sessions", lambda text: "Which bird waits?bird" in text and "Which stone waits?stone" in text)
+        await page.evaluate("$('search').value = 'HERON'; $('search').dispatchEvent(new Event('input'))")
+        await page.until("sessions", lambda text: "The heron stands" in text and "stone" not in text)
+        await page.evaluate("document.querySelector('#sessions a').click()")
+        await page.until("heading", lambda text: text == "Which bird waits?")
+        title = await page.evaluate("document.title")
+        assert title.endswith("Which bird waits? · Rester · Inspector")
+        await page.evaluate("location.reload()")
+        await page.until("messages", lambda text: "The heron stands still." in text)
+
+
+async def test_what_waits_is_answered_in_one_place(site: InspectorSite, model: PracticeModel, tmp_path: Path):
+    """Questions of all sessions stand together; an answer there continues the turn."""
+    model.plan(plan_payments(70), {"text": "Paid from the inbox."})
+    body = {"message": "pay 70", "session_id": "inbox", "wait_for_response": False}
+    assert site.host.run("Payer", body).status_code == 202
+    async with open_browser(f"{site.host.url}/api/inspector", tmp_path / "browser") as page:
+        await page.until("sessions", bool)
+        card = "[...document.querySelectorAll('dialog .question')].find((one) => one.textContent.includes('pay'))"
+        while not await page.evaluate(f"showInbox().then(() => Boolean({card}))"):
+            pass
+        await page.evaluate(f"{card}.querySelector('.approve').click()")
+        await page.until("dialog", lambda text: "Nothing waits for you." in text)
+        await page.evaluate("document.querySelector('dialog').close(); location.hash = '#/Payer/inbox'")
+        await page.until("messages", lambda text: "Paid from the inbox." in text)
+
+
+async def test_a_refused_message_stays_in_its_dialog(site: InspectorSite, tmp_path: Path):
+    """The dialog of a new session closes when the run is accepted, and says why it was not."""
+    async with open_browser(f"{site.host.url}/api/inspector", tmp_path / "browser") as page:
+        await page.until("sessions", bool)
+        await page.evaluate(
+            "newSession(); document.querySelector('dialog input').value = 'a/b';"
+            "document.querySelector('dialog textarea').value = 'precious';"
+            "document.querySelector('dialog form').requestSubmit()"
+        )
+        await page.until("dialog", lambda text: "the session id has the character" in text)
+        assert await page.evaluate("document.querySelector('dialog textarea').value") == "precious"
+
+
 def test_the_page_contains_no_data(site: InspectorSite):
     """The page is the same for all callers, loads nothing from other origins, and forbids what it does not need."""
     response = site.host.get("/inspector")
