@@ -540,6 +540,9 @@ def test_an_answer_that_never_fits_fails_the_turn(host: AgentHost, model: Hostil
     reply = host.run(agent, {"message": "How many?", "session_id": "never", "response_format": wanted})
     assert (reply.status_code, len(model.received)) == (502, 2), reply.text
     assert "'letters' is a required property" in reply.json()["detail"]
+    steps = host.get(f"/agents/{agent}/sessions/never/turns/{reply.json()['turn_id']}/steps").json()["steps"]
+    reasons = [step["rejected"] for step in steps if step["kind"] == "model_call"]
+    assert reasons == [reply.json()["detail"]] * 2
     assert host.session(agent, "never")["messages"] == []
 
 

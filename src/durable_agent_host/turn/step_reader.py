@@ -21,6 +21,7 @@ from durable_agent_host.codec.journal_entry import (
     tool_result_text,
 )
 from durable_agent_host.codec.log_entry import format_entry_time
+from durable_agent_host.errors import InvalidAnswerError
 from durable_agent_host.model.call_path import CallPath
 from durable_agent_host.model.ending import RefusalWire, VisibleStatus, end_of_answer, visible_turn_status
 from durable_agent_host.model.journal_entry import (
@@ -129,6 +130,7 @@ class StepReader:
             self._suspend(data, at)
         elif kind == OUTCOME:
             self._end_attempt(cast("TurnStatus", data.get("status")), at)
+            self._reject_last_answer(data.get("error") or {})
         elif (step := decode_journal_entry(record.entry)) is not None:
             self._add_journal_step(step, at)
         self._last_at = at or self._last_at
@@ -207,6 +209,14 @@ class StepReader:
         elif self._model is not None and status in {"completed", "suspended"}:
             self._steps.remove(self._model)  # what agents of a workflow said was no call of its own
             self._model = None
+
+    def _reject_last_answer(self, error: Mapping[str, Any]) -> None:
+        """Record why the turn has failed with the model's last answer."""
+        if error.get("type") == InvalidAnswerError.__name__:
+            for step in reversed(self._steps):
+                if step["kind"] == "model_call":
+                    step["rejected"] = error["message"]
+                    return
 
     def _interrupt(self) -> None:
         """Mark the end of what is open as unknown: the process died, or another one has taken over."""
