@@ -195,6 +195,7 @@ class AgentClient:
                 return await self._turn_request(agent, "POST", f"{_path(agent)}/run", body, headers)
             except AgentClientError as error:
                 if error.status != HTTPStatus.GATEWAY_TIMEOUT or isinstance(error, HostUnreachableError):
+                    error.idempotency_key = headers["idempotency-key"]
                     raise
             # the turn is still running: the same request waits for it again
 
@@ -389,7 +390,11 @@ class AgentClient:
         self, agent: str, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> TurnResult:
         """Send a request; read the turn in the answer."""
-        return _turn_result(agent, await self._request(method, path, body, headers))
+        data = await self._request(method, path, body, headers)
+        try:
+            return _turn_result(agent, data)
+        except KeyError as error:
+            raise _other_answer(f"a body without {error}") from None
 
     async def _request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
@@ -403,7 +408,7 @@ class AgentClient:
                 await outage.wait(error, can_wait=self._has_connected)
             else:
                 outage.end()
-                return response.json()
+                return _json_of(response)
 
     async def _events(
         self, method: str, path: str, body: Any, headers: Mapping[str, str], last_id: int | None
@@ -424,7 +429,10 @@ class AgentClient:
                         yield event
                         if event.is_last:
                             return
-            except HostUnreachableError as error:
+            except AgentClientError as error:
+                error.idempotency_key = headers.get("idempotency-key")
+                if not isinstance(error, HostUnreachableError):
+                    raise
                 await outage.wait(error, can_wait=self._has_connected)
 
     async def _send(
@@ -458,6 +466,9 @@ class AgentClient:
 
 async def _read_events(response: httpx2.Response) -> AsyncGenerator[TurnEvent]:
     """Read the events of a stream, and close it; a stream that ends is a lost connection."""
+    if not (content_type := response.headers.get("content-type", "")).startswith("text/event-stream"):
+        await response.aclose()
+        raise _other_answer(f"{response.status_code} {content_type}")
     items = aiter(httpx2.EventSource(response, max_event_size=None))
     try:
         async for item in items:
@@ -545,14 +556,28 @@ def _pending_call(fields: Mapping[str, Any]) -> PendingCall:
     )
 
 
+def _json_of(response: httpx2.Response) -> Mapping[str, Any]:
+    try:
+        return {**response.json()}
+    except (ValueError, TypeError):
+        raise _other_answer(f"{response.status_code} {response.headers.get('content-type', '')}") from None
+
+
+def _other_answer(description: str) -> AgentClientError:
+    """Return the error for the answer of something else, such as a page to log in."""
+    return AgentClientError(
+        f"this is no answer of a host of agents ({description.strip()}): check the URL, and what stands before the host"
+    )
+
+
 def _error_of(response: httpx2.Response) -> AgentClientError:
     """Read the problem in an answer."""
     is_problem = response.headers.get("content-type", "").startswith("application/problem+json")
     if is_problem:
-        problem = response.json()
+        problem = _json_of(response)
         is_later = response.status_code == HTTPStatus.SERVICE_UNAVAILABLE and "retry-after" in response.headers
         kind = HostUnreachableError if is_later else AgentClientError
-        return kind(problem["detail"], status=response.status_code, problem=problem)
+        return kind(str(problem.get("detail")), status=response.status_code, problem=problem)
     message = f"the host answered {response.status_code} {response.reason_phrase}: {response.text[:200].strip()}"
     kind = HostUnreachableError if response.status_code in _OF_GATEWAYS else AgentClientError
     return kind(message, status=response.status_code)

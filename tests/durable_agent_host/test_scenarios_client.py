@@ -201,6 +201,30 @@ async def test_a_host_that_never_answered_is_reported_at_once():
             await client.run("Payer", "hi")
 
 
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [("text/html", "<h1>Sign in</h1>"), ("application/json", "[]"), ("application/json", "{}")],
+)
+async def test_the_answer_of_something_else_is_an_error_with_the_key(content_type, body):
+    """Such as a page to log in, with status 200; the same call with the error's key is the same turn."""
+    keys: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        keys.append(head.partition("idempotency-key: ")[2].split()[0])
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\nconnection: close\r\n\r\n{body}".encode())
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with AgentClient(f"http://127.0.0.1:{port}") as client:
+            with pytest.raises(AgentClientError, match="no answer of a host of agents") as ran:
+                await client.run("Helper", "Hi")
+            with pytest.raises(AgentClientError, match="no answer of a host of agents") as streamed:
+                await anext(client.stream("Helper", "Hi"))
+    assert [ran.value.idempotency_key, streamed.value.idempotency_key] == keys
+
+
 async def test_a_stream_and_a_run_outlive_a_kill_of_the_host(model: PracticeModel, tmp_path: Path):
     """The host dies in mid-answer and comes back: each event comes once, and both get the whole answer."""
     slow = {"text": "The train leaves at noon. " * 4, "until_file": str(tmp_path / "never"), "chunk_characters": 9}
