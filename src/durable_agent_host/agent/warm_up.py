@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from functools import cache
+from typing import Final
 
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.provider import ModelProvider
@@ -13,6 +14,8 @@ from durable_agent_host.errors import log_reason
 from durable_agent_host.turn_log.protocol import TurnLog
 
 _LOGGER = logging.getLogger(__name__)
+_PYTHONS_OLD_THRESHOLD: Final = 10
+_OLD_THRESHOLD: Final = 50
 
 
 def warm_up_in_background(providers: Iterable[ModelProvider], open_log: Callable[[], TurnLog]) -> None:
@@ -23,12 +26,24 @@ def warm_up_in_background(providers: Iterable[ModelProvider], open_log: Callable
     threading.Thread(target=_warm_up, args=(providers, open_log), daemon=True).start()
 
 
+def _collect_rarely() -> None:
+    """Let more time pass between full collections, unless the app has set its own thresholds.
+
+    Python waits until the new objects are a quarter of the old ones; frozen ones do not count, so one turn of a long
+    session would be reason enough for several collections, each of which walks its whole conversation.
+    """
+    young, middle, old = gc.get_threshold()
+    if old == _PYTHONS_OLD_THRESHOLD:
+        gc.set_threshold(young, middle, _OLD_THRESHOLD)
+
+
 def _warm_up(providers: Iterable[ModelProvider], open_log: Callable[[], TurnLog]) -> None:
     try:
         submit(_check(open_log))  # on the agents' loop, to which a store's connections belong
         for provider in providers:
             _load(provider)
         gc.freeze()  # modules and parsers stay: each full collection would walk them, and hold all threads
+        _collect_rarely()
     except Exception as error:  # noqa: BLE001 - an edge: the first turn loads the rest, and reports the error
         _LOGGER.debug("what the first turn needs could not be loaded before it: %s", log_reason(error))
 

@@ -8,12 +8,12 @@ parts is not used.
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final
 
 from agent_framework import ChatResponseUpdate, Content, Message, ResponseStream
 
 from durable_agent_host.agent.response_limits import until_its_end
-from durable_agent_host.codec.strict_json import object_at
+from durable_agent_host.codec.strict_json import is_nested_too_deeply, object_at
 from durable_agent_host.concurrency.thread_offload import MANY, contents_in
 from durable_agent_host.model.ending import CONTENT_FILTER, REFUSAL_DETAILS
 from durable_agent_host.model.provider_item import SERVICE_TIER
@@ -31,6 +31,9 @@ from durable_agent_host.providers.neutral_contents import WEB_SEARCHES, add_coun
 from durable_agent_host.providers.result_files import move_result_files
 from durable_agent_host.providers.services import GEMINI
 from durable_agent_host.providers.stream_completion import is_truncated
+
+_RESULT: Final = "result"
+"""Field in which the framework sends a result that is not an object."""
 
 
 class PartPreservingMixin(FoldedStreamMixin):
@@ -101,6 +104,15 @@ class PartPreservingMixin(FoldedStreamMixin):
         client: Any = super()
         part = data_part(content.uri or "", content.media_type) if content.media_type else None
         return part or client._convert_data_or_uri_content(content)
+
+    def _coerce_to_dict(self, value: Any) -> dict[str, Any]:
+        client: Any = super()
+        try:
+            fields: dict[str, Any] = client._coerce_to_dict(value)
+        except RecursionError:
+            return {_RESULT: value}
+        is_text = isinstance(value, str)  # JSON that is nested too deeply to encode is sent as text
+        return {_RESULT: value} if is_text and is_nested_too_deeply(fields) else fields
 
     def _recall_thought_signature(self, _call_id: str) -> bytes | None:
         return None  # the request is determined by the conversation alone
